@@ -13,11 +13,12 @@ JOBS   ?= 2
 PEERS  := .venv-peers
 VLLM   := .venv-vllm
 RAY    := .venv-ray
+FLOOR  := .venv-floor
 
 SETUP_FILES := pyproject.toml constraints.txt orsched/_version.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-light compare-light test test-full test-only test-ray test-vllm fuzz bench bench-peers lint types docs setup clean
+.PHONY: help demo demo-light compare-light test test-full test-only test-ray test-vllm test-floor fuzz bench bench-peers lint types docs setup clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -107,6 +108,18 @@ test-ray: $(RAY)/.stamp ## studies and workers on a real local Ray cluster, kill
 	ORSCHED_FULL=1 $(RAY)/bin/python -m pytest -q tests/study/test_processes.py \
 	    tests/runner/devices/test_ray_devices.py
 
+# A tree with the tests, but without the package beside them: what is tested is the wheel.
+test-floor: ## test the wheel with the oldest versions that it allows (VERSIONS=newest, PYTHON=python3.13)
+	@rm -rf build $(FLOOR) && $(PYTHON) -m venv $(FLOOR) && mkdir $(FLOOR)/tree
+	@cp -R tests examples docs benchmarks pyproject.toml README.md Makefile $(FLOOR)/tree
+	@$(FLOOR)/bin/python tests/packaging/floors.py $(VERSIONS) > $(FLOOR)/constraints.txt
+	@$(FLOOR)/bin/python -m pip --disable-pip-version-check --quiet wheel --no-deps -w $(FLOOR) .
+	@$(FLOOR)/bin/python -m pip --disable-pip-version-check --quiet install --only-binary :all: \
+	    -c $(FLOOR)/constraints.txt "$$(echo $(FLOOR)/orsched-*.whl)[fast,parquet,excel,predict]" \
+	    pytest pytest-xdist hypothesis jsonschema
+	cd $(FLOOR)/tree && ../bin/python -m pytest -q -n $(JOBS) -m "not full and not browser" \
+	    -W ignore::DeprecationWarning tests/plotting tests/solver tests/files tests/cli
+
 fuzz: $(STAMPS)/dev ## mutate files of every format and judge what comes of them (SEED=, INPUTS=)
 	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) --inputs $(or $(INPUTS),1000)
 
@@ -136,6 +149,6 @@ docs: $(STAMPS)/dev ## strict documentation build into docs/_build/html
 setup: $(STAMPS)/dev ## set up .venv for development
 
 clean: ## remove .venv and everything that is built
-	rm -rf $(VENV) $(PEERS) $(VLLM) $(RAY) build dist demo-out bench-out fuzz-out docs/_build *.egg-info \
+	rm -rf $(VENV) $(PEERS) $(VLLM) $(RAY) $(FLOOR) build dist demo-out bench-out fuzz-out docs/_build *.egg-info \
 	    .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage coverage.xml
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

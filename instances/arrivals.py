@@ -16,7 +16,7 @@ from orsched.instance import require_instance
 from orsched.instances.specs import read_spec
 from orsched.instances.streams import stream
 from orsched.scalars import require_number
-from orsched.units import MAX_TIME_NS, NS_PER_S
+from orsched.units import MAX_TIME, MAX_TIME_NS, NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -249,7 +249,7 @@ def with_arrivals(
         seed: seed of the random stream, one for each law; a replay has none.
 
     Raises:
-        InputError: the specification is wrong, or the last arrival is past 2**62 ns.
+        InputError: the specification is wrong, or the last arrival is past 2**61 ns.
     """
     require_instance(instance)
     law = read_arrivals(spec)
@@ -317,4 +317,4 @@ def _rounded(times: NDArray[np.float64], law: Arrivals) -> IntColumn:
 
 
 def _too_late(law: Arrivals) -> InputError:
-    return _wrong(f"with {law.spec()} the last arrival is past 2**62 ns", None, "raise the rate")
+    return _wrong(f"with {law.spec()} the last arrival is past {MAX_TIME}", None, "raise the rate")

@@ -14,7 +14,7 @@ from orsched.instance import Instance
 from orsched.instances.streams import stream
 from orsched.requests import Requests
 from orsched.scalars import is_number
-from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S
+from orsched.units import MAX_TIME, MAX_TIME_NS, MAX_TOKENS, NS_PER_S
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def poisson_arrivals_ns(name: str, seed: int, requests: int, rate: float) -> NDA
     times = np.cumsum(gaps) * (NS_PER_S / rate)
     if requests and not times[-1] <= MAX_TIME_NS:
         raise InputError(
-            f"at {rate!r} a second the last arrival is past 2**62 ns",
+            f"at {rate!r} a second the last arrival is past {MAX_TIME}",
             field="rate",
             remedy="give a higher rate, or fewer requests",
         )

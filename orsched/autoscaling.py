@@ -11,7 +11,7 @@ from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
 from orsched.pairs import read_list_of_pairs
 from orsched.scalars import printed, require_number, require_one_of, set_whole
-from orsched.units import MAX_TIME_NS, seconds_to_ns, set_times
+from orsched.units import NEVER, seconds_to_ns, set_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +146,7 @@ def checked_on_times(rows: object) -> tuple[OnTime, ...]:
         numbers = [
             None
             if value is None and place > 2
-            else whole_number(value, "on_times", minimum=0, maximum=MAX_TIME_NS)
+            else whole_number(value, "on_times", minimum=0, maximum=NEVER - 1)
             for place, value in enumerate(row)
         ]
         found.append(OnTime(*numbers))  # type: ignore[arg-type]

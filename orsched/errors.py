@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -74,8 +75,29 @@ class TimeLimitError(OrschedError):
     """The time limit ended before there was a schedule."""
 
 
+class ResourceError(OrschedError):
+    """The machine failed, not the input: memory, a disk, or a process that was killed."""
+
+
 class MissingDependencyError(OrschedError, ImportError):
     """An optional package is missing; the message names the extra to install."""
+
+
+class UnloadableError(MissingDependencyError, ResourceError):
+    """A package is installed, but cannot be loaded."""
+
+
+_OF_THE_PATH = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError,
+                PermissionError)  # fmt: skip
+_OF_THE_NAME = (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.EXDEV, errno.EROFS)
+
+
+def is_of_machine(error: BaseException) -> bool:
+    """Whether the machine failed, by lack of memory or space say, and not what was asked of it."""
+    if isinstance(error, OSError):
+        return not isinstance(error, _OF_THE_PATH) and error.errno not in (None, *_OF_THE_NAME)
+    starved = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    return starved or isinstance(error, (MemoryError, ResourceError))
 
 
 def unavailable(error: ImportError, missing: str) -> MissingDependencyError:
@@ -86,7 +108,7 @@ def unavailable(error: ImportError, missing: str) -> MissingDependencyError:
     """
     if isinstance(error, ModuleNotFoundError):
         return MissingDependencyError(missing)
-    return MissingDependencyError(
+    return UnloadableError(
         f"a package is installed, but cannot be loaded: {error} "
         "(not enough memory, or a damaged installation)"
     )

@@ -22,6 +22,7 @@ from orsched.instance_checks import (
     check_classes,
     check_horizon,
     check_roles,
+    check_size,
     checked_refused,
 )
 from orsched.near_names import known_names
@@ -120,6 +121,7 @@ class Instance:
         check_classes(self)
         put(self, "refused", checked_refused(self.refused, len(self.classes)))
         check_horizon(self)
+        check_size(self)
         check_autoscaling(self)
 
     def __len__(self) -> int:

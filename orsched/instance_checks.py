@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.autoscaling import Autoscaling
+from orsched.autoscaling import MOST_LOOKS, Autoscaling
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.limits import BLOCKS, STEPS
 from orsched.links import Link
-from orsched.units import MAX_TIME_NS, MAX_TOKENS
+from orsched.units import MAX_TIME, MAX_TIME_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
     from orsched.feasibility import Parts
@@ -113,7 +114,7 @@ def check_classes(instance: Parts) -> None:
 
 
 def check_horizon(instance: Parts) -> None:
-    """Reject instances whose times could leave 64 bits even when served one by one."""
+    """Reject instances that could end after the largest time even when served one by one."""
     if len(instance) == 0:
         return
     req = instance.requests
@@ -123,15 +124,49 @@ def check_horizon(instance: Parts) -> None:
         ctx = prompt + output
         one_round = worker.cost.round_ns(worker.clients, ctx * worker.clients, ctx)
         capped = prompt if worker.prefill_limit is None else min(prompt, worker.prefill_limit)
-        slowest = max(slowest, worker.cost.prefill_ns([capped]) + output * one_round)
+        stages = -(-prompt // capped) * worker.cost.prefill_ns([capped])
+        slowest = max(slowest, stages + output * one_round)
     if instance.link is not None:
         slowest += instance.link.transfer_ns(prompt + output)
-    horizon = int(req.arrival_ns.max()) + len(instance) * slowest
+    ups = [start for worker in instance.workers for start, _ in worker.available_ns]
+    horizon = max(int(req.arrival_ns.max()), *ups, 0) + len(instance) * slowest
     if horizon > MAX_TIME_NS:
         raise InputError(
-            "the times of this instance do not fit into 64 bits",
+            f"served one by one, the requests end after {MAX_TIME}, the largest time",
             field="requests",
             remedy="use smaller token counts, arrivals or costs",
+        )
+
+
+def check_size(instance: Parts) -> None:
+    """Refuse what a few numbers ask for: blocks, steps and looks are estimated before any work."""
+    req, workers = instance.requests, instance.workers
+    caching = [w.memory for w in workers if w.memory is not None and w.caches_prefixes]
+    if caching and len(instance):
+        tokens = int(req.prompt_tokens.sum()) + int(req.output_tokens.sum())
+        held = tokens // min(memory.block_tokens for memory in caching)
+        BLOCKS.require(sum(memory.blocks for memory in caching) + held // 10, "workers.memory")
+    limits = [w.prefill_limit for w in workers]
+    if None not in limits and len(instance):
+        most = max(limit for limit in limits if limit is not None)
+        STEPS.require(int(-(-req.prompt_tokens // most).sum()), "workers.prefill_cap_tokens")
+
+
+def _check_looks(instance: Parts, rule: Autoscaling) -> None:
+    """Refuse more looks at the load than are taken, by when the last request ends at the least."""
+    req = instance.requests
+    if len(instance) == 0:
+        return
+    rounds = int(req.output_tokens.max()) - 1
+    fastest = min(
+        w.cost.rounds_ns(rounds, 1, rounds, rounds) if rounds else 0 for w in instance.workers
+    )
+    looks = (int(req.arrival_ns.max()) + fastest) // rule.interval_ns
+    if looks > MOST_LOOKS:
+        raise InputError(
+            f"{looks:,} looks at the load or more, where {MOST_LOOKS:,} are taken",
+            field="autoscaling.interval_ns",
+            remedy="look less often",
         )
 
 
@@ -151,3 +186,4 @@ def check_autoscaling(instance: Parts) -> None:
         raise InputError(
             "autoscaling does not know links", field="link", remedy="leave one of both out"
         )
+    _check_looks(instance, instance.autoscaling)

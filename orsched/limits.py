@@ -37,12 +37,15 @@ class Limit(NamedTuple):
             )
         return int(text)
 
-    def require(self, count: int, field: str | None = None) -> None:
-        """Raise ``InputError`` with both numbers and the remedy for more than is allowed."""
+    def require(self, count: int, field: str | None = None, what: str | None = None) -> None:
+        """Raise ``InputError`` with both numbers and the remedy for more than is allowed.
+
+        ``what`` says it where something else counts as what is limited.
+        """
         most = self.value()
         if count > most:
             raise InputError(
-                f"{count:,} {self.what} are more than the {most:,} that are read",
+                f"{count:,} {what or self.what} are more than the {most:,} that are allowed",
                 field=field,
                 remedy="if it should be so and memory suffices, set "
                 f"{self.variable}={count}, or say orsched {self.flag} {count} COMMAND",
@@ -52,7 +55,13 @@ class Limit(NamedTuple):
 _MOST_DIGITS = 18
 
 ROWS = Limit("rows", 10_000_000, "ORSCHED_MAX_ROWS")
-"""Rows of a Parquet file; values of lists in it count as rows."""
+"""Rows of a Parquet file, values of lists in it, and cells and texts of a spreadsheet."""
 
 CELLS = Limit("cells", 100_000, "ORSCHED_MAX_CELLS")
 """Cells of a study, and the values of each of its axes."""
+
+BLOCKS = Limit("blocks of prefix caches", 2_000_000, "ORSCHED_MAX_BLOCKS")
+"""Blocks of all workers with a prefix cache; ten that requests fill count as one."""
+
+STEPS = Limit("prefill steps", 20_000_000, "ORSCHED_MAX_STEPS")
+"""Steps that prompts take when each holds as many tokens as a worker allows."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.prefix_blocks import EMPTY, LOST, CacheBlocks, own_key
-from orsched.prefix_waits import FOREVER, Users
+from orsched.prefix_waits import Users
 from orsched.schedule import DECODE
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
@@ -205,8 +206,8 @@ class PrefixReplay:
         self.worker_of = workers.tolist()
         prompts = self.line.instance.requests.prompt_tokens[stays.request]
         line = self.line
-        returns = np.append(line.start_ns[line.stay_first[1:]], FOREVER)
-        returns[:-1][line.ordinal[1:] == 0] = FOREVER
+        returns = np.append(line.start_ns[line.stay_first[1:]], NEVER)
+        returns[:-1][line.ordinal[1:] == 0] = NEVER
         self.returns = returns[stays.stay].tolist()  # when the request's next stay begins
         self.due_then = (prompts + self.line.yielded_then[stays.stay]).tolist()
         self.found_of = [0] * len(stays.stay)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.prefix_blocks import RankedBlocks, own_key
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.prefix_blocks import CacheBlocks
     from orsched.timeline_stays import Stays
-
-FOREVER = 2**62 + 1
-"""Later than everything."""
 
 INTERACTIVE_WORTH = 0.5
 """What content is worth that an interactive request has used last, and nobody waits for (Echo)."""
@@ -139,7 +137,7 @@ class Users:
             counted = self.bulk
             begin = requests.arrival_ns - 1
         heads = np.flatnonzero(line.ordinal == 0)
-        first = np.full(len(requests), FOREVER, np.int64)
+        first = np.full(len(requests), NEVER, np.int64)
         first[line.stay_request[heads]] = line.start_ns[line.stay_first[heads]]
         every = np.arange(len(requests))
         changes = []
@@ -151,7 +149,7 @@ class Users:
             for column, change in ((since, 1), (until, -1)):
                 rows = (column[some].tolist(), who[some].tolist(), due[some].tolist())
                 for moment, request, tokens in zip(*rows, strict=True):
-                    if moment < FOREVER:
+                    if moment < NEVER:
                         changes.append((moment, rule, request, change, tokens))
         return changes
 
@@ -161,11 +159,11 @@ class Users:
         evicted = np.flatnonzero(~line.stay_finishes)
         free = line.stay_freed[evicted]
         inside = free < line.heads()[line.stay_worker[evicted] + 1]
-        starts = np.append(line.start_ns, FOREVER)
-        since = np.where(inside, starts[np.where(inside, free, -1)], FOREVER)
+        starts = np.append(line.start_ns, NEVER)
+        since = np.where(inside, starts[np.where(inside, free, -1)], NEVER)
         following = np.append(line.ordinal[1:] > 0, False)[evicted]
-        begins = np.append(line.start_ns[line.stay_first], FOREVER)
-        until = np.where(following, begins[np.where(following, evicted + 1, -1)], FOREVER)
+        begins = np.append(line.start_ns[line.stay_first], NEVER)
+        until = np.where(following, begins[np.where(following, evicted + 1, -1)], NEVER)
         request = line.stay_request[evicted]
         due = line.instance.requests.prompt_tokens[request] + line.yielded_then[evicted]
         return request, since, until, due

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from orsched.units import NEVER
+
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.instance import Instance
@@ -58,5 +60,5 @@ def request_limits(instance: Instance, slo: SLO | None) -> RequestLimits:
     decode = np.full(n, -1, np.int64)
     for row in np.flatnonzero((tpot >= 0) & (further > 0)).tolist():
         longest = int(further[row]) * (int(tpot[row]) + 1) - 1
-        decode[row] = min(longest, 2**62)
+        decode[row] = min(longest, NEVER)
     return RequestLimits(np.flatnonzero(judged), ttft, decode)

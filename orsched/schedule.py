@@ -16,7 +16,7 @@ from orsched.errors import InputError
 from orsched.eviction import Eviction
 from orsched.registry import attached
 from orsched.transfers import Transfers
-from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_text
+from orsched.units import MAX_TOKENS, NEVER, NS_PER_S, seconds_text
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -78,9 +78,9 @@ class Steps:
         limits = {
             "worker": (0, 2**31),
             "phase": (0, len(PHASES) - 1),
-            "start_ns": (0, MAX_TIME_NS),
-            "end_ns": (0, MAX_TIME_NS),
-            "rounds": (1, MAX_TIME_NS),
+            "start_ns": (0, NEVER - 1),
+            "end_ns": (0, NEVER - 1),
+            "rounds": (1, NEVER - 1),
         }
         for name, (low, high) in limits.items():
             column = int_column(
@@ -326,7 +326,7 @@ def _lost_steps(rows: object) -> tuple[tuple[int, int, int], ...]:
         if not isinstance(row, (list, tuple)) or len(row) != 3:
             raise InputError(f"{row!r} is no step", field="lost_steps", remedy=remedy)
         worker, start, end = (
-            whole_number(value, "lost_steps", minimum=0, maximum=MAX_TIME_NS) for value in row
+            whole_number(value, "lost_steps", minimum=0, maximum=NEVER - 1) for value in row
         )
         found.append((worker, start, end))
     return tuple(found)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from orsched.columns import IntColumn, int_column
-from orsched.units import MAX_TIME_NS, MAX_TOKENS
+from orsched.units import MAX_TOKENS, NEVER
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,8 +37,8 @@ class Transfers:
             "stay": (1, 2**31),
             "source": (0, 2**31),
             "target": (0, 2**31),
-            "start_ns": (0, MAX_TIME_NS),
-            "end_ns": (0, MAX_TIME_NS),
+            "start_ns": (0, NEVER - 1),
+            "end_ns": (0, NEVER - 1),
             "tokens": (1, MAX_TOKENS),
         }
         for name, (low, high) in limits.items():

@@ -19,8 +19,14 @@ NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
 NS_PER_US = 1_000
 
-MAX_TIME_NS = 2**62
-"""Largest time that orsched stores (146 years): twice it still fits into 64 bits."""
+MAX_TIME_NS = 2**61
+"""Largest time that input may state (73 years): the sum of two is no more than ``NEVER``."""
+
+NEVER = 2**62
+"""Stands for a moment that does not come. All times of schedules are less."""
+
+MAX_TIME = "2**61 ns (73 years)"
+"""The largest time in words, for messages."""
 
 MAX_TOKENS = 2**31 - 1
 """Largest token count of one request."""
@@ -45,7 +51,7 @@ def seconds_to_ns(seconds: float, field: str = "time") -> int:
         raise InputError(problem, field=field, remedy="times start at 0")
     if ns > MAX_TIME_NS:
         problem = f"{printed(seconds)} s is too large"
-        raise InputError(problem, field=field, remedy="the limit is 2**62 ns")
+        raise InputError(problem, field=field, remedy=f"the limit is {MAX_TIME}")
     return ns
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import orsched
+from orsched.autoscaling import Autoscaling
 from orsched.checker.packing import packing_violations
 from orsched.cli.commands import run
 from orsched.costs import BilinearCost
@@ -16,12 +17,13 @@ from orsched.errors import InfeasibleError, InputError, TimeLimitError
 from orsched.instance import Instance
 from orsched.instances import with_arrivals
 from orsched.instances.predictions import predict
-from orsched.memory import BlockMemory
+from orsched.memory import BlockMemory, PrefixCache
 from orsched.models.batch import batch
 from orsched.models.full_mip import solve_full_mip, solve_windows_mip
 from orsched.models.packing import pack
 from orsched.registry import names
 from orsched.requests import Requests
+from orsched.units import MAX_TIME_NS
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
@@ -53,6 +55,15 @@ def predicted(prompts, outputs, clients, **worker):
         output_limit_tokens=max([1, *outputs]),
         first_token="decode",
     )
+
+
+def affine(*times_ns):
+    return in_order(orsched.AffineCost, *times_ns)
+
+
+def paged(blocks):
+    """Blocks of one token with a prefix cache."""
+    return BlockMemory(blocks, 1, "paged", PrefixCache("lru"))
 
 
 EMPTY = predicted([], [], 2)
@@ -207,10 +218,53 @@ def test_long_times_are_exact(method):
     assert (result.makespan_ns - steps, results["restarts"]) == (tokens, 0)
 
 
-def test_times_beyond_62_bits_are_refused():
+@pytest.mark.parametrize("method", METHODS)
+def test_the_largest_arrival_is_no_sentinel(method):
+    """Times that stand for "never" or "no limit" lie beyond what an instance may hold."""
+    free = Worker(1, affine(0, 0, 0, 0))
+    requests = Requests([1, 1], [1, 1], arrival_ns=[0, MAX_TIME_NS], predicted_tokens=[1, 1])
+    instance = Instance(requests, free).with_classes("interactive:ttft=1,tpot=1")
+    try:
+        result = orsched.solve(instance, method, time_limit=20.0, iterations=3)
+    except InputError as error:  # a method that takes no arrivals says so
+        named(error)
+        return
+    assert result.checked
+    assert result.makespan_ns >= MAX_TIME_NS
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Requests([1], [1], arrival_ns=[2**62]), "arrival_ns"),
+        (lambda: Requests([1], [1], arrival_ns=[MAX_TIME_NS + 1]), "arrival_ns"),
+        (lambda: Requests([1], [1], arrival_s=[2**61 / 10**9 * 1.01]), "arrival_s"),
+        (lambda: Requests([1], [1], deadline_ns=[MAX_TIME_NS + 1]), "deadline_ns"),
+        (lambda: orsched.SLO(ttft_s=2.4e9), "slo.ttft_s"),
+        (lambda: orsched.AffineCost(prefill_fixed_ns=MAX_TIME_NS + 1), "prefill_fixed_ns"),
+        (lambda: predicted([3, 2, 4], [4, 3, 2], 2, cost=affine(2**61, 1, 2**61, 1)),
+         "requests"),
+        (lambda: predicted([2**31 - 1] * 2, [1, 1], 1, cost=affine(0, 2**30, 0, 0)),
+         "requests"),
+        (lambda: predicted([9], [1], 1, cost=affine(2**60, 0, 0, 0),
+                           prefill_cap_tokens=3), "requests"),
+        (lambda: Instance(Requests([1], [1], arrival_ns=[MAX_TIME_NS]), Worker(1)), "requests"),
+        (lambda: predicted([1], [1], 1, available_ns=((MAX_TIME_NS, None),)), "requests"),
+        # What a few bytes ask for is estimated before any work.
+        (lambda: predicted([2**28] * 2, [1, 1], 2, memory=paged(2**29)), "workers.memory"),
+        (lambda: predicted([9], [9], 1, memory=paged(2**31 - 1)), "workers.memory"),
+        (lambda: predicted([2**28] * 2, [1, 1], 2, prefill_cap_tokens=1),
+         "workers.prefill_cap_tokens"),
+        (lambda: Instance(Requests([3], [4], arrival_ns=[10**9]), Worker(1),
+                          autoscaling=Autoscaling(startup_ns=0, interval_ns=1)),
+         "autoscaling.interval_ns"),
+    ],
+)  # fmt: skip
+def test_times_and_sizes_that_do_not_fit_are_refused_at_the_door(make, field):
+    """Arrivals, limits, sums of arrivals, start-ups and services; blocks, steps and looks."""
     with pytest.raises(InputError) as caught:
-        predicted([3, 2, 4], [4, 3, 2], 2, cost=in_order(orsched.AffineCost, 2**61, 1, 2**61, 1))
-    named(caught.value, "requests")
+        make()
+    named(caught.value, field)
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
-from orsched.units import seconds_to_ns
+from orsched.units import NEVER, seconds_to_ns
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.policy import View
-
-NEVER = 2**62
 
 
 class Deadlines:

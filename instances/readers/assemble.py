@@ -12,7 +12,7 @@ import numpy as np
 from orsched.errors import InputError
 from orsched.instances.readers.report import ReadReport, Trace
 from orsched.requests import Prefixes, Requests
-from orsched.units import MAX_TIME_NS
+from orsched.units import MAX_TIME, MAX_TIME_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ def assemble(columns: Columns, drop_empty: bool = False) -> Trace:
     ``drop_empty``, left out and counted by its reason.
 
     Raises:
-        InputError: a request is empty, names appear twice, or times span over 2**62 ns.
+        InputError: a request is empty, names appear twice, or times span over 2**61 ns.
     """
     prompts = np.asarray(columns.prompt_tokens, np.int64)
     outputs = np.asarray(columns.output_tokens, np.int64)
@@ -117,7 +117,7 @@ def _relative(columns: Columns) -> NDArray[np.int64]:
     times = np.asarray(columns.arrival_ns, np.int64)
     if int(times.max()) - int(times.min()) > MAX_TIME_NS:
         raise InputError(
-            "the times of the file span more than 2**62 ns (146 years)",
+            f"the times of the file span more than {MAX_TIME}",
             file=columns.file,
             row=int(columns.rows[int(np.argmax(times))]),
             field=columns.arrival_field,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S
+from orsched.units import MAX_TIME_NS, MAX_TOKENS, NEVER, NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +114,7 @@ def exact(digits: str) -> Decimal:
 def time_ns(value: Decimal | int, unit_ns: int) -> int:
     """Return a time in units of ``unit_ns`` nanoseconds in whole nanoseconds, rounded once.
 
-    Raises ``ValueError`` with the problem for times that are not finite, negative or above 2**62.
+    Raises ``ValueError`` with the problem for times that are not finite, negative or too large.
     """
     number = Decimal(value)
     if not number.is_finite():
@@ -157,7 +157,7 @@ def _minute_start(index: int, cell: str, day: str, minute: str, offset: str) -> 
     except ValueError:
         raise _no_timestamp(index, cell) from None
     seconds_since_1970 = int(start.timestamp())
-    if abs(seconds_since_1970) > MAX_TIME_NS // NS_PER_S - 60:
+    if abs(seconds_since_1970) > NEVER // NS_PER_S - 60:
         raise CellError(index, f"{_shown(cell)} is too far from 1970", "check the year")
     return seconds_since_1970
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from datetime import date, datetime, time
 from pathlib import Path
@@ -22,6 +23,12 @@ SUFFIXES = (".xlsx", ".xlsm")
 OTHER = (".xls", ".ods", ".numbers")
 _MOST_BYTES = 500_000_000
 """Of a spreadsheet when it is unpacked: a few bytes can stand for billions."""
+
+_LAST_ROW = 2**20
+"""The format's own limit."""
+
+_TEXT = re.compile(rb"[<:]si[\s/>]")
+"""Begins one of the texts that the cells share, of which each takes memory before any is read."""
 
 _AS_CSV = "save the sheet as CSV (UTF-8)"
 
@@ -45,11 +52,14 @@ def read_sheet(path: str | PathLike[str], choose: Choice) -> Table:
         InputError: the file is no such table, or a cell is wrong; names row and column.
         MissingDependencyError: openpyxl is not installed.
     """
-    rows = _Rows(path)
     try:
-        return table_of(rows, choose, str(path))
-    finally:
-        rows.close()
+        rows = _Rows(path)
+        try:
+            return table_of(rows, choose, str(path))
+        finally:
+            rows.close()
+    except InputError as error:
+        raise error.located(file=str(path)) from None
 
 
 class _Rows:
@@ -59,7 +69,10 @@ class _Rows:
         self._file = str(path)
         self._book = _opened(path)
         self.line_num = 0
-        self._rows = iter(self._book.worksheets[0].iter_rows(values_only=True))
+        self._cells = self._width = 0
+        sheet = self._book.worksheets[0]
+        # A row beyond the last that there can be ends the sheet before the rows up to it are made.
+        self._rows = sheet.iter_rows(max_row=_LAST_ROW + 1, values_only=True)
 
     def __iter__(self) -> Iterator[list[str]]:
         return self
@@ -72,8 +85,20 @@ class _Rows:
         except Exception as error:  # of a file that is no sheet inside
             raise _damaged(self._file, error) from None
         self.line_num += 1
-        ROWS.require(self.line_num, self._file)
-        return [cell_text(value) for value in values]
+        if self.line_num > _LAST_ROW:
+            raise InputError(
+                "has a row beyond the last that a spreadsheet can have",
+                file=self._file,
+                row=self.line_num,
+                remedy=_AS_CSV,
+            )
+        self._cells += len(values)
+        ROWS.require(self._cells, what="cells")
+        end = len(values)
+        while end > self._width and values[end - 1] is None:
+            end -= 1
+        self._width = self._width or end
+        return [cell_text(value) for value in values[:end]]
 
     def close(self) -> None:
         """Close the file, and the part of it that is being read."""
@@ -86,9 +111,13 @@ def _opened(path: str | PathLike[str]) -> Any:
     try:
         with zipfile.ZipFile(path) as parts:
             size = sum(part.file_size for part in parts.infolist())
+            if size <= _MOST_BYTES:
+                ROWS.require(_shared_texts(parts), what="texts that cells share")
     except FileNotFoundError:
         raise InputError("there is no such file", file=file, remedy=file_hint(file)) from None
-    except (OSError, zipfile.BadZipFile) as error:
+    except InputError:
+        raise
+    except Exception as error:  # what zipfile raises of a damaged file is not one kind
         raise _damaged(file, error) from None
     if size > _MOST_BYTES:
         raise InputError(f"unpacks to {size:,} bytes", file=file, remedy=_AS_CSV)
@@ -105,6 +134,18 @@ def _opened(path: str | PathLike[str]) -> Any:
     except Exception as error:
         raise _damaged(file, error) from None
     return book
+
+
+def _shared_texts(parts: zipfile.ZipFile) -> int:
+    """Count the texts that cells share, piece by piece."""
+    found = 0
+    for part in parts.infolist():
+        with parts.open(part) as stream:
+            end = b""
+            while piece := stream.read(2**20):
+                found += len(_TEXT.findall(end + piece))
+                end = piece[-3:]
+    return found
 
 
 def _damaged(file: str, error: Exception) -> InputError:

@@ -12,7 +12,7 @@ import numpy as np
 from orsched.errors import InputError
 from orsched.instances.readers import cells
 from orsched.instances.readers.cells import CellError
-from orsched.units import MAX_TIME_NS, NS_PER_MS, NS_PER_S, NS_PER_US
+from orsched.units import MAX_TIME, MAX_TIME_NS, NS_PER_MS, NS_PER_S, NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,12 +110,12 @@ def settle(
     or nanoseconds by name are taken as they are, unless they count from 1970.
 
     Raises:
-        InputError: some times count from 1970 and others do not, or they span over 2**62 ns.
+        InputError: some times count from 1970 and others do not, or they span over 2**61 ns.
     """
     low, high = int(times.min()), int(times.max())
     if high - low > MAX_TIME_NS:
         raise InputError(
-            "the times of the file span more than 2**62 ns (146 years)",
+            f"the times of the file span more than {MAX_TIME}",
             row=int(lines[int(np.argmax(times))]),
             field=name,
             remedy="check the years",

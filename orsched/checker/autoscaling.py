@@ -11,7 +11,7 @@ from orsched.checker.violations import STRUCTURE
 from orsched.checker.violations import ViolationKind as Kind
 from orsched.errors import InputError
 from orsched.request_times import finishes_ns
-from orsched.units import MAX_TIME_NS
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from orsched.autoscaling import Autoscaling, OnTime
@@ -114,7 +114,7 @@ def _check_draining(line: Timeline, findings: Findings) -> None:
     for worker, own in by_worker.items():
         stays = np.flatnonzero(line.stay_worker == worker)
         starts = np.array([row.start_ns for row in own], np.int64)
-        drained = [MAX_TIME_NS if row.drained_ns is None else row.drained_ns for row in own]
+        drained = [NEVER if row.drained_ns is None else row.drained_ns for row in own]
         number = np.searchsorted(starts, start[stays], side="right") - 1
         since = np.array(drained, np.int64)[np.maximum(number, 0)]
         wrong[stays] = (number >= 0) & (start[stays] >= since) & (arrival[stays] >= since)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.checker.violations import ViolationKind as Kind
-from orsched.units import MAX_TIME_NS
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from orsched.availability import Interval
@@ -37,7 +37,7 @@ def check_availability(line: Timeline, findings: Findings) -> None:
 
 def _on_times(line: Timeline) -> dict[int, tuple[Interval, ...]]:
     """Return the times of each worker with autoscaling; a worker without any is never there."""
-    never: Interval = (MAX_TIME_NS, None)
+    never: Interval = (NEVER, None)
     found: dict[int, list[Interval]] = {}
     for row in line.schedule.on_times:
         found.setdefault(row.worker, []).append((row.start_ns, row.end_ns))
@@ -53,7 +53,7 @@ def _number(own: tuple[Interval, ...], moments: IntColumn) -> IntColumn:
 def _outside(own: tuple[Interval, ...], start: IntColumn, end: IntColumn) -> Mask:
     """Return which spans are within no interval."""
     number = _number(own, start)
-    ends = np.array([MAX_TIME_NS if end is None else end for _, end in own], np.int64)
+    ends = np.array([NEVER if end is None else end for _, end in own], np.int64)
     wrong: Mask = (number < 0) | (end > ends[np.maximum(number, 0)])
     return wrong
 

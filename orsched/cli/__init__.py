@@ -2,7 +2,7 @@
 
 Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 a schedule is not
 valid, 2 bad input, 3 time limit without a schedule, 4 cells of a study failed, 70 a bug in
-orsched, 130 interrupted.
+orsched, 71 the machine failed, 130 interrupted.
 
 This file imports little, so that Ctrl-C is handled before the commands are imported.
 """
@@ -11,6 +11,7 @@ import os
 import sys
 
 try:
+    import atexit
     import signal
     from typing import Any, NoReturn
 except KeyboardInterrupt:
@@ -25,6 +26,8 @@ EXIT_TIME_LIMIT = 3
 EXIT_FAILED_CELLS = 4
 EXIT_BUG = 70
 """EX_SOFTWARE of sysexits.h."""
+EXIT_MACHINE = 71
+"""EX_OSERR of sysexits.h: the machine failed, not the input."""
 EXIT_INTERRUPTED = 130
 
 
@@ -35,20 +38,30 @@ def main(args: list[str] | None = None) -> NoReturn:
         signal.signal(signal.SIGINT, _interrupted_early)
     from orsched.cli.commands import run
 
-    if handled:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not handled:
+        sys.exit(run(args))
+    # Runs after all that is registered later. Python then forgets handlers, and would be killed.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    code = EXIT_INTERRUPTED
     try:
-        code = run(args)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            code = run(args)
+        finally:
+            signal.signal(signal.SIGINT, _interrupted_late)
     except KeyboardInterrupt:  # a further one
-        code = EXIT_INTERRUPTED
-    if handled and code == EXIT_INTERRUPTED:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to be ended
+        signal.signal(signal.SIGINT, _interrupted_late)
     sys.exit(code)
 
 
 def _interrupted_early(number: int, frame: object) -> NoReturn:
     """End at once: nothing was begun, and an exception could get lost in what is imported."""
     os.write(2, b"orsched: interrupted\n")
+    os._exit(EXIT_INTERRUPTED)
+
+
+def _interrupted_late(number: int, frame: object) -> NoReturn:
+    """End at once: all is done and said, but something keeps the interpreter from ending."""
     os._exit(EXIT_INTERRUPTED)
 
 

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from orsched._version import __version__
-from orsched.cli import EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_TIME_LIMIT
+from orsched.cli import (
+    EXIT_BUG,
+    EXIT_INPUT,
+    EXIT_INTERRUPTED,
+    EXIT_INVALID,
+    EXIT_MACHINE,
+    EXIT_TIME_LIMIT,
+)
 from orsched.cli.calibrate_command import calibrate_command
 from orsched.cli.capacity_command import capacity_command
 from orsched.cli.check_command import check_command
@@ -46,9 +53,10 @@ from orsched.errors import (
     InvalidScheduleError,
     OrschedError,
     TimeLimitError,
+    is_of_machine,
     unavailable,
 )
-from orsched.limits import CELLS, ROWS
+from orsched.limits import BLOCKS, CELLS, ROWS, STEPS
 from orsched.progress import clear_line
 
 if TYPE_CHECKING:
@@ -126,13 +134,25 @@ _QUIET_OPTION = click.option(
     "--max-rows",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"Most rows of a Parquet file that are read (default: {ROWS.default:,}).",
+    help=f"Most rows, cells and texts of a compressed table (default: {ROWS.default:,}).",
 )
 @click.option(
     "--max-cells",
     type=click.IntRange(min=1),
     metavar="N",
     help=f"Most cells of a study (default: {CELLS.default:,}).",
+)
+@click.option(
+    "--max-blocks",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Most blocks of prefix caches (default: {BLOCKS.default:,}).",
+)
+@click.option(
+    "--max-steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Most steps that prompts may take (default: {STEPS.default:,}).",
 )
 @click.pass_context
 def cli(
@@ -141,18 +161,21 @@ def cli(
     debug: bool,
     max_rows: int | None,
     max_cells: int | None,
+    max_blocks: int | None,
+    max_steps: int | None,
 ) -> None:
     """Schedule LLM inference as the optimisation problem that it is.
 
     Exit codes: 0 done, 1 a schedule is not valid, 2 bad input, 3 time limit without a schedule,
-    4 cells of a study failed, 70 a bug in orsched, 130 interrupted.
+    4 cells of a study failed, 70 a bug in orsched, 71 the machine failed, 130 interrupted.
     """
     context.ensure_object(_Settings).debug = debug
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     handler = _Handler(sys.stderr)
     handler.setFormatter(_OneLine("orsched: %(message)s"))
     logging.basicConfig(handlers=[handler], level=level)
-    for limit, most in ((ROWS, max_rows), (CELLS, max_cells)):
+    limits = {ROWS: max_rows, CELLS: max_cells, BLOCKS: max_blocks, STEPS: max_steps}
+    for limit, most in limits.items():
         if most is not None:
             context.with_resource(_variable(limit.variable, str(most)))
 
@@ -205,10 +228,13 @@ def run(args: list[str] | None = None) -> int:
     """Run the command line and return its exit code; no traceback unless one is asked for."""
     settings = _Settings()
     escape_what_cannot_be_encoded()
+    if sys.stdout is None:
+        return _say(
+            "error: standard output is closed (give /dev/null to print nothing)", EXIT_MACHINE
+        )
     try:
         code = cli.main(args=args, prog_name="orsched", standalone_mode=False, obj=settings)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt):
         with suppress(KeyboardInterrupt):  # a further one, while the first is reported
@@ -228,7 +254,18 @@ def run(args: list[str] | None = None) -> int:
     except Exception as error:
         if settings.debug:
             show_lines(traceback.format_exc())
-        return _failed(error)
+        code = _failed(error)
+        if code == EXIT_MACHINE:
+            _drop_output()
+        return code
+
+
+def _drop_output() -> None:
+    """Let nothing that could not be written be tried again when the interpreter ends."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _failed(error: Exception) -> int:
@@ -237,12 +274,15 @@ def _failed(error: Exception) -> int:
         return _say(str(error), EXIT_TIME_LIMIT)
     if isinstance(error, InvalidScheduleError):
         return _say(str(error), EXIT_INVALID)
+    if isinstance(error, ImportError) and not isinstance(
+        error, (ModuleNotFoundError, OrschedError)
+    ):
+        error = unavailable(error, "")
+    code = EXIT_MACHINE if is_of_machine(error) else EXIT_INPUT
     if isinstance(error, (OrschedError, OSError)):
-        return _say(f"error: {str(error) or type(error).__name__}", EXIT_INPUT)
-    if isinstance(error, MemoryError) or "can't start new thread" in str(error):
-        return _say("error: not enough memory", EXIT_INPUT)
-    if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
-        return _say(f"error: {unavailable(error, '')}", EXIT_INPUT)
+        return _say(f"error: {str(error) or type(error).__name__}", code)
+    if code == EXIT_MACHINE:
+        return _say("error: not enough memory", code)
     what = f"{type(error).__name__}: {error}".strip(": ").splitlines()[0]
     _say(f"a bug in orsched {__version__}: {what}", EXIT_BUG)
     return _say("please report the command with the output of 'orsched --debug ...'", EXIT_BUG)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.cli import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_TIME_LIMIT
+from orsched.cli import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_MACHINE, EXIT_TIME_LIMIT
 from orsched.cli.output import say
 from orsched.cli.policies import show_failure
+from orsched.errors import is_of_machine
 
 if TYPE_CHECKING:
     from orsched.comparison import Comparison
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 def exit_code_of(results: Comparison, where: str = "") -> int:
     """Name the methods that made no schedule; return the exit code.
 
-    It is 130 after Ctrl-C, 1 after a schedule that the checker refused, 2 after other failures, 3
-    where all of them ran out of time.
+    It is 130 after Ctrl-C, 1 after a schedule that the checker refused, 71 where the machine
+    failed, 2 after other failures, 3 where all of them ran out of time.
     """
     from orsched.result import Termination
 
@@ -27,6 +28,8 @@ def exit_code_of(results: Comparison, where: str = "") -> int:
         return EXIT_INTERRUPTED
     if any(failure.invalid for failure in results.failed):
         return EXIT_INVALID
+    if any(is_of_machine(failure.error) for failure in results.failed):
+        return EXIT_MACHINE
     if any(not failure.timed_out for failure in results.failed):
         return EXIT_INPUT
     return EXIT_TIME_LIMIT if results.failed else 0

@@ -24,7 +24,7 @@ from orsched.cli.policies import own_code, require_named, require_search
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.run_output import print_run, write_run
 from orsched.cli.seconds import SECONDS
-from orsched.errors import InputError, OrschedError
+from orsched.errors import InputError, ResourceError
 from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _exit_code(done: RunResult) -> int:
     if done.stopped == "interrupted":
         return EXIT_INTERRUPTED
     if done.stopped:
-        raise OrschedError(f"the run was stopped: {done.stopped} (--resume continues it)")
+        raise ResourceError(f"the run was stopped: {done.stopped} (--resume continues it)")
     return 0
 
 

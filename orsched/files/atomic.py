@@ -7,7 +7,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from orsched.errors import InputError
+from orsched.errors import InputError, ResourceError, is_of_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,7 @@ def opened(path: str | os.PathLike[str], *, binary: bool = False) -> Iterator[IO
     removed and an old file under ``path`` stays untouched. Links are followed; pipes and devices
     are written directly. Lines end with a line feed on every system.
 
-    Raises ``InputError`` when the file cannot be written.
+    Raises ``InputError`` when the file cannot be written, ``ResourceError`` if the disk fails.
     """
     name = os.fspath(path)
     try:
@@ -115,8 +115,11 @@ def _unwritable(name: str, temporary: str, error: OSError) -> Exception:
     ours = error.filename is None or os.fspath(error.filename) in (name, temporary)
     if not ours or isinstance(error, BrokenPipeError):
         return error
+    problem = f"cannot be written: {error.strerror or error}"
+    if is_of_machine(error):
+        return ResourceError(f"{name}: {problem} (free some space, or choose another disk)")
     return InputError(
-        f"cannot be written: {error.strerror or error}",
+        problem,
         file=name,
         remedy="choose a folder that exists and may be written to",
     )

@@ -9,7 +9,7 @@ import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from orsched.errors import InputError
+from orsched.errors import InputError, ResourceError, is_of_machine
 from orsched.near_names import file_hint
 
 if TYPE_CHECKING:
@@ -37,10 +37,9 @@ def locating(path: Path) -> Iterator[None]:
             "nested too deeply", file=name, remedy="remove the inner levels, which no field needs"
         ) from None
     except MemoryError:
-        raise InputError(
-            "too large for the memory of this machine",
-            file=name,
-            remedy="use a machine with more memory, or fewer requests",
+        raise ResourceError(
+            f"{name}: too large for the memory of this machine "
+            "(use a machine with more memory, or fewer requests)"
         ) from None
     except UnicodeEncodeError:
         raise _no_unicode(name) from None
@@ -62,6 +61,8 @@ def read_bytes(path: Path) -> bytes:
         problem, remedy = "may not be read", "ask for the permission to read it"
     except OSError as error:
         problem, remedy = f"cannot be read: {error.strerror or error}", "check the path"
+        if is_of_machine(error):
+            raise ResourceError(f"{name}: {problem} (the machine or its disk failed)") from None
     except InputError:
         raise
     except ValueError as error:  # a zero byte in the name

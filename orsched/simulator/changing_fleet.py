@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orsched.errors import InfeasibleError, InputError
 from orsched.simulator.loop import Loop
 from orsched.simulator.losing_worker import LosingWorker
-from orsched.simulator.run_state import NEVER
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

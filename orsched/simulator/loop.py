@@ -15,9 +15,10 @@ from orsched.policy import Information, Policy, View, WorkerState
 from orsched.schedule import Schedule
 from orsched.simulator.asleep import NOBODY, Asleep
 from orsched.simulator.recorder import WorkRecorder, timeline
-from orsched.simulator.run_state import NEVER, RunState
+from orsched.simulator.run_state import RunState
 from orsched.simulator.worker import WorkerRun
 from orsched.step import Step, Wait, require_step
+from orsched.units import NEVER
 from orsched.views import build_views
 
 if TYPE_CHECKING:

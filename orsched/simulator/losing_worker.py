@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.simulator.run_state import NEVER
 from orsched.simulator.worker import WorkerRun
 from orsched.simulator.worker_failures import abort_step, evict_all
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from orsched.step import Step

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from orsched.errors import PolicyError
 from orsched.simulator.handovers import Calls, Handed, Handovers
 from orsched.simulator.loop import Loop
-from orsched.simulator.run_state import NEVER
 from orsched.simulator.running_set import RunningSet
 from orsched.simulator.worker import WorkerRun
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,6 +9,7 @@ import numpy as np
 from orsched.columns import read_only
 from orsched.policy import overridden
 from orsched.simulator.prefix_caches import PrefixCaches
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from orsched.policy import Policy, View
 
 WAITING, SERVED, DONE = 0, 1, 2
-NEVER = 2**62
 _CHECK_DEADLINE_EVERY = 4095
 
 

@@ -11,7 +11,8 @@ from orsched.errors import PolicyError
 from orsched.schedule import DECODE, INVALID, PREFILL
 from orsched.simulator.prefix_stays import PrefixStays, chunk_of
 from orsched.simulator.recorder import StepRecorder
-from orsched.simulator.run_state import DONE, NEVER, SERVED, WAITING
+from orsched.simulator.run_state import DONE, SERVED, WAITING
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

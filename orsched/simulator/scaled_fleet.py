@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from orsched.autoscaling import MOST_LOOKS, OnTime
 from orsched.errors import InputError
 from orsched.simulator.changing_fleet import UP, ChangingLoop
-from orsched.simulator.run_state import NEVER
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,9 @@ from orsched.errors import PolicyError
 from orsched.schedule import DECODE, MIXED, PREFILL
 from orsched.simulator.caches import Caches
 from orsched.simulator.prefix_view import PrefixView
-from orsched.simulator.run_state import NEVER
 from orsched.simulator.running_set import RunningSet
 from orsched.step import ARRIVAL, FINISH, require_step
-from orsched.units import MAX_TIME_NS
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -204,7 +203,7 @@ class WorkerRun:
     def _advance(self, duration: int, rounds: int, phase: int) -> None:
         """Let a step last, and record it; it starts now."""
         end = self.until_ns = self.state.now_ns + duration
-        if end > MAX_TIME_NS:
+        if end >= NEVER:
             raise PolicyError("the schedule runs past 2**62 ns")
         steps = self.steps
         steps.end_ns.append(end)

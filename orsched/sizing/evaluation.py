@@ -5,10 +5,10 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from orsched.errors import PolicyError
+from orsched.errors import PolicyError, ResourceError
 from orsched.sizing.estimate import Estimate, estimate_of
 from orsched.sizing.simulation import simulation_of
-from orsched.study.drive import CellLoop, open_pool
+from orsched.study.drive import DIED, CellLoop, open_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -142,7 +142,8 @@ class Evaluation:
         if failed:
             for record in failed:
                 self.store.forget(record["key"])
-            raise PolicyError(str(failed[0]["error"]))
+            said = str(failed[0]["error"])
+            raise ResourceError(said) if said.startswith(DIED) else PolicyError(said)
 
 
 class _KeptPool:

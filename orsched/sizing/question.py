@@ -12,7 +12,7 @@ from orsched.certificates.fleet_demand import Limits
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.near_names import known_names
-from orsched.units import MAX_TIME_NS, seconds_to_ns
+from orsched.units import NEVER, seconds_to_ns
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def limits_of(instance: Instance, ttft_ns: int | None, tpot_ns: int | None) -> L
     columns = []
     for name, given in (("ttft_ns", ttft_ns), ("tpot_ns", tpot_ns)):
         own = [getattr(kind, name) if given is None else given for kind in instance.classes]
-        kinds = np.array([MAX_TIME_NS if each is None else each for each in own], np.int64)
+        kinds = np.array([NEVER if each is None else each for each in own], np.int64)
         columns.append(kinds[instance.requests.service_class[rows]])
     return Limits(rows, *columns)
 
@@ -242,8 +242,8 @@ def _limit(seconds: float | None, field: str) -> int | None:
 
 def _has_limits(instance: Instance) -> bool:
     limits = limits_of(instance, None, None)
-    least = min(limits.ttft_ns.min(initial=MAX_TIME_NS), limits.tpot_ns.min(initial=MAX_TIME_NS))
-    return bool(least < MAX_TIME_NS)
+    least = min(limits.ttft_ns.min(initial=NEVER), limits.tpot_ns.min(initial=NEVER))
+    return bool(least < NEVER)
 
 
 def _share(value: object, field: str, *, one: bool) -> Fraction:

@@ -27,6 +27,9 @@ CLUSTERS = ("local", "ray")
 ATTEMPTS = 2
 """A cell whose process dies is tried once more: it may have been killed for another's sake."""
 
+DIED = "its process died"
+"""Begins the error of a cell whose process was killed."""
+
 MAX_JOBS = 4096
 
 
@@ -294,7 +297,7 @@ class CellLoop:
             if self.attempts[cell.key] < ATTEMPTS:
                 queue.put_back(cell)
                 return
-            record = _failure(cell, f"its process died {ATTEMPTS} times ({ended})")
+            record = _failure(cell, f"{DIED} {ATTEMPTS} times ({ended})")
         self._add(record)
 
     def _end_late(self, pool: Pool) -> None:

@@ -16,7 +16,7 @@ from orsched.runner.loop.interrupts import Interrupts
 from orsched.runner.loop.live_worker import LiveWorker, live
 from orsched.runner.loop.restoring import restoring_step
 from orsched.simulator.loop import Loop, Simulated
-from orsched.simulator.run_state import NEVER
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

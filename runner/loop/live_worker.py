@@ -11,10 +11,10 @@ from orsched.runner.loop.prefix_reuse import PrefixReuse
 from orsched.runner.worker.chunk import Chunk
 from orsched.schedule import DECODE, PREFILL
 from orsched.simulator.recorder import StepRecorder
-from orsched.simulator.run_state import NEVER
 from orsched.simulator.worker import WorkerRun
 from orsched.simulator.worker_failures import abort_step, evict_all
 from orsched.step import ARRIVAL
+from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn

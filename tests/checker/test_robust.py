@@ -96,6 +96,7 @@ INSTANCES.append(
     )
 )
 BIG = (2**31, 2**40, 2**62)
+LAST = 2**62 - 1
 
 
 def numbers(high, low=0):
@@ -141,9 +142,9 @@ def schedules(draw):
         Steps,
         column(n, 2**31),
         column(n, 2),
-        column(n, 2**62),
-        column(n, 2**62),
-        column(n, 2**62, 1),
+        column(n, LAST),
+        column(n, LAST),
+        column(n, LAST, 1),
     )
     places = st.lists(st.integers(0, max(n - 1, 0)), min_size=m if n else 0, max_size=m if n else 0)
     first, last = draw(places), draw(places)

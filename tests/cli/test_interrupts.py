@@ -85,6 +85,48 @@ def test_ctrl_c_while_the_commands_are_imported_is_quiet():
     assert done.stderr == "orsched: interrupted\n"
 
 
+ENDING = """
+import os, signal, sys
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Late:
+    def __del__(self, press=press):
+        press()
+
+import atexit
+from orsched.cli import commands
+inner = commands.run
+
+def run(arguments):
+    code = inner(arguments)
+    {when}
+    return code
+
+commands.run = run
+from orsched.cli import main
+main(["info", "two-by-two"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "code"),
+    [
+        ("press()", 130),
+        ("atexit.register(press)", 130),
+        ("import threading; threading.Thread(target=press).start()", 130),
+        ("sys.modules['late'] = Late()", 0),  # all is done, and Python runs no handler any more
+    ],
+    ids=["run", "atexit", "thread", "modules"],
+)
+def test_ctrl_c_while_the_interpreter_ends(when, code):
+    script = ENDING.format(when=when)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (code, "")
+    assert "two-by-two" in done.stdout
+
+
 def test_importing_the_command_line_leaves_ctrl_c_alone():
     script = (
         "import signal, orsched.cli; from orsched.cli import cli\n"

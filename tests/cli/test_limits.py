@@ -10,6 +10,7 @@ import orsched
 from orsched.checker import check
 from orsched.cli.commands import run
 from orsched.costs import AffineCost
+from orsched.memory import BlockMemory, PrefixCache
 from tests.in_order import in_order
 
 STUDY = """
@@ -46,11 +47,24 @@ def test_a_flag_raises_the_limit_of_rows(tmp_path, capsys, monkeypatch):
     assert "ORSCHED_MAX_ROWS" not in os.environ
 
 
-@pytest.mark.parametrize("flag", ["--max-rows", "--max-cells"])
+@pytest.mark.parametrize("flag", ["--max-rows", "--max-cells", "--max-blocks", "--max-steps"])
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1e6"])
 def test_limits_are_whole_numbers_above_zero(flag, value, capsys):
     assert run([flag, value, "info"]) == 2
     assert flag in capsys.readouterr().err
+
+
+def test_a_flag_raises_the_limit_of_blocks(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "case.json"
+    memory = BlockMemory(100, 1, "paged", PrefixCache("lru"))
+    worker = orsched.Worker(2, memory=memory)
+    orsched.save_instance(orsched.Instance(orsched.Requests([30], [20]), worker), path)
+    monkeypatch.setenv("ORSCHED_MAX_BLOCKS", "104")
+    assert run(["solve", str(path), "--method", "vllm"]) == 2
+    said = capsys.readouterr().err
+    assert "105 blocks of prefix caches are more than the 104" in said
+    assert str(path) in said
+    assert run(["--max-blocks", "105", "solve", str(path), "--method", "vllm"]) == 0
 
 
 class Late(AffineCost):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from orsched.cli.output import print_rows
 from orsched.costs import AffineCost
+from orsched.errors import InputError, MissingDependencyError, ResourceError
 from orsched.files import load_instance, save_cost
 
 FEW = ("--set", "requests=3", "--set", "clients=2")
@@ -153,7 +157,7 @@ def test_a_memory_error_has_words(call, monkeypatch):
 
     monkeypatch.setattr("orsched.locate.load", fail)
     code, _, err = call("info", "two-by-two")
-    assert (code, err) == (2, "orsched: error: not enough memory\n")
+    assert (code, err) == (71, "orsched: error: not enough memory\n")
 
 
 def test_a_reader_that_goes_away_is_no_error():
@@ -165,13 +169,52 @@ def test_a_reader_that_goes_away_is_no_error():
     done.stderr.close()
 
 
-def test_no_standard_output_is_no_error():
-    script = "import sys; sys.stdout = None; from orsched.cli import main; main()"
-    command = [sys.executable, "-c", script, "compare", "two-by-two", "--methods", "fcfs"]
-    done = subprocess.run(command, capture_output=True)
-    assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr.startswith(b"machine: affine, ")
-    assert done.stderr.count(b"\n") == 1
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (71, OSError(errno.ENOSPC, "No space left on device")),
+        (71, OSError(errno.EAGAIN, "fork")),
+        (71, RuntimeError("can't start new thread")),
+        (71, ImportError("cannot allocate memory in static TLS block")),
+        (71, ResourceError("its process died 2 times (signal 9)")),
+        (2, FileNotFoundError(errno.ENOENT, "No such file or directory")),
+        (2, PermissionError(errno.EACCES, "Permission denied")),
+        (2, OSError(errno.ENAMETOOLONG, "File name too long")),
+        (2, MissingDependencyError("pip install 'orsched[fast]'")),
+        (2, InputError("is wrong")),
+        (70, RuntimeError("no such thing")),
+    ],
+)
+def test_what_fails_has_the_code_of_its_cause(call, monkeypatch, code, error):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr("orsched.locate.load", fail)
+    assert call("info", "two-by-two")[0] == code
+
+
+def shell(line):
+    """Run a line of the shell in which $ORSCHED is the command line."""
+    command = f"{shlex.quote(sys.executable)} -m orsched"
+    return subprocess.run(["sh", "-c", line.replace("$ORSCHED", command)], capture_output=True)
+
+
+def test_closed_standard_output_is_an_error():
+    done = shell("$ORSCHED compare two-by-two --methods fcfs >&-")
+    assert (done.returncode, done.stdout) == (71, b"")
+    assert done.stderr.startswith(b"orsched: error: standard output is closed")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+def test_a_full_disk_is_no_bad_input(tmp_path):
+    full = tmp_path / "full.json"
+    full.symlink_to("/dev/full")
+    for line in ("$ORSCHED info > /dev/full", f"$ORSCHED convert two-by-two '{full}'"):
+        done = shell(line)
+        assert done.returncode == 71, (line, done.stderr)
+        assert b"No space left on device" in done.stderr
+        assert b"Traceback" not in done.stderr
+        assert b"Exception ignored" not in done.stderr
 
 
 @pytest.mark.parametrize("suffix", [".json", ".parquet"])

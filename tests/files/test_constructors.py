@@ -142,7 +142,7 @@ def test_other_fields_of_instances():
             Requests([1], [9]), Worker(1), output_limit_tokens=8, first_token="decode"
         ),
     )
-    slow = Worker(1, AffineCost(prefill_fixed_ns=2**62))
+    slow = Worker(1, AffineCost(prefill_fixed_ns=2**61))
     require("requests", lambda: Instance(Requests([1, 1], [1, 1]), slow, first_token="decode"))
 
 

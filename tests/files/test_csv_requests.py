@@ -33,9 +33,9 @@ def test_seconds_are_converted_exactly(tmp_path):
         3 * 10**8,
         7_250_000_000,
     ]
-    # In floats 4294967296.000000001 s would lose its nanosecond.
-    large = read(tmp_path, "prompt_tokens,output_tokens,arrival_s\n1,1,4294967296.000000001\n")
-    assert large.arrival_ns.tolist() == [4294967296 * 10**9 + 1]
+    # In floats 2147483648.000000001 s would lose its nanosecond.
+    large = read(tmp_path, "prompt_tokens,output_tokens,arrival_s\n1,1,2147483648.000000001\n")
+    assert large.arrival_ns.tolist() == [2147483648 * 10**9 + 1]
 
 
 @given(

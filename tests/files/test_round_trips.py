@@ -65,7 +65,7 @@ def requests(draw, prefixes=True):
         "service_class": columns(n, 0, 1),
         "ids": st.lists(NAMES, min_size=n, max_size=n, unique=True),
         "tenant": columns(n, 0, 2**31 - 1) | st.lists(TENANTS, min_size=n, max_size=n),
-        "deadline_ns": columns(n, 0, 2**62),
+        "deadline_ns": columns(n, 0, 2**61),
         "weights": columns(n, 0, 10**6),
     }
     given_columns = {k: draw(s) for k, s in optional.items() if draw(st.booleans())}
@@ -95,7 +95,7 @@ WORKERS = st.builds(
     ),
     name=NAMES,
 )
-LIMITS = st.none() | st.integers(0, 2**62)
+LIMITS = st.none() | st.integers(0, 2**61)
 CLASSES = st.lists(
     st.builds(
         ServiceClass,
@@ -142,9 +142,9 @@ def schedules(draw):
             Steps,
             draw(columns(n, 0, 3)),
             draw(columns(n, 0, 1)),
-            draw(columns(n, 0, 2**62)),
-            draw(columns(n, 0, 2**62)),
-            draw(columns(n, 1, 2**62)),
+            draw(columns(n, 0, 2**62 - 1)),
+            draw(columns(n, 0, 2**62 - 1)),
+            draw(columns(n, 1, 2**62 - 1)),
         ),
         work=Work(
             draw(columns(m, 0, 2**31)),
@@ -224,7 +224,7 @@ def test_requests_round_trip_as_csv(folder, table):
 
 
 @given(
-    cost=st.builds(in_order, st.just(AffineCost), *[st.integers(0, 2**62)] * 4),
+    cost=st.builds(in_order, st.just(AffineCost), *[st.integers(0, 2**61)] * 4),
     fit=st.none() | BLOCKS,
 )
 def test_cost_models_round_trip(folder, cost, fit):

@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.fuzz.samples import certificates, documents
 
 BATCH = 1_000
+LOOK_S = 0.25
 FINDINGS = ("crash", "wrong verdict", "time", "memory", "died")
 
 
@@ -67,7 +68,7 @@ def _batch(form, seed, start, end, folder, seconds, megabytes, tally):
     )
     index, begun = start, False
     try:
-        for line in _lines(child.stdout, 60 + 2 * seconds, 8 * seconds + 1):
+        for line in _lines(child, 60 + 2 * seconds, 8 * seconds + 1):
             record = json.loads(line)
             index, begun = record["index"], "outcome" not in record
             if begun:
@@ -93,16 +94,34 @@ def _root() -> Path:
     return Path(__file__).resolve().parents[2]
 
 
-def _lines(stream, first_s, seconds):
-    """Yield lines; ends when none comes in time."""
-    rest = b""
-    while select.select([stream], [], [], first_s)[0]:
-        piece = os.read(stream.fileno(), 65_536)
-        if not piece:
+def _lines(child, first_s, seconds):
+    """Yield lines; ends when none comes within the child's CPU time, or while it sleeps as long.
+
+    A child that waits for a processor does not sleep: other work on the machine ends nothing.
+    """
+    rest, most, asleep_s = b"", first_s, 0.0
+    began_s = last_s = _cpu_s(child.pid)[0]
+    while True:
+        if select.select([child.stdout], [], [], LOOK_S)[0]:
+            piece = os.read(child.stdout.fileno(), 65_536)
+            if not piece:
+                return
+            *lines, rest = (rest + piece).split(b"\n")
+            yield from lines
+            most, asleep_s, began_s = seconds, 0.0, _cpu_s(child.pid)[0]
+            continue
+        spent_s, sleeps = _cpu_s(child.pid)
+        asleep_s = asleep_s + LOOK_S if sleeps and spent_s == last_s else 0.0
+        last_s = spent_s
+        if spent_s - began_s > most or asleep_s > most:
             return
-        first_s = seconds
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from lines
+
+
+def _cpu_s(number):
+    """Return the CPU time of a process, and whether it sleeps."""
+    fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    ticks = int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK"), fields[0] in "SD"
 
 
 def _save(form, seed, record, folder, tally):

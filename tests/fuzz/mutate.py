@@ -34,7 +34,25 @@ def mutated(document, dice):
         found = places(root)
         if found:
             _change(*dice.choice(found), root, dice)
+    if dice.random() < 0.1:
+        magnify(root, dice)
     return root
+
+
+def magnify(root, dice):
+    """Make some numbers of a document large, as a small file states them that asks for much."""
+    found = [(h, k) for h, k in places(root) if isinstance(h[k], (int, list)) and h[k] is not True]
+    for holder, key in dice.sample(found, min(len(found), dice.choice((1, 2, 4)))):
+        holder[key] = _times(holder[key], 2 ** dice.choice((8, 16, 24, 30)))
+
+
+def _times(value, factor):
+    """Multiply the whole numbers in a value, up to the largest count that an instance may hold."""
+    if isinstance(value, list):
+        return [_times(item, factor) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return max(value, min(value * factor, 2**31 - 1))
+    return value
 
 
 def places(root):

@@ -170,7 +170,7 @@ REFUSED = [
     ("onoff:rate=3,on_s=0,off_s=1", "arrivals.on_s", "give seconds"),
     ("onoff:rate=3,on_s=1,off_s=1,off_rate=4", "arrivals.off_rate", "at most rate"),
     ("bursts:rate=3,size=0.5", "arrivals.size", "from 1"),
-    ("poisson:rate=1e-10", "arrivals", "2**62"),
+    ("poisson:rate=1e-10", "arrivals", "2**61"),
 ]
 
 

@@ -351,6 +351,44 @@ def sheet(path, rows):
     return path
 
 
+def inflated(path, rows=b"", texts=b""):
+    """Put rows, and a part with texts that cells share, into the file of a sheet."""
+    sheet(path, [["prompt_tokens", "output_tokens"], [3, 2]])
+    with zipfile.ZipFile(path) as book:
+        parts = {name: book.read(name) for name in book.namelist()}
+    name = "xl/worksheets/sheet1.xml"
+    parts[name] = parts[name].replace(b"</sheetData>", rows + b"</sheetData>")
+    parts["xl/sharedStrings.xml"] = b"<sst>" + texts + b"</sst>"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as book:
+        for name, content in parts.items():
+            book.writestr(name, content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("rows", "texts", "words"),
+    [
+        (b'<row r="99999999"><c r="A99999999"><v>1</v></c></row>', b"", "a row beyond the last"),
+        (b'<row r="3"><c r="XFD3"><v>1</v></c></row>', b"", "16,388 cells are more than the 9,999"),
+        (
+            b"",
+            b"<si><t>x</t></si>" * 10_000,
+            "10,000 texts that cells share are more than",
+        ),
+        (b"", b"<x:si/>" * 10_000, "10,000 texts that cells share are more than"),
+    ],
+    ids=["row number", "last column", "shared texts", "texts with a prefix"],
+)
+def test_a_small_spreadsheet_that_stands_for_much(tmp_path, monkeypatch, rows, texts, words):
+    path = inflated(tmp_path / "small.xlsx", rows, texts)
+    assert path.stat().st_size < 10_000
+    monkeypatch.setenv("ORSCHED_MAX_ROWS", "9999")
+    monkeypatch.setattr("orsched.instances.readers.spreadsheet._LAST_ROW", 5_000)
+    with pytest.raises(InputError, match=words) as caught:
+        orsched.load(path, clients=2)
+    assert caught.value.file == str(path)
+
+
 def test_a_spreadsheet_is_read_with_its_own_row_numbers(tmp_path):
     head = ["Prompt Tokens", "Output tokens", "Time", None]
     at = datetime(2024, 5, 10, 9, 0, 0, 250_000)
