@@ -10,6 +10,7 @@ from importlib import metadata, resources
 import pytest
 
 import orsched
+from tests.packaging.floors import floors
 
 
 def test_the_version_is_the_same_everywhere(repo_root):
@@ -45,6 +46,16 @@ def test_every_dependency_is_pinned_for_the_makefile(repo_root):
     pinned = ("fast", "parquet", "runner", "test", "lint", "docs")
     for requirement in sum((extras[name] for name in pinned), project["dependencies"]):
         assert re.split(r"[<>=\[]", requirement)[0].lower() in pins, requirement
+
+
+def test_every_requirement_states_an_oldest_version_for_make_test_floor(repo_root):
+    project = tomllib.loads((repo_root / "pyproject.toml").read_text())["project"]
+    found = dict(line.split("==") for line in floors(project))
+    assert {"numpy", "pyscipopt", "numba", "pytest"} <= set(found)
+    assert found["matplotlib"] == "3.10"  # the first with get_figure(root=), which charts call
+    assert found["pyscipopt"] == "5.5"  # the first whose LP takes a time limit
+    with pytest.raises(ValueError, match="states no oldest version"):
+        floors({"dependencies": ["numpy"], "optional-dependencies": {}})
 
 
 def test_nothing_committed_is_large(repo_root):
