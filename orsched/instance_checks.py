@@ -143,8 +143,10 @@ def check_size(instance: Parts) -> None:
     req, workers = instance.requests, instance.workers
     caching = [w.memory for w in workers if w.memory is not None and w.caches_prefixes]
     if caching and len(instance):
-        tokens = int(req.prompt_tokens.sum()) + int(req.output_tokens.sum())
-        held = tokens // min(memory.block_tokens for memory in caching)
+        size = min(memory.block_tokens for memory in caching)
+        most = max(memory.blocks for memory in caching)
+        # A request that fits nowhere is refused later, and holds no more than there is.
+        held = int(np.minimum((req.prompt_tokens + req.output_tokens) // size, most).sum())
         BLOCKS.require(sum(memory.blocks for memory in caching) + held // 10, "workers.memory")
     limits = [w.prefill_limit for w in workers]
     if None not in limits and len(instance):
