@@ -359,11 +359,11 @@ def as_schedule(value: object, field: str = "schedule") -> Schedule:
 
 def as_schedules(value: object) -> list[Schedule]:
     """Return schedules of one or of several schedules or results; errors name the row."""
-    several = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
-    if not several:
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
         return [as_schedule(value, "schedules")]
+    several: Iterable[object] = value
     found = []
-    for row, each in enumerate(value):  # type: ignore[arg-type]
+    for row, each in enumerate(several):
         try:
             found.append(as_schedule(each, "schedules"))
         except InputError as error:
