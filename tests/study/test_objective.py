@@ -79,7 +79,7 @@ def test_bounds_of_the_objective_are_among_those_of_a_cell():
 
 @pytest.mark.parametrize(
     ("objective", "said"),
-    [(3, "must be a text"), ("jct_p99", "no method is made"), ("jct", "no objective")],
+    [(3, "must be a text"), ("jct_p99", "no method is made"), ("jct", "is not an objective")],
 )
 def test_a_wrong_objective_is_refused_with_its_key(objective, said):
     with pytest.raises(InputError, match=said) as caught:
