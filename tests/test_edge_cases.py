@@ -146,7 +146,7 @@ def test_a_request_that_never_fits_is_refused_or_named(method, worker):
     """A server refuses what its memory cannot hold; a prompt may be divided, or stops the run."""
     instance = predicted([2, 9], [2, 2], 2, **worker)
     if "memory" in worker:
-        result = orsched.solve(instance, method, time_limit=20.0, iterations=3)
+        result = orsched.solve(instance, method, time_limit=600, iterations=3)
         assert (len(result.instance), sum(result.instance.refused)) == (1, 1)
         assert any("1 of 2 requests fits onto no worker" in note for note in result.notes)
         return

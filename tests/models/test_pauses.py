@@ -66,7 +66,7 @@ def test_what_a_pause_beats_is_said_to_be_the_best_without_pauses(objective):
             without,
             paused,
         ]
-    result = solve(instance, "exact", objective=objective, slo=slo, time_limit=60)
+    result = solve(instance, "exact", objective=objective, slo=slo, time_limit=600)
     unit = 1 if slo else 10**9
     assert Fraction(result.objective_value).limit_denominator(10**9) * unit == without
     assert (result.status, result.best_of) == ("optimal", WITHOUT_PAUSES)
@@ -95,7 +95,7 @@ class Listed(orsched.Policy):
 def test_a_given_schedule_with_a_pause_takes_the_place_of_the_proof():
     start = orsched.simulate(ISSUE, Listed([[0], [1]])).schedule
     assert class_of(ISSUE, start) == PLAIN_SCHEDULES
-    result = solve(ISSUE, "exact", objective="jct_mean", initial_schedule=start, time_limit=60)
+    result = solve(ISSUE, "exact", objective="jct_mean", initial_schedule=start, time_limit=600)
     assert (result.objective_value, result.certified) == (0.0115, True)
     assert result.best_of == PLAIN_SCHEDULES  # by its bound, no longer by the search
     assert any(f"among {WORDS}: it is not proven" in note for note in result.notes)
@@ -160,7 +160,7 @@ def test_the_makespan_needs_no_pauses_whoever_proves_it():
 
 def test_nobody_does_better_than_everyone_within_the_limits():
     slo = SLO(ttft_ns=10**9)
-    result = solve(ISSUE, "exact", objective="slo_attainment", slo=slo, time_limit=60)
+    result = solve(ISSUE, "exact", objective="slo_attainment", slo=slo, time_limit=600)
     assert (result.slo_attainment, result.best_of) == (1, ALL_SCHEDULES)
     assert result.verdict == "optimal among all schedules"
 
