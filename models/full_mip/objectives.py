@@ -15,7 +15,7 @@ from orsched.models.full_mip.problem import MAX_UNITS, read_problem
 from orsched.models.full_mip.refined import refined
 from orsched.models.full_mip.search import Search
 from orsched.models.full_mip.size import Size
-from orsched.models.full_mip.solve import ModelSpec, end_of, refusal_of, result_of
+from orsched.models.full_mip.solver_run import ModelSpec, end_of, refusal_of, result_of
 from orsched.objectives import Objective, minimised
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ def file_lines(program: Program | Mip, style: str) -> Iterator[str]:
     """
     require_one_of(style, "format", FORMATS)
     own = program if isinstance(program, Program) else program.program
-    changed = None if own.mip is None else own.mip.changed()
+    changed = None if own.changed is None else own.changed()
     model, constant = own.model, _constant(own)
     if changed is not None:
         model = changed.model

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.models.full_mip.linear import LinearModel
     from orsched.models.full_mip.plan import Plan
-    from orsched.models.mip.build import Mip
+    from orsched.models.mip.changed import Changed
     from orsched.objectives import Objective
     from orsched.schedule import Schedule
     from orsched.schedule_classes import ScheduleClass
@@ -53,7 +53,8 @@ class Program:
         values_of: from a valid schedule to values of the columns.
         divisor: see ``measures``.
         schedules: the class of schedules of which its optimum is the best.
-        mip: the MathOpt model that was built of it, whose changes files have; None without one.
+        changed: returns what was changed of the MathOpt model that was built of it, for files;
+            None without one.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Program:
     values_of: Callable[[Schedule], list[int]]
     divisor: int = 1
     schedules: ScheduleClass = PLAIN_SCHEDULES
-    mip: Mip | None = field(default=None, repr=False, compare=False)
+    changed: Callable[[], Changed | None] | None = field(default=None, repr=False, compare=False)
 
     def to_ns(self, objective: float) -> float:
         """Return what a value of the objective stands for, in nanoseconds."""

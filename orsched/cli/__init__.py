@@ -14,21 +14,13 @@ try:
     import atexit
     import signal
     from typing import Any, NoReturn
+
+    from orsched.cli.exit_codes import EXIT_INTERRUPTED
 except KeyboardInterrupt:
     os.write(2, b"orsched: interrupted\n")
     os._exit(130)
 
 __all__ = ["cli", "main"]
-
-EXIT_INVALID = 1
-EXIT_INPUT = 2
-EXIT_TIME_LIMIT = 3
-EXIT_FAILED_CELLS = 4
-EXIT_BUG = 70
-"""EX_SOFTWARE of sysexits.h."""
-EXIT_MACHINE = 71
-"""EX_OSERR of sysexits.h: the machine failed, not the input."""
-EXIT_INTERRUPTED = 130
 
 
 def main(args: list[str] | None = None) -> NoReturn:

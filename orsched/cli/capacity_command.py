@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli import EXIT_INTERRUPTED, EXIT_INVALID
 from orsched.cli.artefacts import check_paths
 from orsched.cli.columns import given_view, require_columns, view_options, viewed
+from orsched.cli.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID
 from orsched.cli.machine_output import say_machine
 from orsched.cli.options import (
     FORMAT,

@@ -13,14 +13,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from orsched._version import __version__
-from orsched.cli import (
-    EXIT_BUG,
-    EXIT_INPUT,
-    EXIT_INTERRUPTED,
-    EXIT_INVALID,
-    EXIT_MACHINE,
-    EXIT_TIME_LIMIT,
-)
 from orsched.cli.calibrate_command import calibrate_command
 from orsched.cli.capacity_command import capacity_command
 from orsched.cli.check_command import check_command
@@ -28,6 +20,14 @@ from orsched.cli.compare_command import compare_command
 from orsched.cli.completion import offer_names
 from orsched.cli.cost_command import cost_command
 from orsched.cli.data_commands import data_group
+from orsched.cli.exit_codes import (
+    EXIT_BUG,
+    EXIT_INPUT,
+    EXIT_INTERRUPTED,
+    EXIT_INVALID,
+    EXIT_MACHINE,
+    EXIT_TIME_LIMIT,
+)
 from orsched.cli.export_command import export_command
 from orsched.cli.flags import name_option
 from orsched.cli.frontier_command import frontier_command

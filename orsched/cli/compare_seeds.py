@@ -7,9 +7,9 @@ from collections import Counter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.cli import EXIT_INTERRUPTED, EXIT_TIME_LIMIT
 from orsched.cli.columns import print_results
 from orsched.cli.deadline import ended_by
+from orsched.cli.exit_codes import EXIT_INTERRUPTED, EXIT_TIME_LIMIT
 from orsched.cli.failed_methods import exit_code_of
 from orsched.cli.instance_commands import read_settings
 from orsched.cli.machine_output import say_machine

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.cli import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_MACHINE, EXIT_TIME_LIMIT
+from orsched.cli.exit_codes import (
+    EXIT_INPUT,
+    EXIT_INTERRUPTED,
+    EXIT_INVALID,
+    EXIT_MACHINE,
+    EXIT_TIME_LIMIT,
+)
 from orsched.cli.output import say
 from orsched.cli.policies import show_failure
 from orsched.errors import is_of_machine

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli import EXIT_INPUT, EXIT_INTERRUPTED
 from orsched.cli.artefacts import check_paths
 from orsched.cli.columns import require_columns, view_options, viewed
 from orsched.cli.deadline import ended_by
+from orsched.cli.exit_codes import EXIT_INPUT, EXIT_INTERRUPTED
 from orsched.cli.machine_output import say_machine
 from orsched.cli.options import (
     FORMAT,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli import EXIT_INTERRUPTED, EXIT_INVALID
 from orsched.cli.artefacts import SINGLE, check_paths, require_packages
+from orsched.cli.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID
 from orsched.cli.options import (
     ALLOW_PICKLE,
     FORMAT,

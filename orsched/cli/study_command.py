@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli import EXIT_FAILED_CELLS
 from orsched.cli.columns import fitted, given_view, require_columns, view_options, viewed
+from orsched.cli.exit_codes import EXIT_FAILED_CELLS
 from orsched.cli.options import ALLOW_CODE, FORMAT, with_options
 from orsched.cli.output import print_rows, remark, say
 from orsched.cli.policies import working_folder_last
