@@ -105,7 +105,7 @@ $(RAY)/.stamp: $(SETUP_FILES)
 	@touch $@
 
 test-ray: $(RAY)/.stamp ## studies and workers on a real local Ray cluster, killed actors included
-	ORSCHED_FULL=1 $(RAY)/bin/python -m pytest -q tests/study/test_processes.py \
+	ORSCHED_FULL=1 $(RAY)/bin/python -m pytest -q tests/planning/study/test_processes.py \
 	    tests/runner/devices/test_ray_devices.py
 
 # A tree with the tests, but without the package beside them: what is tested is the wheel.
@@ -118,7 +118,7 @@ test-floor: ## test the wheel with the oldest versions that it allows (VERSIONS=
 	    -c $(FLOOR)/constraints.txt "$$(echo $(FLOOR)/orsched-*.whl)[fast,parquet,excel,predict]" \
 	    pytest pytest-xdist hypothesis jsonschema
 	cd $(FLOOR)/tree && ../bin/python -m pytest -q -n $(JOBS) -m "not full and not browser" \
-	    -W ignore::DeprecationWarning tests/plotting tests/solver tests/files tests/cli
+	    -W ignore::DeprecationWarning tests/views/plotting tests/solving tests/files tests/cli
 
 fuzz: $(STAMPS)/dev ## mutate files of every format and judge what comes of them (SEED=, INPUTS=)
 	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) --inputs $(or $(INPUTS),1000)

@@ -24,15 +24,15 @@ from benchmarks.reproductions.four_workloads_setting import (
     WORKLOADS,
     requests_of,
 )
-from orsched.instance import Instance
-from orsched.memory import BlockMemory, PrefixCache
-from orsched.sizing import proof_violations
-from orsched.sizing.plot import save_capacity
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.planning.capacity import proof_violations
+from orsched.planning.capacity.plot import save_capacity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.sizing import Capacity
+    from orsched.planning.capacity import Capacity
 
 
 class Case(NamedTuple):

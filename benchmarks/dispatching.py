@@ -17,10 +17,10 @@ import numpy as np
 import orsched
 from benchmarks.arguments import count
 from orsched.costs import AffineCost
+from orsched.data.memory import BlockMemory
+from orsched.data.workers import Worker
 from orsched.heuristics.dispatching import DISPATCHERS
 from orsched.instances.synthetic import lognormal_tokens, poisson_arrivals_ns
-from orsched.memory import BlockMemory
-from orsched.workers import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

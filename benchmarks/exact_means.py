@@ -24,7 +24,7 @@ from orsched.models.best_first_times import solve_best_first_times
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 OBJECTIVES = ("jct_mean", "ttft_mean")
 SPAN_NS = 10_000_000_000

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.pages import numbers, tables
-from orsched.plotting.style import WORKER_COLOURS
+from orsched.views.style import WORKER_COLOURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 SEEDS = 24
 ITERATIONS = 3
@@ -76,7 +76,7 @@ def bounds(seeds: int) -> Iterator[tuple[str, Any]]:
 def schedules(seeds: int) -> Iterator[tuple[str, Any]]:
     """Yield the hash of each method's schedule on each instance, or its refusal."""
     from benchmarks.same_bounds import generated
-    from orsched.registry import names
+    from orsched.common.registry import names
 
     for seed in range(seeds):
         instance = generated(seed)

@@ -26,21 +26,21 @@ from benchmarks.reproductions import four_workloads_setting as setting
 from benchmarks.reproductions.page_tables import markdown
 from benchmarks.which_side_is_loose import bounds_of
 from orsched.checker import check
+from orsched.common.stop import MaxIterations
+from orsched.common.units import NS_PER_S
+from orsched.data.schedule_classes import allowances_of
 from orsched.instances import catalog
-from orsched.method_choice import choose
-from orsched.methods import Run
-from orsched.models.bounds import bound
-from orsched.objective_values import objective_value
-from orsched.objectives import minimised
-from orsched.schedule_classes import allowances_of
-from orsched.stop import MaxIterations
-from orsched.units import NS_PER_S
+from orsched.metrics.objective_values import objective_value
+from orsched.models.bounds.bounds import bound
+from orsched.solving.method_choice import choose
+from orsched.solving.methods import Run
+from orsched.solving.objectives import minimised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
 SIZES = {"100x20": (100, 20), "1319x200": (1319, 200)}
 OBJECTIVES = ("jct_mean", "ttft_mean")

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import orsched
 from benchmarks.arguments import count
-from orsched.models.bounds import bound
-from orsched.objective_values import objective_value
-from orsched.schedule_classes import allowances_of
-from orsched.units import NS_PER_S
+from orsched.common.units import NS_PER_S
+from orsched.data.schedule_classes import allowances_of
+from orsched.metrics.objective_values import objective_value
+from orsched.models.bounds.bounds import bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from orsched.instance import Instance
-    from orsched.result import Result
+    from orsched.data.instance import Instance
+    from orsched.solving.result import Result
 
 INSTANCES = ("pang-100x20", "gsm8k-llama65b")
 CLASSES = {"stages": "mixed=false+chunks=false", "mixed": "chunks=false", "chunks": ""}

@@ -1,7 +1,7 @@
 """Machines of the catalogue from measured steps: fit, judge by the runs beside, and write.
 
     python -m benchmarks.machine_presets            # print what would be written, and its errors
-    python -m benchmarks.machine_presets --write    # write orsched/hardware/presets/
+    python -m benchmarks.machine_presets --write    # write orsched/calibration/presets/
 
 The measurements are not shipped: ``ORSCHED_DATA`` names the folder that holds them, a folder a
 device. A machine is one entry of ``SOURCES``; docs/machines.md says how to add one.
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import orsched
+from orsched.calibration import GPUS, MODELS, fitting
+from orsched.calibration.catalogue import PRESETS
 from orsched.files import save_cost
-from orsched.hardware import GPUS, MODELS, fitting
-from orsched.hardware.catalogue import PRESETS
 from orsched.runner.calibration.fitting import calibrate
 from orsched.runner.calibration.judging import judge, read_steps
 from orsched.runner.calibration.measurements_csv import read_measurements
@@ -58,7 +58,7 @@ SOURCES = {
 def main() -> int:
     """Fit every machine; print errors of the runs; write the files if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="write orsched/hardware/presets/")
+    parser.add_argument("--write", action="store_true", help="write orsched/calibration/presets/")
     write = parser.parse_args().write
     folder = os.environ.get("ORSCHED_DATA")
     if folder is None:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import orsched
 from orsched.checker.latency_certificates import bound_violations
+from orsched.common.units import NS_PER_S
 from orsched.instances import catalog
-from orsched.models.bounds import bound, bound_for
-from orsched.models.latency_bounds import OBJECTIVES, candidates
-from orsched.units import NS_PER_S
+from orsched.models.bounds.bounds import bound, bound_for
+from orsched.models.bounds.latency_bounds import OBJECTIVES, candidates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
 METHODS = ("fcfs", "sjf", "latency_search")
 

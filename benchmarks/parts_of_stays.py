@@ -23,17 +23,17 @@ from benchmarks.reproductions.page_tables import markdown
 from benchmarks.which_side_is_loose import bounds_of
 from orsched.certificates.scope import Scope
 from orsched.certificates.shared_rounds import parts_of
-from orsched.schedule import DECODE, PREFILL
-from orsched.schedule_classes import allowances_of
-from orsched.units import NS_PER_S
+from orsched.common.units import NS_PER_S
+from orsched.data.schedule import DECODE, PREFILL
+from orsched.data.schedule_classes import allowances_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
 ALLOWS = ("chunks", "mixed")
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.predict_lengths [--rows N] [--large N] [--splits N] [--seed S] [--out FILE]
 
-Sources: the three domains of the corpus (``orsched.predict.make_corpus``) and two of real text,
+Sources: the three domains of the corpus (``orsched.prediction.make_corpus``) and two of real text,
 from Python's standard library (``benchmarks.text_sources``). Parts by conversation (by module for
 the library): 60 % to fit, 20 % to calibrate, 20 % to test on. The tables: in distribution; the
 order of requests over several splits; the default trained on one source and tested on the test
@@ -21,14 +21,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.text_sources import standard_library
-from orsched.predict import DOMAINS, LabelledPrompts, OnlinePredictor, evaluate, make_corpus, train
-from orsched.predict.evaluation import measured_latency
-from orsched.predict.lexical import LexicalPredictor
+from orsched.prediction import (
+    DOMAINS,
+    LabelledPrompts,
+    OnlinePredictor,
+    evaluate,
+    make_corpus,
+    train,
+)
+from orsched.prediction.evaluation import measured_latency
+from orsched.prediction.lexical import LexicalPredictor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.predict import LengthPredictor
+    from orsched.prediction import LengthPredictor
 
 KINDS = ("constant", "prompt_length", "lexical")
 SHOWN = ("accuracy", "f1", "mae_tokens", "pinball", "coverage_5_95", "coverage_25_75", "tau")

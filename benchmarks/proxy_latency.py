@@ -13,8 +13,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.predict_lengths import table
-from orsched.predict import LabelledPrompts, make_corpus, train_proxy
-from orsched.predict.evaluation import BATCHES, measured_latency
+from orsched.prediction import LabelledPrompts, make_corpus, train_proxy
+from orsched.prediction.evaluation import BATCHES, measured_latency
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,20 +30,20 @@ import orsched
 from benchmarks.arguments import count
 from benchmarks.speed.section import table
 from orsched.checker import check
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.stop import MaxIterations
 from orsched.instances import predict, with_arrivals
 from orsched.instances.gsm8k import gsm8k
-from orsched.method_choice import choose
-from orsched.methods import Run, objectives_of
-from orsched.models.bounds import Bound, bound, bound_for
-from orsched.objectives import objective_named
-from orsched.stop import MaxIterations
-from orsched.study.confidence import Interval, mean_interval
+from orsched.models.bounds.bounds import Bound, bound, bound_for
+from orsched.planning.study.confidence import Interval, mean_interval
+from orsched.solving.method_choice import choose
+from orsched.solving.methods import Run, objectives_of
+from orsched.solving.objectives import objective_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 REQUESTS = {"at_once": 100, "arrivals": 200}
 CLIENTS = 20

@@ -19,7 +19,7 @@ import numpy as np
 
 import orsched
 from benchmarks.speed.machine import describe
-from orsched.report.html import write_report
+from orsched.views.html import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

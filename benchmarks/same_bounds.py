@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Any
 
 import orsched
 from orsched.checker.latency_certificates import bound_violations
+from orsched.common.errors import InfeasibleError
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.costs.bilinear import COEFFICIENTS
-from orsched.errors import InfeasibleError
-from orsched.memory import BlockMemory
+from orsched.data.memory import BlockMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from orsched.costs import CostModel
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 SEEDS = 240
 SHIPPED = ("two-by-two", "all-fit", "pang-100x20", "gsm8k-llama65b")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orsched
-from orsched.study import run, save_plots
+from orsched.planning.study import run, save_plots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,7 @@ import numpy as np
 from orsched.models.best_first_times import solve_best_first_times
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 
 def least_jct_sum(instance: Instance, seconds: float = 60.0) -> int | None:

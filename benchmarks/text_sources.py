@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.predict import LabelledPrompts
-from orsched.predict.token_counts import count_by_rule
+from orsched.prediction import LabelledPrompts
+from orsched.prediction.token_counts import count_by_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import orsched
 from benchmarks.reproductions.page_tables import markdown
 from orsched import AffineCost, Instance, Requests, Worker
-from orsched.models.bounds import bound
+from orsched.models.bounds.bounds import bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

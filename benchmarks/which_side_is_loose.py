@@ -25,10 +25,10 @@ from benchmarks.reproductions.page_tables import markdown
 from benchmarks.solved_cases import least_jct_sum
 from orsched.certificates.scope import Scope
 from orsched.costs import AffineCost
-from orsched.instance import Instance
-from orsched.models.latency_bounds import latency_certificates
-from orsched.schedule_classes import allowances_of
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.schedule_classes import allowances_of
+from orsched.data.workers import Worker
+from orsched.models.bounds.latency_bounds import latency_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

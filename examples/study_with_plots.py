@@ -11,7 +11,7 @@ Every cell is one run, stored in a file of its own: stopped at any time, the sam
 from pathlib import Path
 
 import orsched
-from orsched.study import over_seeds, run, save_plots
+from orsched.planning.study import over_seeds, run, save_plots
 
 TRACE = Path(__file__).parent / "data" / "requests.csv"
 OUT = Path("example-out") / "study"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from orsched.step import Step
+from orsched.data.step import Step
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Iterable, Iterator
 
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 UNLIMITED = 2**62
 

@@ -16,7 +16,7 @@ from orsched.heuristics.forecast import ArrivalRate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 RULES = ("all", "latency")
 """``all``: every client of the worker; ``latency``: those that make the term above least."""

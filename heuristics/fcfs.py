@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
+from orsched.data.step import Step, decode_rounds
 from orsched.heuristics.batch_builder import BatchBuilder
-from orsched.policy import Information, Policy, View
-from orsched.step import Step, decode_rounds
+from orsched.simulator.policy import Information, Policy, View
 
 _DECODE = decode_rounds()
 

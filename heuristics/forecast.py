@@ -11,7 +11,7 @@ from orsched.heuristics.recent_lengths import recent_lengths
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 _SILENCE = 8
 """After this many usual gaps without an arrival none is expected (chance e^-8 under Poisson)."""

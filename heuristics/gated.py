@@ -6,7 +6,10 @@ from bisect import insort
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.scalars import is_number, require_bool, require_one_of
+from orsched.data.step import Step, decode_rounds, prefill_stage
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.heuristics.client_choice import RULES, ClientChoice
 from orsched.heuristics.gates import (
@@ -20,10 +23,7 @@ from orsched.heuristics.gates import (
 )
 from orsched.heuristics.queues import ClientQueues, Queues, SharedQueue
 from orsched.heuristics.shadow_price import ShadowPrice
-from orsched.near_names import known_names
-from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
-from orsched.scalars import is_number, require_bool, require_one_of
-from orsched.step import Step, decode_rounds, prefill_stage
+from orsched.simulator.policy import ClairvoyantView, Information, Policy, PredictedView, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from orsched.errors import InputError
-from orsched.step import FOREVER
+from orsched.common.errors import InputError
+from orsched.data.step import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.policy import View
-    from orsched.workers import Worker
+    from orsched.data.workers import Worker
+    from orsched.simulator.policy import View
 
 _TYPICAL_PROMPT = 64
 

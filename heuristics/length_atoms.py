@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import exp, log
 from typing import TYPE_CHECKING
 
-from orsched.length_quantiles import LengthLaw
+from orsched.data.length_quantiles import LengthLaw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.length_quantiles import LengthLaw
-from orsched.policy import PredictedView
+from orsched.data.length_quantiles import LengthLaw
+from orsched.simulator.policy import PredictedView
 
 if TYPE_CHECKING:
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 LEVEL = 0.9
 """What starts too late because it was thought short costs a makespan more than the reverse."""

@@ -7,16 +7,16 @@ from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError, PolicyError
+from orsched.common.errors import InputError, PolicyError
+from orsched.common.scalars import require_number
+from orsched.data.step import FINISH, Step, decode_rounds, evict, prefill_stage
 from orsched.heuristics.batch_builder import UNLIMITED
 from orsched.heuristics.future_memory import FutureMemory
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.policy import ClairvoyantView, Information, Policy, PredictedView
-from orsched.scalars import require_number
-from orsched.step import FINISH, Step, decode_rounds, evict, prefill_stage
+from orsched.simulator.policy import ClairvoyantView, Information, Policy, PredictedView
 
 if TYPE_CHECKING:
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 _UNTIL_EVENT = decode_rounds()
 _UNTIL_FINISH = decode_rounds(until=FINISH)

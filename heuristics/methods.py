@@ -14,12 +14,12 @@ from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.planning import as_known, pack_known, plan
 from orsched.heuristics.policy_method import LiveMethod, PolicyMethod, read_params, split
-from orsched.policy import Information
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.methods import Outcome, Run
-    from orsched.policy import Policy
+    from orsched.data.instance import Instance
+    from orsched.simulator.policy import Policy
+    from orsched.solving.methods import Outcome, Run
 
 _NONE, _PREDICTED, _CLAIRVOYANT = (
     Information.NONE,

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.own_code import class_of
 from orsched.heuristics.policy_method import LiveMethod, dispatched, split
-from orsched.near_names import known_names
-from orsched.own_code import class_of
-from orsched.policy import Information, Policy
+from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 _HOOKS = ("start", "on_arrival", "on_first_token", "on_finish", "on_preempt", "decide")
 

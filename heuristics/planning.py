@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.errors import InputError, OrschedError, TimeLimitError
-from orsched.feasibility import most_output_tokens
+from orsched.common.errors import InputError, OrschedError, TimeLimitError
+from orsched.data.feasibility import most_output_tokens
 from orsched.heuristics.gated import GatedParams, GatedPolicy
-from orsched.methods import Outcome, Progress, Run
 from orsched.models.packing import pack
-from orsched.policy import Information
-from orsched.result import Termination
 from orsched.simulator import Simulated, simulate_policy
+from orsched.simulator.policy import Information
+from orsched.solving.methods import Outcome, Progress, Run
+from orsched.solving.result import Termination
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 FACTORS = (1.0, 0.5, 0.0, 0.7, 0.35, 1.4, 0.85, 0.6, 0.25)
 """Gate factors tried in this order; 1 is the derived value, 0 never waits."""

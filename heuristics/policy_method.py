@@ -8,20 +8,20 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from orsched.errors import InfeasibleError, InputError, PolicyError
+from orsched.common.errors import InfeasibleError, InputError, PolicyError
+from orsched.common.parameters import read_params as read_params
+from orsched.common.scalars import require_bool, require_one_of
 from orsched.heuristics.dispatching.dispatched import Dispatched
 from orsched.heuristics.dispatching.named import DEFAULT, DISPATCHERS
-from orsched.methods import Outcome, Progress, Run
-from orsched.parameters import read_params as read_params
-from orsched.result import Termination
-from orsched.scalars import require_bool, require_one_of
 from orsched.simulator import simulate_policy
+from orsched.solving.methods import Outcome, Progress, Run
+from orsched.solving.result import Termination
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from orsched.instance import Instance
-    from orsched.policy import Information, Policy
+    from orsched.data.instance import Instance
+    from orsched.simulator.policy import Information, Policy
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,19 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from orsched.common.scalars import require_number, require_one_of, set_whole
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.gates import GATES
 from orsched.heuristics.long_lengths import long_lengths
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.heuristics.queues import Offering
-from orsched.policy import Information
-from orsched.scalars import require_number, require_one_of, set_whole
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from orsched.instance import Instance
-    from orsched.policy import View
+    from orsched.data.instance import Instance
+    from orsched.simulator.policy import View
 
 _BITS = 32
 _MASK = (1 << _BITS) - 1

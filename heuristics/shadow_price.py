@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from orsched.heuristics.forecast import ArrivalRate, KnownEnds, LearnedEnds
 from orsched.heuristics.gates import fixed_costs
-from orsched.policy import ClairvoyantView, PredictedView
+from orsched.simulator.policy import ClairvoyantView, PredictedView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.heuristics.gates import Waiting
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 _TRUSTED = 0.5
 """Predicted ends count as known while their mean error is within this share of a usual wait."""

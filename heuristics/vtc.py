@@ -6,22 +6,22 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.data.step import decode_rounds
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
 from orsched.heuristics.continuous.params import ContinuousParams
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.policy import Information
-from orsched.step import decode_rounds
-from orsched.tenant_service import OUTPUT_WEIGHT, PROMPT_WEIGHT
+from orsched.metrics.tenant_service import OUTPUT_WEIGHT, PROMPT_WEIGHT
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orsched.data.instance import Instance
+    from orsched.data.step import Step
     from orsched.heuristics.continuous.running import Plan
-    from orsched.instance import Instance
-    from orsched.policy import Policy, View
-    from orsched.step import Step
+    from orsched.simulator.policy import Policy, View
 
 _MOST_WEIGHT = 1_000_000
 

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.instance import require_instance
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_number
+from orsched.common.units import MAX_TIME, MAX_TIME_NS, NS_PER_S
+from orsched.data.instance import require_instance
 from orsched.instances.specs import read_spec
 from orsched.instances.streams import stream
-from orsched.scalars import require_number
-from orsched.units import MAX_TIME, MAX_TIME_NS, NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
 
 MAX_CV = 100.0
 """Above it nearly all gaps of a Gamma process round to 0."""

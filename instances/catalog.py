@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
 from orsched.instances.gsm8k import gsm8k, pang_case
 from orsched.instances.small import KNOWN_OPTIMA, SMALL
 from orsched.instances.sources import sources
 from orsched.instances.synthetic import peers_workload, uniform
-from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 __all__ = ["GENERATORS", "KNOWN_OPTIMA", "generate", "load_named", "names"]
 

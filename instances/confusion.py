@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
 
 BORDERS = {3: (50, 99), 5: (25, 50, 75, 99)}
 """Percentiles of the true length at which the classes end, by the number of classes.

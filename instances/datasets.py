@@ -7,17 +7,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import InputError
-from orsched.instance import Instance
+from orsched.common.errors import InputError
+from orsched.data.instance import Instance
+from orsched.data.service_classes import priority_classes
 from orsched.instances.dataset_table import DATA_SETS, DataSet
 from orsched.instances.readers import ReadReport, Trace, read, spread_arrivals
-from orsched.service_classes import priority_classes
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from orsched.requests import Requests
-    from orsched.workers import Worker
+    from orsched.data.requests import Requests
+    from orsched.data.workers import Worker
 
 __all__ = [
     "DATA_SETS",

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.instance import require_instance
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_number
+from orsched.common.units import NS_PER_S
+from orsched.data.instance import require_instance
 from orsched.instances.specs import read_spec
 from orsched.instances.streams import stream
-from orsched.scalars import require_number
-from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from orsched.availability import Interval
-    from orsched.instance import Instance
+    from orsched.data.availability import Interval
+    from orsched.data.instance import Instance
 
 _MOST = 1_000_000
 """Failures of all workers together."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.columns import whole_number
+from orsched.common.columns import whole_number
 from orsched.costs import AffineCost
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances.predictions import noisy_tokens
 from orsched.instances.streams import stream
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
-from orsched.workers import Worker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

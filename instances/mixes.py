@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
 from orsched.instances.datasets import data_directory
 from orsched.instances.servegen import SERVEGEN, read_servegen
 from orsched.instances.servegen_files import FOLDERS, files_of, folder_of, read_folder
@@ -17,7 +18,6 @@ from orsched.instances.source_mix import (
     Window,
     lognormal_lengths,
 )
-from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.instance import require_instance
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.scalars import is_number, printed
+from orsched.data.instance import require_instance
 from orsched.instances.confusion import load_confusion
 from orsched.instances.specs import read_spec
 from orsched.instances.streams import stream
-from orsched.scalars import is_number, printed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
-    from orsched.requests import Requests
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.requests import Requests
 
 
 class Predictor(ABC):

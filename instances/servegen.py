@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
 from orsched.instances.dataset_table import DATA_SETS
 from orsched.instances.readers.cells import CellError, whole_numbers
 from orsched.instances.readers.table import read_table
 from orsched.instances.source_mix import Lengths, LengthWindow, Source, SourceMix, Window
-from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.readers.text import open_text
 from orsched.instances.servegen import LEAST_SHAPE, mix_of
 from orsched.instances.source_mix import SHARES, Lengths, LengthWindow, SourceMix, Window

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from orsched.common.units import NS_PER_MS
 from orsched.costs import AffineCost
 from orsched.costs.levels import LevelsCost
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
-from orsched.units import NS_PER_MS
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

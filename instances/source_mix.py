@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.units import MAX_TOKENS
+from orsched.common.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_number
+from orsched.common.units import NS_PER_S
 from orsched.instances.mixes import load_mix, mix_files, synthetic_mix
 from orsched.instances.source_mix import (
     WINDOW_S,
@@ -25,15 +27,13 @@ from orsched.instances.source_mix import (
     lognormal_lengths,
 )
 from orsched.instances.streams import stream
-from orsched.scalars import require_number
-from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
     from orsched.instances.source_mix import Floats
-    from orsched.workers import Worker
 
 __all__ = [
     "LengthWindow",
@@ -115,8 +115,8 @@ def _instance(
     mix: SourceMix, drawn: list[_Drawn], workers: Any, label: str, fields: dict[str, Any]
 ) -> Instance:
     """Merge the sources' requests by arrival; ties in the order of the sources."""
-    from orsched.instance import Instance
-    from orsched.requests import Requests
+    from orsched.data.instance import Instance
+    from orsched.data.requests import Requests
 
     columns = [
         np.concatenate([np.empty(0, np.int64), *(getattr(one, name) for one in drawn)])
@@ -222,7 +222,7 @@ def sources(
     Raises:
         InputError: an argument is wrong.
     """
-    from orsched.workers import Worker
+    from orsched.data.workers import Worker
 
     worker = Worker(clients, prefill_cap_tokens=prefill_cap_tokens)
     return draw_sources(

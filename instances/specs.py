@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
-from orsched.errors import InputError
-from orsched.near_names import known_names
-from orsched.pairs import read_list_of_pairs
-from orsched.scalars import printed
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.pairs import read_list_of_pairs
+from orsched.common.scalars import printed
 
 
 def read_spec(

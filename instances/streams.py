@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from orsched.columns import whole_number
+from orsched.common.columns import whole_number
 
 
 def stream(name: str, seed: int) -> np.random.Generator:

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.columns import whole_number
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.scalars import is_number
+from orsched.common.units import MAX_TIME, MAX_TIME_NS, MAX_TOKENS, NS_PER_S
 from orsched.costs import AffineCost
-from orsched.errors import InputError
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances.streams import stream
-from orsched.requests import Requests
-from orsched.scalars import is_number
-from orsched.units import MAX_TIME, MAX_TIME_NS, MAX_TOKENS, NS_PER_S
-from orsched.workers import Worker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orsched.memory import BlockMemory
+    from orsched.data.memory import BlockMemory
 
 MAX_REQUESTS = 100_000_000
 

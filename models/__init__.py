@@ -7,10 +7,10 @@
 if __name__ != "orsched.models":
     raise ImportError("use 'import orsched.models', not 'import models'")
 
-from orsched.lazy_names import lazy_names
+from orsched.common.lazy_names import lazy_names
 
 _HOME = {
-    "orsched.models.bounds": ("bound",),
+    "orsched.models.bounds.bounds": ("bound",),
     "orsched.models.packing": ("pack",),
     "orsched.models.full_mip": ("solve_full_mip",),
 }

@@ -8,20 +8,20 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from orsched.common.errors import InputError, OrschedError, TimeLimitError
+from orsched.common.parameters import read_params
+from orsched.common.registry import names, resolve
+from orsched.common.scalars import require_one_of
+from orsched.common.stop import gap_met
+from orsched.common.units import NS_PER_S, seconds_text
 from orsched.costs import splits
-from orsched.errors import InputError, OrschedError, TimeLimitError
-from orsched.methods import Outcome, Progress, Run, objectives_of
-from orsched.objectives import MAKESPAN, MINIMISED, Objective
-from orsched.parameters import read_params
-from orsched.policy import Information
-from orsched.registry import names, resolve
-from orsched.result import Termination
-from orsched.scalars import require_one_of
-from orsched.stop import gap_met
-from orsched.units import NS_PER_S, seconds_text
+from orsched.simulator.policy import Information
+from orsched.solving.methods import Outcome, Progress, Run, objectives_of
+from orsched.solving.objectives import MAKESPAN, MINIMISED, Objective
+from orsched.solving.result import Termination
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
     from orsched.models.best_first import BestFirstResult
     from orsched.models.best_first_times import BestFirstTimesResult
     from orsched.models.full_mip import FullMipProgress, FullMipResult

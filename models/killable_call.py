@@ -17,13 +17,13 @@ from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
-from orsched.errors import OrschedError
-from orsched.subprocess_call import Child
+from orsched.common.errors import OrschedError
+from orsched.common.subprocess_call import Child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.subprocess_call import Pipe
+    from orsched.common.subprocess_call import Pipe
 
 Reason = Literal["finished", "deadline", "stopped", "interrupted", "died"]
 

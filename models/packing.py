@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.columns import int_column, whole_number
-from orsched.errors import InputError, MissingDependencyError
+from orsched.common.columns import int_column, whole_number
+from orsched.common.errors import InputError, MissingDependencyError
+from orsched.common.stop import Clock, most_within, require_gap
 from orsched.models.pcmax import frequent_size_bound
 from orsched.models.pcmax.compiled import compiled_exchanges
 from orsched.models.pcmax.exchange import exchange
@@ -23,7 +24,6 @@ from orsched.models.pcmax.local import Groups, best_fit, longest_first, repartit
 from orsched.models.pcmax.problem import Problem
 from orsched.models.pcmax.rooms import Rooms
 from orsched.models.pcmax.search import Effort, Search
-from orsched.stop import Clock, most_within, require_gap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

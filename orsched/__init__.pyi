@@ -1,6 +1,12 @@
 from orsched._version import __version__ as __version__
-from orsched.autoscaling import (
-    Autoscaling as Autoscaling,
+from orsched.calibration import (
+    Machine as Machine,
+)
+from orsched.calibration import (
+    machine as machine,
+)
+from orsched.calibration import (
+    machines as machines,
 )
 from orsched.checker import (
     Violation as Violation,
@@ -8,8 +14,38 @@ from orsched.checker import (
 from orsched.checker import (
     check as check,
 )
-from orsched.comparison import (
-    Comparison as Comparison,
+from orsched.common.errors import (
+    InfeasibleError as InfeasibleError,
+)
+from orsched.common.errors import (
+    InputError as InputError,
+)
+from orsched.common.errors import (
+    InvalidScheduleError as InvalidScheduleError,
+)
+from orsched.common.errors import (
+    OrschedError as OrschedError,
+)
+from orsched.common.errors import (
+    PolicyError as PolicyError,
+)
+from orsched.common.errors import (
+    TimeLimitError as TimeLimitError,
+)
+from orsched.common.stop import (
+    FirstOf as FirstOf,
+)
+from orsched.common.stop import (
+    MaxIterations as MaxIterations,
+)
+from orsched.common.stop import (
+    MaxRuntime as MaxRuntime,
+)
+from orsched.common.stop import (
+    TargetGap as TargetGap,
+)
+from orsched.common.versions import (
+    show_versions as show_versions,
 )
 from orsched.costs import (
     AffineCost as AffineCost,
@@ -44,26 +80,65 @@ from orsched.costs import (
 from orsched.costs import (
     StageFloor as StageFloor,
 )
-from orsched.errors import (
-    InfeasibleError as InfeasibleError,
+from orsched.data.autoscaling import (
+    Autoscaling as Autoscaling,
 )
-from orsched.errors import (
-    InputError as InputError,
-)
-from orsched.errors import (
-    InvalidScheduleError as InvalidScheduleError,
-)
-from orsched.errors import (
-    OrschedError as OrschedError,
-)
-from orsched.errors import (
-    PolicyError as PolicyError,
-)
-from orsched.errors import (
-    TimeLimitError as TimeLimitError,
-)
-from orsched.eviction import (
+from orsched.data.eviction import (
     Eviction as Eviction,
+)
+from orsched.data.instance import (
+    Instance as Instance,
+)
+from orsched.data.links import (
+    Link as Link,
+)
+from orsched.data.memory import (
+    BlockMemory as BlockMemory,
+)
+from orsched.data.memory import (
+    PrefixCache as PrefixCache,
+)
+from orsched.data.prefixes import (
+    Prefixes as Prefixes,
+)
+from orsched.data.requests import (
+    Requests as Requests,
+)
+from orsched.data.schedule import (
+    Schedule as Schedule,
+)
+from orsched.data.schedule import (
+    Steps as Steps,
+)
+from orsched.data.schedule import (
+    Work as Work,
+)
+from orsched.data.service_classes import (
+    ServiceClass as ServiceClass,
+)
+from orsched.data.slo import (
+    SLO as SLO,
+)
+from orsched.data.step import (
+    ARRIVAL as ARRIVAL,
+)
+from orsched.data.step import (
+    FINISH as FINISH,
+)
+from orsched.data.step import (
+    Step as Step,
+)
+from orsched.data.step import (
+    decode_rounds as decode_rounds,
+)
+from orsched.data.step import (
+    prefill_stage as prefill_stage,
+)
+from orsched.data.transfers import (
+    Transfers as Transfers,
+)
+from orsched.data.workers import (
+    Worker as Worker,
 )
 from orsched.files import (
     load_schedule as load_schedule,
@@ -74,186 +149,111 @@ from orsched.files import (
 from orsched.files import (
     save_schedule as save_schedule,
 )
-from orsched.frontier_points import (
-    Frontier as Frontier,
-)
-from orsched.frontier_points import (
-    FrontierPoint as FrontierPoint,
-)
-from orsched.frontiers import (
-    frontier as frontier,
-)
-from orsched.hardware import (
-    Machine as Machine,
-)
-from orsched.hardware import (
-    machine as machine,
-)
-from orsched.hardware import (
-    machines as machines,
-)
-from orsched.instance import (
-    Instance as Instance,
-)
-from orsched.links import (
-    Link as Link,
-)
-from orsched.locate import (
+from orsched.files.locate import (
     load as load,
 )
-from orsched.memory import (
-    BlockMemory as BlockMemory,
-)
-from orsched.memory import (
-    PrefixCache as PrefixCache,
-)
-from orsched.methods import (
-    methods as methods,
-)
-from orsched.metrics import (
+from orsched.metrics.summary import (
     summarise as summarise,
 )
-from orsched.models.bounds import (
+from orsched.models.bounds.bounds import (
     Bound as Bound,
 )
-from orsched.models.bounds import (
+from orsched.models.bounds.bounds import (
     bound as bound,
 )
-from orsched.models.bulk_bound import (
+from orsched.models.bounds.bulk_bound import (
     BulkBound as BulkBound,
 )
-from orsched.models.bulk_bound import (
+from orsched.models.bounds.bulk_bound import (
     attainment_bound as attainment_bound,
 )
-from orsched.models.bulk_bound import (
+from orsched.models.bounds.bulk_bound import (
     bulk_bound as bulk_bound,
 )
-from orsched.plotting.frontier import (
-    frontier_chart as frontier_chart,
-)
-from orsched.plotting.frontier import (
-    save_frontier as save_frontier,
-)
-from orsched.plotting.gantt import (
-    gantt as gantt,
-)
-from orsched.plotting.gantt import (
-    save_gantt as save_gantt,
-)
-from orsched.plotting.latency import (
-    latency as latency,
-)
-from orsched.plotting.latency import (
-    save_latency as save_latency,
-)
-from orsched.plotting.timeline import (
-    save_timeline as save_timeline,
-)
-from orsched.plotting.timeline import (
-    timeline_chart as timeline_chart,
-)
-from orsched.plotting.usage import (
-    save_usage as save_usage,
-)
-from orsched.plotting.usage import (
-    usage as usage,
-)
-from orsched.policy import (
-    ClairvoyantView as ClairvoyantView,
-)
-from orsched.policy import (
-    Information as Information,
-)
-from orsched.policy import (
-    Policy as Policy,
-)
-from orsched.policy import (
-    PredictedView as PredictedView,
-)
-from orsched.policy import (
-    View as View,
-)
-from orsched.prefixes import (
-    Prefixes as Prefixes,
-)
-from orsched.report.html import (
-    write_report as write_report,
-)
-from orsched.requests import (
-    Requests as Requests,
-)
-from orsched.result import (
-    Result as Result,
-)
-from orsched.result import (
-    Status as Status,
-)
-from orsched.result import (
-    Termination as Termination,
-)
-from orsched.schedule import (
-    Schedule as Schedule,
-)
-from orsched.schedule import (
-    Steps as Steps,
-)
-from orsched.schedule import (
-    Work as Work,
-)
-from orsched.service_classes import (
-    ServiceClass as ServiceClass,
-)
-from orsched.sizing import (
+from orsched.planning.capacity import (
     Capacity as Capacity,
 )
-from orsched.sizing import (
+from orsched.planning.capacity import (
     capacity as capacity,
 )
-from orsched.slo import (
-    SLO as SLO,
+from orsched.planning.frontier_points import (
+    Frontier as Frontier,
 )
-from orsched.solver import (
+from orsched.planning.frontier_points import (
+    FrontierPoint as FrontierPoint,
+)
+from orsched.planning.frontiers import (
+    frontier as frontier,
+)
+from orsched.simulator.policy import (
+    ClairvoyantView as ClairvoyantView,
+)
+from orsched.simulator.policy import (
+    Information as Information,
+)
+from orsched.simulator.policy import (
+    Policy as Policy,
+)
+from orsched.simulator.policy import (
+    PredictedView as PredictedView,
+)
+from orsched.simulator.policy import (
+    View as View,
+)
+from orsched.solving.comparison import (
+    Comparison as Comparison,
+)
+from orsched.solving.methods import (
+    methods as methods,
+)
+from orsched.solving.result import (
+    Result as Result,
+)
+from orsched.solving.result import (
+    Status as Status,
+)
+from orsched.solving.result import (
+    Termination as Termination,
+)
+from orsched.solving.solver import (
     compare as compare,
 )
-from orsched.solver import (
+from orsched.solving.solver import (
     simulate as simulate,
 )
-from orsched.solver import (
+from orsched.solving.solver import (
     solve as solve,
 )
-from orsched.step import (
-    ARRIVAL as ARRIVAL,
+from orsched.views.frontier import (
+    frontier_chart as frontier_chart,
 )
-from orsched.step import (
-    FINISH as FINISH,
+from orsched.views.frontier import (
+    save_frontier as save_frontier,
 )
-from orsched.step import (
-    Step as Step,
+from orsched.views.gantt import (
+    gantt as gantt,
 )
-from orsched.step import (
-    decode_rounds as decode_rounds,
+from orsched.views.gantt import (
+    save_gantt as save_gantt,
 )
-from orsched.step import (
-    prefill_stage as prefill_stage,
+from orsched.views.html import (
+    write_report as write_report,
 )
-from orsched.stop import (
-    FirstOf as FirstOf,
+from orsched.views.latency import (
+    latency as latency,
 )
-from orsched.stop import (
-    MaxIterations as MaxIterations,
+from orsched.views.latency import (
+    save_latency as save_latency,
 )
-from orsched.stop import (
-    MaxRuntime as MaxRuntime,
+from orsched.views.timeline import (
+    save_timeline as save_timeline,
 )
-from orsched.stop import (
-    TargetGap as TargetGap,
+from orsched.views.timeline import (
+    timeline_chart as timeline_chart,
 )
-from orsched.transfers import (
-    Transfers as Transfers,
+from orsched.views.usage import (
+    save_usage as save_usage,
 )
-from orsched.versions import (
-    show_versions as show_versions,
-)
-from orsched.workers import (
-    Worker as Worker,
+from orsched.views.usage import (
+    usage as usage,
 )

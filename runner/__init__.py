@@ -7,7 +7,7 @@ against a run does not.
 if __name__ != "orsched.runner":
     raise ImportError("use 'import orsched.runner', not 'import runner'")
 
-from orsched.lazy_names import lazy_names
+from orsched.common.lazy_names import lazy_names
 
 _HOME = {
     "orsched.runner.calibration.fitting": ("Calibration", "calibrate"),
@@ -17,7 +17,7 @@ _HOME = {
     "orsched.runner.loop.following": ("FollowSchedule",),
     "orsched.runner.loop.live": ("Executed", "execute_policy"),
     "orsched.runner.devices.lost": ("WorkerLostError",),
-    "orsched.measured.plan_errors": ("PlanAgainstRun", "plan_against_run"),
+    "orsched.calibration.plan_errors": ("PlanAgainstRun", "plan_against_run"),
     "orsched.runner.devices.processes": ("ProcessDevice",),
     "orsched.runner.calibration.profiling": ("grid", "profile"),
     "orsched.runner.devices.ray_devices": ("RayDevice",),

@@ -6,14 +6,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.data.schedule import INVALID
+from orsched.metrics.timeline import Timeline
 from orsched.runner.devices.choice import require_torch
-from orsched.schedule import INVALID
-from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
 _SPARE = 0.1
 """Share of the free memory that is left to everything but weights and caches."""

@@ -9,8 +9,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from orsched.checker import check
-from orsched.columns import whole_number
-from orsched.instance import say_unused
+from orsched.common.columns import whole_number
+from orsched.common.units import NS_PER_S
+from orsched.data.instance import say_unused
+from orsched.data.schedule import Schedule
 from orsched.runner.loop.interrupts import finishing
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.open_lengths import require_live, require_tokens, with_open_lengths
@@ -18,20 +20,18 @@ from orsched.runner.policy_source import policy_source, source_of_rest
 from orsched.runner.resuming import rest_of
 from orsched.runner.tracing import Clocked, measured_trace
 from orsched.runner.worker_pool import RunSettings, require_fit, worker_pool
-from orsched.schedule import Schedule
-from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from orsched.checker import Violation
-    from orsched.instance import Instance
-    from orsched.methods import Method, Progress
-    from orsched.policy import Policy, View
+    from orsched.data.instance import Instance
+    from orsched.data.step import Step
     from orsched.runner.loop.live import Executed
     from orsched.runner.policy_source import PolicySource
     from orsched.runner.worker_pool import WorkerPool
-    from orsched.step import Step
+    from orsched.simulator.policy import Policy, View
+    from orsched.solving.methods import Method, Progress
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.schedule import Schedule
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.data.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
     from orsched.runner.policy_source import PolicySource
     from orsched.runner.worker_pool import RunSettings
 

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.checker import check
-from orsched.errors import InputError, InvalidScheduleError
+from orsched.common.errors import InputError, InvalidScheduleError
+from orsched.data.schedule import Schedule
 from orsched.heuristics.policy_method import LiveMethod
-from orsched.method_choice import choose
-from orsched.policy import Policy
 from orsched.runner.loop.following import FollowSchedule
 from orsched.runner.loop.plan_of_rest import plan_of_rest
-from orsched.schedule import Schedule
-from orsched.solver import solve
+from orsched.simulator.policy import Policy
+from orsched.solving.method_choice import choose
+from orsched.solving.solver import solve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
-    from orsched.methods import Method, Progress
+    from orsched.data.instance import Instance
     from orsched.runner.loop.resume import Rest
+    from orsched.solving.methods import Method, Progress
 
 
 class PolicySource(NamedTuple):

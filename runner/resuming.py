@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orsched.checker import check
-from orsched.columns import whole_number
-from orsched.errors import InputError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.data.schedule import Schedule
 from orsched.runner.loop.resume import merge, prompts_of_rest, residual
 from orsched.runner.policy_source import digest
-from orsched.schedule import Schedule
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
     from orsched.runner.loop.resume import Rest
     from orsched.runner.worker_pool import RunSettings
 

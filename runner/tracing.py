@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.measured.gaps import gaps_ns
-from orsched.metrics import distribution, ratio, summarise
-from orsched.models.bounds import Bound, bound_for
-from orsched.timeline import Timeline
-from orsched.versions import environment
+from orsched.calibration.gaps import gaps_ns
+from orsched.common.versions import environment
+from orsched.metrics.summary import distribution, ratio, summarise
+from orsched.metrics.timeline import Timeline
+from orsched.models.bounds.bounds import Bound, bound_for
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.runner.loop.live import Executed
     from orsched.runner.policy_source import PolicySource
     from orsched.runner.worker_pool import WorkerPool
-    from orsched.schedule import Schedule
 
 
 class Clocked(NamedTuple):

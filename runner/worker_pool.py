@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.columns import whole_number
-from orsched.errors import InputError, OrschedError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError, OrschedError
+from orsched.common.scalars import require_one_of, require_seconds
 from orsched.runner.capacity import (
     Size,
     length_needed,
@@ -30,10 +31,9 @@ from orsched.runner.devices.warming import warm_up
 from orsched.runner.measured.watching import Watch
 from orsched.runner.worker.graphs import Budget
 from orsched.runner.worker.language_model import DTYPES
-from orsched.scalars import require_one_of, require_seconds
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
     from orsched.runner.devices.device import Device
     from orsched.runner.policy_source import PolicySource
 

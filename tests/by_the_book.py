@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from orsched.checker import check
 from orsched.costs import mixed_ns
-from orsched.metrics import summarise
+from orsched.metrics.summary import summarise
 from tests.prefix_book import PrefixBook
 
 PREFILL, DECODE, MIXED, INVALID = 0, 1, 2, 2

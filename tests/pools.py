@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from orsched.costs import AffineCost, RooflineCost
+from orsched.data.instance import Instance
+from orsched.data.links import Link
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.heuristics.disaggregated import Disaggregated
 from orsched.heuristics.disaggregated.params import DisaggregatedParams
-from orsched.instance import Instance
-from orsched.links import Link
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
-from orsched.workers import Worker
 
 POOLS = (
     ("prefill", "decode"),

@@ -5,12 +5,12 @@ Drawn from a seed, without Hypothesis: for long sweeps where no failing case nee
 
 from __future__ import annotations
 
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
-from orsched.errors import InputError
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from tests.in_order import in_order
 
 _SIZES = {"none": 0, "one": 1, "small": 20, "middle": 10**4, "large": 10**8, "huge": 10**16}

@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.autoscaling import Autoscaling
 from orsched.checker.packing import packing_violations
 from orsched.cli.commands import run
+from orsched.common.errors import InfeasibleError, InputError, TimeLimitError
+from orsched.common.registry import names
+from orsched.common.units import MAX_TIME_NS
 from orsched.costs import BilinearCost
-from orsched.errors import InfeasibleError, InputError, TimeLimitError
-from orsched.instance import Instance
+from orsched.data.autoscaling import Autoscaling
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances import with_arrivals
 from orsched.instances.predictions import predict
-from orsched.memory import BlockMemory, PrefixCache
 from orsched.models.batch import batch
 from orsched.models.full_mip import solve_full_mip, solve_windows_mip
 from orsched.models.packing import pack
-from orsched.registry import names
-from orsched.requests import Requests
-from orsched.units import MAX_TIME_NS
-from orsched.workers import Worker
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 

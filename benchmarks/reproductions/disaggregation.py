@@ -15,25 +15,25 @@ from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.arguments import count
+from orsched.calibration import machine
 from orsched.checker import check
-from orsched.distributions import distribution
-from orsched.hardware import machine
+from orsched.data.instance import Instance
+from orsched.data.links import Link
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.splits import Split, read_split
+from orsched.data.workers import Worker
 from orsched.heuristics.disaggregated.methods import DISAGGREGATED
-from orsched.instance import Instance
 from orsched.instances.arrivals import with_arrivals
-from orsched.links import Link
-from orsched.memory import BlockMemory
-from orsched.policy import Information
-from orsched.requests import Requests
-from orsched.scenario import with_workers
+from orsched.metrics.distributions import distribution
 from orsched.simulator import simulate_policy
-from orsched.splits import Split, read_split
-from orsched.workers import Worker
+from orsched.simulator.policy import Information
+from orsched.solving.scenario import with_workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.schedule import Schedule
+    from orsched.data.schedule import Schedule
 
 PROMPT, ANSWER = 512, 64
 TTFT_NS, TPOT_NS = 400_000_000, 40_000_000

@@ -247,7 +247,7 @@ def ours(report: Report, with_bound: bool = False) -> None:
 
 
 def _bound(report: Report, workload: str) -> int:
-    from orsched.models.bulk_bound import bulk_bound
+    from orsched.models.bounds.bulk_bound import bulk_bound
 
     problem = problem_of(workload, report.seed, report.changes)
     found = bulk_bound(problem, setting.ATTAINMENT, report.day_s, measure="in_time")

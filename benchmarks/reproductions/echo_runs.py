@@ -9,20 +9,20 @@ import numpy as np
 
 from benchmarks.reproductions import echo_setting as setting
 from orsched.checker import check
-from orsched.policy import Information
-from orsched.registry import resolve
+from orsched.common.registry import resolve
+from orsched.common.units import NS_PER_S
+from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import token_times
 from orsched.simulator import simulate_policy
-from orsched.timeline import Timeline
-from orsched.token_times import token_times
-from orsched.units import NS_PER_S
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orsched.instance import Instance
-    from orsched.policy import View
-    from orsched.schedule import Schedule
-    from orsched.step import Step
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.step import Step
+    from orsched.simulator.policy import View
 
     Column = NDArray[np.int64]
 

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from orsched.common.units import NS_PER_S
 from orsched.costs.exact import FS_PER_NS, round_half_up
 from orsched.costs.floor import Floor, RoundFloor, StageFloor
 from orsched.costs.linear import attended_tokens
 from orsched.costs.parameters import read_parameters
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.prefixes import Prefixes
+from orsched.data.requests import BATCH, INTERACTIVE, Requests
+from orsched.data.service_classes import ServiceClass
+from orsched.data.workers import Worker
 from orsched.instances.datasets import VARIABLE, data_directory
 from orsched.instances.readers import read
 from orsched.instances.streams import stream
 from orsched.instances.synthetic import lognormal_tokens
-from orsched.memory import BlockMemory, PrefixCache
-from orsched.prefixes import Prefixes
-from orsched.requests import BATCH, INTERACTIVE, Requests
-from orsched.service_classes import ServiceClass
-from orsched.units import NS_PER_S
-from orsched.workers import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,16 +23,16 @@ from benchmarks.reproductions.fidelity_little import little_load
 from benchmarks.reproductions.fidelity_runs import left_out
 from benchmarks.reproductions.findings import Findings
 from benchmarks.speed.section import table
-from orsched.fidelity import fit_run
-from orsched.fidelity.families import TimesOfShape
-from orsched.schedule import PREFILL
-from orsched.timeline import Timeline
+from orsched.calibration import fit_run
+from orsched.calibration.families import TimesOfShape
+from orsched.data.schedule import PREFILL
+from orsched.metrics.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orsched.calibration import MeasuredRun, RunFit, Times
     from orsched.costs import CostModel
-    from orsched.fidelity import MeasuredRun, RunFit, Times
 
 GOALS = {"makespan": 5.0, "mean TPOT": 5.0, "mean TTFT": 10.0}
 """Per cent."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.calibration.fit_profiled import Basis
 from orsched.costs import AffineCost
-from orsched.costs.fit_profiled import Basis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orsched.calibration.families import StepWork
     from orsched.costs import CostModel
-    from orsched.fidelity.families import StepWork
 
 LONGEST = 4096
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.reproductions import fidelity_setting as setting
-from orsched.fidelity import MeasuredRun, Server, Times, fit_run
+from orsched.calibration import MeasuredRun, Server, Times, fit_run
 
 if TYPE_CHECKING:
-    from orsched.requests import Requests
+    from orsched.data.requests import Requests
 
 SERVER = Server(128, None, setting.BLOCK_TOKENS, setting.BUDGET)
 STRETCH = (3, 8, 20)

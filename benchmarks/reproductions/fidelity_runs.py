@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.costs.fit import fit
-from orsched.costs.measurements import DECODE, PREFILL, Measurements
+from orsched.calibration.fit import fit
+from orsched.calibration.measurements import DECODE, PREFILL, Measurements
 from orsched.instances.datasets import data_directory
 from orsched.runner.calibration.judging import RunStep, judge, read_steps
 from orsched.runner.calibration.measurements_csv import read_measurements

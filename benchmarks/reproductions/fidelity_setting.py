@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orsched.calibration import MODELS, MeasuredRun, ModelShape, Server, read_run
+from orsched.calibration.profile_tables import picoseconds
 from orsched.costs.profiled_kernels import AttentionRow, from_kernels
-from orsched.fidelity import MeasuredRun, Server, read_run
-from orsched.hardware import MODELS, ModelShape
-from orsched.hardware.profile_tables import picoseconds
 from orsched.instances.datasets import data_directory
 from orsched.instances.readers import cells
 from orsched.instances.readers.table import read_table

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from benchmarks.reproductions import four_workloads_setting as setting
-from orsched import registry
 from orsched.checker import check
-from orsched.models.bounds import bound
-from orsched.policy import Information
+from orsched.common import registry
+from orsched.models.bounds.bounds import bound
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 SHARED = (("dispatch", "least_work"),)
 """Policies that serve one worker each get the dispatcher that knows most."""

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.costs import AffineCost, LinearCost
 from orsched.costs.linear import COEFFICIENTS
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.workers import Worker
 from orsched.instances import predict, with_arrivals
 from orsched.instances.datasets import data_directory
 from orsched.instances.readers import read, spread_arrivals
 from orsched.instances.streams import stream
-from orsched.memory import BlockMemory
-from orsched.workers import Worker
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from orsched.requests import Requests
+    from orsched.data.requests import Requests
 
 WORKERS = 4
 """Workers, each of four devices (assumed)."""
@@ -222,8 +222,8 @@ def saturation_per_s(name: str, short: int = 1, cost: str = "means") -> float:
     import numpy as np
 
     from orsched.heuristics.continuous.methods import VLLM
-    from orsched.policy import Information
     from orsched.simulator import simulate_policy
+    from orsched.simulator.policy import Information
 
     total = len(requests_of(name))
     rows = stream("four workloads/saturation", 0).permutation(total)[: SATURATION_REQUESTS // short]

@@ -18,19 +18,19 @@ from benchmarks.arguments import count
 from benchmarks.reproductions.findings import Findings
 from benchmarks.speed.section import table
 from orsched.checker import check
+from orsched.data.schedule import PREFILL
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.robust import RobustParams, RobustPolicy
 from orsched.instances import predict, with_arrivals
 from orsched.instances.gsm8k import gsm8k
-from orsched.policy import Information
-from orsched.schedule import PREFILL
+from orsched.planning.study.confidence import mean_interval
 from orsched.simulator import simulate_policy
-from orsched.study.confidence import mean_interval
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 GATES = ("prefill_first", "waited_time", "idle_cost", "shadow_price")
 SIZES = {"1319 x 200": (1319, 200), "100 x 20": (100, 20)}

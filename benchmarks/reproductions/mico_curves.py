@@ -15,14 +15,14 @@ import numpy as np
 from benchmarks.figures import DOCS
 from benchmarks.reproductions.mico_runs import kv_lengths, scheduled
 from benchmarks.reproductions.svg import save_svg
-from orsched.plotting.style import WORKER_COLOURS
-from orsched.schedule import INVALID
-from orsched.units import NS_PER_S
+from orsched.common.units import NS_PER_S
+from orsched.data.schedule import INVALID
+from orsched.views.style import WORKER_COLOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.schedule import Schedule
+    from orsched.data.schedule import Schedule
 
 CLOUDS = 3
 SETTING = (200, CLOUDS, 3)

@@ -12,18 +12,18 @@ import numpy as np
 
 from benchmarks.reproductions import mico_setting as setting
 from orsched.checker import check
+from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.heuristics.mico import ABLATION
 from orsched.heuristics.mico.methods import MICO
-from orsched.policy import Information
-from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
+from orsched.metrics.timeline import Timeline
 from orsched.simulator import simulate_policy
-from orsched.timeline import Timeline
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
 T_QUANTILE = {10: 2.262, 15: 2.145, 20: 2.093, 30: 2.045}
 """0.975 quantiles of Student's t by the number of values."""

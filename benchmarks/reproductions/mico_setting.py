@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.costs import AffineCost
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances import gsm8k
 from orsched.instances.datasets import VARIABLE, data_directory
 from orsched.instances.readers import read
 from orsched.instances.streams import stream
 from orsched.instances.synthetic import lognormal_tokens
-from orsched.requests import Requests
-from orsched.workers import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

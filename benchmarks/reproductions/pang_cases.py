@@ -18,7 +18,7 @@ from benchmarks.arguments import count
 from benchmarks.reproductions.svg import save_svg
 from benchmarks.speed.section import table
 from orsched.instances.gsm8k import pang_case
-from orsched.plotting.style import WORKER_COLOURS
+from orsched.views.style import WORKER_COLOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from benchmarks.speed.section import table
 from orsched.instances.datasets import data_directory
 from orsched.instances.readers import read
-from orsched.prefix_blocks import CacheBlocks
+from orsched.metrics.prefix_blocks import CacheBlocks
 
 if TYPE_CHECKING:
-    from orsched.requests import Requests
+    from orsched.data.requests import Requests
 
 SIZES = (1_000, 5_000, 20_000, None)
 PUBLISHED = {1_000: "4.5", 5_000: "11.4", 20_000: "29.4", None: "37.4"}

@@ -22,12 +22,12 @@ from benchmarks.speed.section import table
 from orsched.checker import check
 from orsched.costs import ProfiledCost
 from orsched.costs.profiled_kernels import from_kernels
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.heuristics.continuous.methods import VLLM
-from orsched.instance import Instance
-from orsched.policy import Information
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,21 +21,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks.arguments import count
 from benchmarks.reproductions.findings import Findings
 from benchmarks.speed.section import table
-from orsched.costs.fit import fit
-from orsched.costs.measurements import DECODE, PREFILL
+from orsched.calibration.fit import fit
+from orsched.calibration.measurements import DECODE, PREFILL
+from orsched.common.units import NS_PER_S
 from orsched.instances.datasets import VARIABLE
 from orsched.runner.calibration.fitting import select
 from orsched.runner.calibration.measurements_csv import read_measurements
 from orsched.runner.calibration.measuring import WorkerOptions, make_device
 from orsched.runner.calibration.profiling import Point, profile
 from orsched.runner.worker.chunk import Chunk
-from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orsched.calibration.measurements import Measurements
     from orsched.costs.bilinear import BilinearCost
-    from orsched.costs.measurements import Measurements
     from orsched.runner.devices.device import TorchDevice
 
 SLICE = 128

@@ -9,11 +9,11 @@ import numpy as np
 
 from benchmarks.reproductions import scls_setting as setting
 from orsched.checker import check
+from orsched.common.units import NS_PER_S
 from orsched.heuristics.scls.methods import ABLATION, ILS, SCLS, SCLS_CONTINUOUS
-from orsched.metrics import summarise
-from orsched.policy import Information
+from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
-from orsched.units import NS_PER_S
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.reproductions.scls_setting import Constants
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
 Figures = dict[str, Any]
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.costs import AffineCost, BilinearCost
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances.datasets import VARIABLE, data_directory
 from orsched.instances.readers import read
 from orsched.instances.streams import stream
 from orsched.instances.synthetic import lognormal_tokens, poisson_arrivals_ns
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
-from orsched.workers import Worker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

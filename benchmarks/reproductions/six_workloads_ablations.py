@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.reproductions.six_workloads_settings import ONE_QUEUE, OWN_QUEUES
-from orsched import registry
+from orsched.common import registry
 from orsched.heuristics.dispatching import Dispatched, LeastWork
 from orsched.heuristics.gittins import Gittins, GittinsParams
-from orsched.policy import Information
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from benchmarks.reproductions.four_workloads_runs import Scheduler
-    from orsched.instance import Instance
-    from orsched.policy import Policy, View
+    from orsched.data.instance import Instance
+    from orsched.simulator.policy import Policy, View
 
 
 class Unplaced(Gittins):

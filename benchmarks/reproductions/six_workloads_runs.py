@@ -15,14 +15,14 @@ from benchmarks.reproductions.four_workloads_runs import Scheduler
 from benchmarks.reproductions.six_workloads_ablations import build
 from benchmarks.reproductions.six_workloads_settings import COLD, spec
 from orsched.checker import check
-from orsched.distributions import distribution
+from orsched.metrics.distributions import distribution
 from orsched.simulator import simulate_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 AT_ONCE = 12
 """Settings of a piece of work: what is lost if a run is stopped."""

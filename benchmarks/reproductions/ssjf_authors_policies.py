@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.policy import ClairvoyantView, Information, Policy
-from orsched.step import FINISH, FOREVER, Step, Wait, batch_rounds, prefill_stage
+from orsched.data.step import FINISH, FOREVER, Step, Wait, batch_rounds, prefill_stage
+from orsched.simulator.policy import ClairvoyantView, Information, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 LONGEST_WAIT_NS = 100 * 10**9
 """Who has waited longer goes first (their ``SJF_STARVATION_WAITING_TIME_THRES``)."""

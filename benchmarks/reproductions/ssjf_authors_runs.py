@@ -13,25 +13,25 @@ import numpy as np
 
 from benchmarks.reproductions import ssjf_heads, ssjf_setting
 from benchmarks.reproductions.ssjf_authors_policies import AuthorsFcfs, AuthorsShortestFirst
-from orsched import registry
 from orsched.checker import check
+from orsched.common import registry
 from orsched.costs import AffineCost
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances import predict
 from orsched.instances.confusion import load_confusion
 from orsched.instances.streams import stream
-from orsched.policy import Information
-from orsched.requests import Requests
+from orsched.planning.study.confidence import mean_interval
 from orsched.simulator import simulate_policy
-from orsched.study.confidence import mean_interval
-from orsched.workers import Worker
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from orsched.policy import Policy
+    from orsched.simulator.policy import Policy
 
 JOBS = 50
 """Requests of a run (util.py)."""

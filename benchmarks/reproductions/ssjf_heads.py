@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.predict.distribution import class_of
+from orsched.prediction.distribution import class_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from orsched.predict import LabelledPrompts
-    from orsched.predict.proxies.predictor import ProxyPredictor
+    from orsched.prediction import LabelledPrompts
+    from orsched.prediction.proxies.predictor import ProxyPredictor
 
     Ints = NDArray[np.int64]
 
@@ -70,8 +70,8 @@ class Predictions(NamedTuple):
 
 def train_all(source: str, seed: int = SEED) -> Predictions:
     """Return what predictors trained on a source tell of its held-out conversations."""
-    from orsched.predict import train, train_proxy
-    from orsched.predict.proxies.recipes import Phase
+    from orsched.prediction import train, train_proxy
+    from orsched.prediction.proxies.recipes import Phase
 
     data = labelled(source)
     test = data.part("test", seed)
@@ -91,7 +91,7 @@ def train_all(source: str, seed: int = SEED) -> Predictions:
 def labelled(source: str) -> LabelledPrompts:
     """Return the prompts of a source with the lengths of their replies."""
     from benchmarks.text_sources import standard_library
-    from orsched.predict import make_corpus
+    from orsched.prediction import make_corpus
 
     if source == "chat":
         return make_corpus("chat", ROWS, SEED)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from benchmarks.reproductions import ssjf_setting as setting
-from orsched import registry
 from orsched.checker import check
+from orsched.common import registry
 from orsched.instances import predict
-from orsched.policy import Information
+from orsched.planning.study.confidence import Interval, mean_interval
 from orsched.simulator import simulate_policy
-from orsched.study.confidence import Interval, mean_interval
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.costs import AffineCost
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances import predict, with_arrivals
 from orsched.instances.confusion import load_confusion
 from orsched.instances.datasets import VARIABLE, data_directory
 from orsched.instances.streams import stream
-from orsched.requests import Requests
-from orsched.workers import Worker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,12 +24,12 @@ from benchmarks.reproductions.findings import Findings
 from benchmarks.reproductions.four_workloads_runs import Figures, Scheduler, run
 from benchmarks.speed.section import table
 from orsched.instances import with_arrivals
-from orsched.study.confidence import mean_interval
+from orsched.planning.study.confidence import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 TUNED, FIRST_JUDGED = 5, 5
 """Seeds that the setting was chosen on, and the first of those that it was not."""

@@ -17,14 +17,14 @@ import numpy as np
 from benchmarks.arguments import count, share
 from benchmarks.reproductions.page_tables import markdown
 from benchmarks.reproductions.tail import FIRST_JUDGED, SCHEDULERS, WORKLOADS, workload
-from orsched import registry
-from orsched.policy import Information
+from orsched.common import registry
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 LABEL = "gittins, tail"
 

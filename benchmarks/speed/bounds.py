@@ -17,12 +17,12 @@ import orsched
 from benchmarks.speed.section import Options, Section
 from orsched.checker.latency_certificates import bound_violations
 from orsched.instances import catalog
-from orsched.models.bounds import improving_bounds
+from orsched.models.bounds.bounds import improving_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 NAME = "bounds"
 SECONDS = 20.0

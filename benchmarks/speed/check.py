@@ -11,8 +11,8 @@ from benchmarks.speed.section import Options, Section
 from orsched.checker import check
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.instances.synthetic import uniform
-from orsched.metrics import summarise
-from orsched.models.bounds import makespan_bound
+from orsched.metrics.summary import summarise
+from orsched.models.bounds.bounds import makespan_bound
 from orsched.simulator import simulate_policy
 
 if TYPE_CHECKING:

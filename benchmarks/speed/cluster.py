@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.speed.processes import Program, measure
 from benchmarks.speed.section import Options, Section, Target
-from orsched import registry
+from orsched.common import registry
 from orsched.heuristics.policy_method import PolicyMethod
 
 NAME = "cluster"

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import orsched
-from orsched import registry
+from orsched.common import registry
+from orsched.data.memory import BlockMemory
+from orsched.data.workers import Worker
 from orsched.instances.predictions import predict
 from orsched.instances.synthetic import peers_workload
-from orsched.memory import BlockMemory
-from orsched.metrics import distribution
-from orsched.policy import Information
+from orsched.metrics.summary import distribution
 from orsched.simulator import loop, simulate_policy
-from orsched.solver import read_spec
-from orsched.workers import Worker
+from orsched.simulator.policy import Information
+from orsched.solving.solver import read_spec
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 WORKERS = 8
 PREDICTOR = "noise:sigma=0.4"

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.speed.section import Options, Section, Target
-from orsched import registry
+from orsched.common import registry
+from orsched.data.memory import BlockMemory
+from orsched.data.step import Step, Wait
+from orsched.data.workers import Worker
 from orsched.heuristics.gated import GatedPolicy
 from orsched.heuristics.methods import GatedMethod
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.instances.gsm8k import gsm8k
-from orsched.memory import BlockMemory
-from orsched.metrics import distribution
-from orsched.policy import Information, Policy, View
+from orsched.metrics.summary import distribution
 from orsched.simulator import simulate_policy
-from orsched.step import Step, Wait
-from orsched.workers import Worker
+from orsched.simulator.policy import Information, Policy, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 NAME = "decide"
 USES_QUANTILES = ("gittins", "robust")

@@ -23,8 +23,8 @@ from benchmarks.speed.device_files import PHASES, write_machine, write_rows, wri
 from benchmarks.speed.device_roofline import roofline_s
 from benchmarks.speed.runner import PREFILL_CAP, Run, calibrated, longest, run_live, workload
 from benchmarks.speed.section import Section, Target
+from orsched.calibration.step_contents import step_contents
 from orsched.files.atomic import write_text
-from orsched.measured.step_contents import step_contents
 from orsched.runner.calibration.judging import RunStep, judge
 from orsched.runner.calibration.measuring import WorkerOptions, make_device
 from orsched.runner.calibration.memory_profile import Footprint, largest_steps, within_memory
@@ -36,8 +36,8 @@ from orsched.runner.measured.utilization import model_size, utilization
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.costs.measurements import Measurements
-    from orsched.measured.step_contents import StepContents
+    from orsched.calibration.measurements import Measurements
+    from orsched.calibration.step_contents import StepContents
     from orsched.runner.calibration.fitting import Calibration
     from orsched.runner.devices.device import TorchDevice
 

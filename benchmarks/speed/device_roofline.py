@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from orsched.measured.step_contents import StepContents
+    from orsched.calibration.step_contents import StepContents
     from orsched.runner.measured.peaks import Peaks
     from orsched.runner.measured.utilization import ModelSize
 

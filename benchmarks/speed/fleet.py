@@ -21,13 +21,13 @@ from benchmarks.speed import machine, peers
 from benchmarks.speed.processes import Program, measure, orsched_command
 from benchmarks.speed.section import Options, Section, Target
 from benchmarks.speed.ten_thousand import like_vllm
-from orsched.errors import OrschedError
+from orsched.common.errors import OrschedError
 from orsched.instances.synthetic import peers_workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 NAME = "fleet"
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from orsched.models.full_mip import solve_full_mip
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
     from orsched.models.full_mip import FullMipResult
 
 NAME = "full_mip"

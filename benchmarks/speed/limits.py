@@ -13,16 +13,16 @@ import numpy as np
 import orsched
 from benchmarks.speed.packing_families import FAMILIES, Packing
 from benchmarks.speed.section import Options, Section, Target
-from orsched.errors import TimeLimitError
+from orsched.common.errors import TimeLimitError
 from orsched.instances.catalog import generate
-from orsched.models.bounds import bound
+from orsched.models.bounds.bounds import bound
 from orsched.models.full_mip import solve_full_mip
 from orsched.models.packing import PackingResult, pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 NAME = "limits"
 ALLOWED_SHARE, ALLOWED_S = 0.10, 0.5

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orsched.versions import versions
+from orsched.common.versions import versions
 
 
 def describe() -> dict[str, Any]:

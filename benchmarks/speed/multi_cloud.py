@@ -11,20 +11,20 @@ import numpy as np
 
 from benchmarks.speed.section import Options, Section, Target
 from orsched.costs import AffineCost
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.heuristics.mico import ABLATION, Mico, MicoParams
-from orsched.instance import Instance
 from orsched.instances.predictions import Noise, predict
 from orsched.instances.synthetic import lognormal_tokens
-from orsched.memory import BlockMemory
-from orsched.metrics import distribution
-from orsched.requests import Requests
+from orsched.metrics.summary import distribution
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 NAME = "multi_cloud"
 LIMIT_US = 10.0

@@ -19,7 +19,7 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.speed.packing_families import FAMILIES, Packing, gsm8k_like
-from orsched import stop
+from orsched.common import stop
 from orsched.models import packing
 from orsched.models.packing import pack
 from orsched.models.pcmax import search

@@ -21,8 +21,8 @@ from unittest import mock
 
 from benchmarks.arguments import count, share
 from benchmarks.speed.packing_families import FAMILIES, gsm8k_like
-from orsched import stop
 from orsched.checker.packing import packing_violations
+from orsched.common import stop
 from orsched.models.packing import pack
 
 if TYPE_CHECKING:

@@ -20,21 +20,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import orsched
-from orsched import registry
+from orsched.common import registry
 from orsched.heuristics.gated import GatedPolicy
 from orsched.instances.gsm8k import gsm8k
 from orsched.instances.synthetic import peers_workload
 from orsched.models.packing import pack
 from orsched.models.windows.compiled import compiled
-from orsched.policy import Information
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from orsched.instance import Instance
-    from orsched.policy import Policy, View
-    from orsched.step import Step
+    from orsched.data.instance import Instance
+    from orsched.data.step import Step
+    from orsched.simulator.policy import Policy, View
 
 Row = dict[str, Any]
 

@@ -15,7 +15,7 @@ from benchmarks.speed.processes import Program
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 ENVIRONMENT = Path(__file__).resolve().parents[2] / ".venv-peers"
 SCHED_SIM = "sched-sim 0.2.1"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.speed.section import Options, Section, Target
 from orsched import BlockMemory, Instance, Requests, Worker
-from orsched.memory import PrefixCache
-from orsched.prefixes import Prefixes
+from orsched.data.memory import PrefixCache
+from orsched.data.prefixes import Prefixes
 from orsched.runner.execution import run
 from orsched.runner.worker.chunk import Chunk
 from orsched.runner.worker_pool import RunSettings

@@ -8,12 +8,12 @@ import numpy as np
 
 import orsched
 from benchmarks.speed.section import Options, Section, Target
-from orsched import registry
+from orsched.common import registry
 from orsched.costs import AffineCost
-from orsched.memory import PrefixCache
-from orsched.policy import Information
-from orsched.prefixes import Prefixes
+from orsched.data.memory import PrefixCache
+from orsched.data.prefixes import Prefixes
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 
 NAME = "prefixes"
 DAY_S, BLOCK_TOKENS, BLOCKS, WORKERS, CLIENTS = 86_400, 512, 20_000, 8, 64

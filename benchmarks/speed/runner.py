@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orsched
 from benchmarks.speed.section import Options, Section, Target
-from orsched.errors import MissingDependencyError
+from orsched.calibration.step_contents import step_contents
+from orsched.common.errors import MissingDependencyError
+from orsched.data.workers import Worker
 from orsched.instances.gsm8k import OUTPUT_LIMIT_TOKENS, gsm8k, prompt_tokens
-from orsched.measured.step_contents import step_contents
 from orsched.runner.calibration.fitting import Calibration, calibrate
 from orsched.runner.calibration.measuring import (
     Measured,
@@ -26,13 +27,12 @@ from orsched.runner.loop.live import execute_policy
 from orsched.runner.measured.nvml import NvmlSampler
 from orsched.runner.measured.utilization import gaps
 from orsched.runner.policy_source import PolicySource, policy_source
-from orsched.workers import Worker
 
 if TYPE_CHECKING:
     from orsched.costs import CostModel
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.runner.devices.device import TorchDevice
-    from orsched.schedule import Schedule
 
 NAME = "runner"
 PREFILL_CAP = 2048

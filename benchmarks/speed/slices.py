@@ -10,11 +10,11 @@ from typing import Any
 from benchmarks.speed.batcher import lengths
 from benchmarks.speed.section import Options, Section, Target
 from orsched.costs import BilinearCost
+from orsched.data.memory import BlockMemory
+from orsched.data.workers import Worker
 from orsched.heuristics.scls.batching import Batcher
 from orsched.heuristics.scls.memory import SliceMemory
 from orsched.heuristics.scls.offloading import Offloader
-from orsched.memory import BlockMemory
-from orsched.workers import Worker
 
 NAME = "slices"
 SLICE, LIMIT, WORKERS = 128, 1024, 8

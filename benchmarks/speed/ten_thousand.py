@@ -16,7 +16,7 @@ from orsched.instances.synthetic import peers_workload
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 NAME = "ten_thousand"
 OURS = "orsched fcfs"

@@ -30,7 +30,7 @@ from orsched.models.windows.terms import terms_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 NAME = "windows"
 SIZES = {"1319 x 200": (1319, 200, 10, 0.5, 0.3), "100 x 20": (100, 20, 5, 1.0, 0.5)}

@@ -29,8 +29,8 @@ from orsched.heuristics.continuous import ContinuousBatching
 from orsched.heuristics.continuous.async_scheduling import AsyncBatching
 from orsched.heuristics.continuous.engine_steps import as_scheduled, engine_steps
 from orsched.heuristics.continuous.waiting import make_queue
-from orsched.policy import Information
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 
 LEAST_EQUAL = 0.9
 REAL = Path(__file__).with_name("real_scheduler.py")

@@ -17,9 +17,9 @@ import orsched
 from orsched.costs import AffineCost
 from orsched.heuristics.continuous import ContinuousBatching, ContinuousParams
 from orsched.heuristics.continuous.waiting import make_queue
-from orsched.policy import Information
 from orsched.runner.vllm_outlet import priorities
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 
 MOST_APART = 0.01
 """How far the mean finish step may be from that of vLLM's ``priority`` with true lengths."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import orsched
 from orsched.costs import AffineCost
+from orsched.data.memory import PrefixCache
+from orsched.data.prefixes import Prefixes
 from orsched.heuristics.continuous import ContinuousParams
-from orsched.memory import PrefixCache
-from orsched.prefixes import Prefixes
 
 COST = AffineCost(
     prefill_fixed_ns=1000, prefill_token_ns=10, round_fixed_ns=1000, round_client_ns=10

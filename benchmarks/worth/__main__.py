@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from benchmarks.arguments import count
 from benchmarks.worth.report import sections
 from benchmarks.worth.rows import STUDIES, load, run_all, save
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

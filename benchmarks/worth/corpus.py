@@ -1,8 +1,8 @@
 """Requests of the seeded corpus with the lengths that trained predictors tell, as files.
 
 The other workloads of this folder have no prompts. These have: 12,000 rows of the corpus's domain
-``chat`` (``orsched.predict.make_corpus``, whose lengths follow a law that is made to be learned),
-of whose conversations 60 % are fitted on, 20 % calibrate, and 20 % become the requests.
+``chat`` (``orsched.prediction.make_corpus``; its lengths follow a law that can be learned), of
+whose conversations 60 % are fitted on, 20 % calibrate, and 20 % become the requests.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.predict import OnlinePredictor, Prompt, make_corpus, train
-from orsched.predict.token_counts import count_by_rule
+from orsched.prediction import OnlinePredictor, Prompt, make_corpus, train
+from orsched.prediction.token_counts import count_by_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from orsched.predict import LabelledPrompts, LengthPredictor
+    from orsched.prediction import LabelledPrompts, LengthPredictor
 
     Ints = NDArray[np.int64]
 

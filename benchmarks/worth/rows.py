@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.worth import corpus
 from benchmarks.worth.chat import NAME, write_chat
-from orsched.errors import InputError
-from orsched.study import run
+from orsched.common.errors import InputError
+from orsched.planning.study import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

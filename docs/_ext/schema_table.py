@@ -65,7 +65,7 @@ class SchemaTable(SphinxDirective):
     def run(self):
         """Return the table."""
         name, _, part = self.arguments[0].partition("/")
-        path = files("orsched").joinpath("schemas", f"{name}.schema.json")
+        path = files("orsched.files").joinpath("schemas", f"{name}.schema.json")
         self.env.note_dependency(str(path))
         schema = json.loads(path.read_text())
         definitions = schema.get("$defs", {})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError
-from orsched.units import NEVER, seconds_to_ns
+from orsched.common.errors import InputError
+from orsched.common.units import NEVER, seconds_to_ns
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.policy import View
+    from orsched.data.instance import Instance
+    from orsched.simulator.policy import View
 
 
 class Deadlines:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.step import Step, decode_rounds, evict
+from orsched.data.step import Step, decode_rounds, evict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.heuristics.colocation.step_time import StepTime
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 UNLIMITED = 2**62
 _UNTIL_EVENT = decode_rounds()

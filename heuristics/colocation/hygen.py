@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from orsched.common.units import seconds_to_ns
 from orsched.heuristics.colocation.deadlines import require_seconds
 from orsched.heuristics.colocation.draft import UNLIMITED
 from orsched.heuristics.colocation.params import ColocationParams
 from orsched.heuristics.colocation.policy import Colocation
 from orsched.heuristics.colocation.pools import PrefixGroups
-from orsched.units import seconds_to_ns
 
 if TYPE_CHECKING:
+    from orsched.data.instance import Instance
     from orsched.heuristics.colocation.draft import Draft
     from orsched.heuristics.colocation.room import Room
-    from orsched.instance import Instance
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TOKENS
 from orsched.heuristics.colocation.deadlines import require_seconds
-from orsched.units import MAX_TOKENS
 
 
 @dataclass(frozen=True)

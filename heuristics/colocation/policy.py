@@ -7,21 +7,21 @@ from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.columns import read_only
-from orsched.errors import InputError, PolicyError
+from orsched.common.columns import read_only
+from orsched.common.errors import InputError, PolicyError
 from orsched.heuristics.colocation.deadlines import Deadlines
 from orsched.heuristics.colocation.draft import UNLIMITED, Draft
 from orsched.heuristics.colocation.room import Room
 from orsched.heuristics.colocation.step_time import MachineTime, StepTime
-from orsched.policy import Information, Policy, View
+from orsched.simulator.policy import Information, Policy, View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from orsched.data.instance import Instance
+    from orsched.data.step import Step
     from orsched.heuristics.colocation.params import ColocationParams
     from orsched.heuristics.colocation.pools import Pool
-    from orsched.instance import Instance
-    from orsched.step import Step
 
 
 class Colocation(Policy):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 UNLIMITED = 2**62
 

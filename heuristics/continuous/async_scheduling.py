@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.data.step import evict
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
-from orsched.step import evict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from orsched.data.step import Step
     from orsched.heuristics.continuous.params import ContinuousParams
     from orsched.heuristics.continuous.waiting import Queue
-    from orsched.policy import Information, View
-    from orsched.step import Step
+    from orsched.simulator.policy import Information, View
 
 
 class AsyncBatching(ContinuousBatching):

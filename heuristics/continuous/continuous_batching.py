@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError, PolicyError
+from orsched.common.errors import InputError, PolicyError
+from orsched.data.step import FINISH, Step, decode_rounds, evict
 from orsched.heuristics.continuous.running import UNLIMITED, Plan, Running
 from orsched.heuristics.continuous.shared_prefixes import admit_sharing
-from orsched.policy import Information, Policy, View
-from orsched.step import FINISH, Step, decode_rounds, evict
+from orsched.simulator.policy import Information, Policy, View
 
 if TYPE_CHECKING:
     from orsched.heuristics.continuous.params import ContinuousParams

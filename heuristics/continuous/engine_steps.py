@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.schedule import DECODE, PREFILL
+from orsched.data.schedule import DECODE, PREFILL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from orsched.schedule import Schedule
+    from orsched.data.schedule import Schedule
 
 
 class EngineStep(NamedTuple):

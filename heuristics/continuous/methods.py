@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.common.units import seconds_to_ns
 from orsched.heuristics.continuous.async_scheduling import AsyncBatching
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
 from orsched.heuristics.continuous.params import (
@@ -15,12 +16,11 @@ from orsched.heuristics.continuous.params import (
 from orsched.heuristics.continuous.static_batching import StaticBatching
 from orsched.heuristics.continuous.waiting import make_queue
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.policy import Information
-from orsched.units import seconds_to_ns
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.policy import Policy
+    from orsched.data.instance import Instance
+    from orsched.simulator.policy import Policy
 
 _ANY = (Information.NONE, Information.PREDICTED, Information.CLAIRVOYANT)
 

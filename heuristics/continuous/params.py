@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.near_names import known_names
-from orsched.units import MAX_TOKENS, seconds_to_ns
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.units import MAX_TOKENS, seconds_to_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 POLICIES = ("fcfs", "priority")
 PRIORITIES = ("arrival", "service_class", "length")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.errors import PolicyError
+from orsched.common.errors import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from orsched.heuristics.continuous.params import ContinuousParams
     from orsched.heuristics.continuous.waiting import Queue
-    from orsched.policy import View
+    from orsched.simulator.policy import View
     from orsched.simulator.prefix_view import Trial
 
 UNLIMITED = 2**62

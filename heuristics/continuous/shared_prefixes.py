@@ -8,7 +8,7 @@ from orsched.heuristics.continuous.running import UNLIMITED
 
 if TYPE_CHECKING:
     from orsched.heuristics.continuous.running import Plan, Running
-    from orsched.policy import View
+    from orsched.simulator.policy import View
     from orsched.simulator.prefix_view import PrefixView, Trial
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from orsched.errors import PolicyError
+from orsched.common.errors import PolicyError
+from orsched.data.step import Step, Wait, batch_rounds
 from orsched.heuristics.batch_builder import BatchBuilder
-from orsched.policy import ClairvoyantView, Information, Policy, View
-from orsched.step import Step, Wait, batch_rounds
+from orsched.simulator.policy import ClairvoyantView, Information, Policy, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

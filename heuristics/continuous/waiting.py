@@ -6,15 +6,15 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
-from orsched.errors import InputError
-from orsched.policy import ClairvoyantView, PredictedView
+from orsched.common.errors import InputError
+from orsched.simulator.policy import ClairvoyantView, PredictedView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from orsched.data.instance import Instance
     from orsched.heuristics.continuous.params import Ordering
-    from orsched.instance import Instance
-    from orsched.policy import Information, View
+    from orsched.simulator.policy import Information, View
 
 Key = tuple[int, int, int]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orsched.columns import whole_number
+from orsched.common.columns import whole_number
+from orsched.common.scalars import require_bool
+from orsched.common.units import MAX_TOKENS
 from orsched.heuristics.continuous.params import MODES, ContinuousParams, require_choice
-from orsched.scalars import require_bool
-from orsched.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 PLACES = ("requests", "memory")
 

@@ -6,16 +6,16 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING
 
+from orsched.data.step import FINISH, UNTIL_EVENT, Step
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
 from orsched.heuristics.disaggregated.decode_queue import DecodeQueue
-from orsched.policy import Information, Policy
-from orsched.step import FINISH, UNTIL_EVENT, Step
+from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
+    from orsched.data.step import Wait
+    from orsched.data.workers import Worker
     from orsched.heuristics.disaggregated.params import DisaggregatedParams
-    from orsched.policy import View
-    from orsched.step import Wait
-    from orsched.workers import Worker
+    from orsched.simulator.policy import View
 
 
 class Disaggregated(Policy):

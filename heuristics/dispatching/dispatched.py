@@ -6,15 +6,15 @@ from collections import Counter
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError
-from orsched.policy import Information, Policy
+from orsched.common.errors import InputError
+from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from orsched.data.step import Step, Wait
     from orsched.heuristics.dispatching.dispatchers import Dispatcher
-    from orsched.policy import View
-    from orsched.step import Step, Wait
+    from orsched.simulator.policy import View
 
 _STOLEN_FROM = ("waiting", "surrender")
 

@@ -7,13 +7,13 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
-from orsched.policy import ClairvoyantView, PredictedView
+from orsched.simulator.policy import ClairvoyantView, PredictedView
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from orsched.memory import BlockMemory
-    from orsched.policy import View
+    from orsched.data.memory import BlockMemory
+    from orsched.simulator.policy import View
 
     Room = tuple[BlockMemory | None, int | None]
 

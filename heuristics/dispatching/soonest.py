@@ -13,7 +13,7 @@ from orsched.heuristics.gittins.prices import Prices
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 _FIRST_GUESS = 256
 """Output tokens of a request before any has finished, unless the limit is smaller."""

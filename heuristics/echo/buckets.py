@@ -12,7 +12,7 @@ from orsched.heuristics.colocation.pools import PrefixGroups
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 
 class Buckets:

@@ -6,10 +6,10 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+from orsched.calibration.fit import fit
+from orsched.calibration.measurements import DECODE, MIXED, PREFILL, Measurements
+from orsched.common.units import NS_PER_S
 from orsched.costs import mixed_ns
-from orsched.costs.fit import fit
-from orsched.costs.measurements import DECODE, MIXED, PREFILL, Measurements
-from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.units import MAX_TOKENS
 from orsched.heuristics.colocation.deadlines import require_seconds
 from orsched.heuristics.colocation.params import ColocationParams, require_share
-from orsched.near_names import known_names
-from orsched.units import MAX_TOKENS
 
 CONFIGURATIONS = ("bs", "bs+e", "bs+e+s", "echo")
 ESTIMATORS = ("pooling", "machine")

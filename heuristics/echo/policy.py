@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError
-from orsched.eviction import TASK_AWARE
+from orsched.common.errors import InputError
+from orsched.data.eviction import TASK_AWARE
 from orsched.heuristics.colocation.draft import UNLIMITED
 from orsched.heuristics.colocation.policy import Colocation
 from orsched.heuristics.colocation.pools import ArrivalPool
@@ -15,12 +15,12 @@ from orsched.heuristics.echo.estimators import MemoryForecast, PoolingTime, fitt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orsched.data.instance import Instance
     from orsched.heuristics.colocation.draft import Draft
     from orsched.heuristics.colocation.room import Room
     from orsched.heuristics.colocation.step_time import StepTime
     from orsched.heuristics.echo.params import EchoParams
-    from orsched.instance import Instance
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 
 LEAST_LONGEST = 1024

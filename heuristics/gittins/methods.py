@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from orsched.heuristics.gittins.params import GittinsParams
 from orsched.heuristics.gittins.policy import Gittins
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.policy import Information
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.policy import Policy
+    from orsched.data.instance import Instance
+    from orsched.simulator.policy import Policy
 
 
 def _gittins(

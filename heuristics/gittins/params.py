@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import expm1, inf, log
 
-from orsched.columns import whole_number
-from orsched.scalars import require_number, require_one_of
-from orsched.units import MAX_TOKENS, NS_PER_S, seconds_to_ns
+from orsched.common.columns import whole_number
+from orsched.common.scalars import require_number, require_one_of
+from orsched.common.units import MAX_TOKENS, NS_PER_S, seconds_to_ns
 
 INDICES = ("gittins", "serpt")
 

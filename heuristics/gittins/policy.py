@@ -5,7 +5,9 @@ from __future__ import annotations
 from heapq import heappop
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError, PolicyError
+from orsched.common.errors import InputError, PolicyError
+from orsched.common.units import NS_PER_S
+from orsched.data.step import ARRIVAL, FINISH, Step, decode_rounds, evict
 from orsched.heuristics.gittins.batch import GittinsBatch
 from orsched.heuristics.gittins.lengths import LengthModel
 from orsched.heuristics.gittins.own_lengths import Calibrations, OwnLengths
@@ -13,9 +15,7 @@ from orsched.heuristics.gittins.rivals import MANY, Rivals
 from orsched.heuristics.gittins.routing import RoutingDecision
 from orsched.heuristics.gittins.waiting import WaitingRequests
 from orsched.heuristics.gittins.worker_model import UNLIMITED, WorkerModel
-from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
-from orsched.step import ARRIVAL, FINISH, Step, decode_rounds, evict
-from orsched.units import NS_PER_S
+from orsched.simulator.policy import ClairvoyantView, Information, Policy, PredictedView, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from orsched.costs import knows_cached, mixed_ns, prefill_ns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 _CONTEXT = 1024
 """Context at which rounds are priced."""

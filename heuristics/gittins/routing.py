@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from orsched.heuristics.gittins.rivals import Rivals
     from orsched.heuristics.gittins.waiting import WaitingRequests
     from orsched.heuristics.gittins.worker_model import WorkerModel
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
     Rival: TypeAlias = tuple[WorkerModel, int, int, int, float, float, float, float]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from orsched.heuristics.gittins.prices import Pace, Prices
 
 if TYPE_CHECKING:
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 UNLIMITED = 2**62
 

@@ -8,7 +8,7 @@ from orsched.heuristics.batch_builder import BatchBuilder
 
 if TYPE_CHECKING:
     from orsched.heuristics.mico.lengths import Lengths
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 
 class MicoBatch(BatchBuilder):

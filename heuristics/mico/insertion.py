@@ -9,7 +9,7 @@ from orsched.costs import mixed_ns
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 
 class Insertion:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.policy import ClairvoyantView, PredictedView
+from orsched.simulator.policy import ClairvoyantView, PredictedView
 
 if TYPE_CHECKING:
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 
 class Lengths:

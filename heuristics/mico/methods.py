@@ -5,7 +5,7 @@ from __future__ import annotations
 from orsched.heuristics.mico.mico import Mico
 from orsched.heuristics.mico.params import MicoParams
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.policy import Information
+from orsched.simulator.policy import Information
 
 MICO = PolicyMethod(
     "mico",

@@ -5,20 +5,20 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.heuristics.mico.distribution import Distributor, Weighted
 from orsched.heuristics.mico.lengths import Lengths
 from orsched.heuristics.mico.params import MicoParams
 from orsched.heuristics.mico.shares import powers, round_times_ns, whole_shares
 from orsched.heuristics.mico.worker_scheduler import WorkerScheduler
 from orsched.heuristics.scls.offloading import able
-from orsched.policy import Information, Policy
+from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from orsched.policy import View
-    from orsched.step import Step
+    from orsched.data.step import Step
+    from orsched.simulator.policy import View
 
 
 class Mico(Policy):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orsched.scalars import require_bool, require_one_of, set_whole
-from orsched.units import MAX_TOKENS
+from orsched.common.scalars import require_bool, require_one_of, set_whole
+from orsched.common.units import MAX_TOKENS
 
 _CHOICES = {
     "distribution": (None, "workload", "quantity"),

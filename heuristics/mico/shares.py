@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 MOST_PARTS = 16
 PRECISION = Fraction(1, 50)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.data.step import FINISH, Step, batch_rounds, decode_rounds, evict, prefill_stage
 from orsched.heuristics.mico.batch import MicoBatch
 from orsched.heuristics.mico.insertion import Insertion
 from orsched.heuristics.mico.shares import places_of
 from orsched.heuristics.mico.worker_queue import WorkerQueue
-from orsched.step import FINISH, Step, batch_rounds, decode_rounds, evict, prefill_stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from orsched.heuristics.mico.lengths import Lengths
     from orsched.heuristics.mico.params import MicoParams
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 _UNTIL_EVENT = decode_rounds()
 _UNTIL_FINISH = decode_rounds(until=FINISH)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from orsched.common.scalars import require_one_of, set_whole
+from orsched.data.step import FINISH, FOREVER, UNTIL_EVENT, Step
 from orsched.heuristics.scls.iteration import require_no_padding
 from orsched.heuristics.scls.offloading import able
-from orsched.policy import Information, Policy
-from orsched.scalars import require_one_of, set_whole
-from orsched.step import FINISH, FOREVER, UNTIL_EVENT, Step
+from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 
 RENEWALS = ("fits", "idle", "never")

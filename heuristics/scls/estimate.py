@@ -12,7 +12,7 @@ from orsched.costs.exact import FS_PER_NS, MAX_COEFFICIENT_FS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.workers import Worker
+    from orsched.data.workers import Worker
 
 LONGEST = 2048
 """Tokens up to which other cost models are sampled: the longest total of the paper's settings."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.scalars import set_whole
+from orsched.data.step import FINISH, UNTIL_EVENT, Step, decode_rounds
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.policy import Information
-from orsched.scalars import set_whole
-from orsched.step import FINISH, UNTIL_EVENT, Step, decode_rounds
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 
 @dataclass(frozen=True)

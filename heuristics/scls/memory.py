@@ -11,8 +11,8 @@ from orsched.models.batch import DEEPSPEED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.columns import IntColumn
-    from orsched.workers import Worker
+    from orsched.common.columns import IntColumn
+    from orsched.data.workers import Worker
 
 MILLION = 1_000_000
 RULES = ("worker", "deepspeed")

@@ -9,11 +9,11 @@ from orsched.heuristics.policy_method import PolicyMethod
 from orsched.heuristics.scls.continuous import ContinuousParams, ContinuousSlices
 from orsched.heuristics.scls.iteration import IterationLevel, IterationParams
 from orsched.heuristics.scls.sliced import SlicedPolicy, SliceParams
-from orsched.policy import Information
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.policy import Policy
+    from orsched.data.instance import Instance
+    from orsched.simulator.policy import Policy
 
 _NONE = (Information.NONE,)
 

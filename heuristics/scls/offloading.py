@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from orsched.costs import BilinearCost
     from orsched.heuristics.scls.batching import SlicedBatch
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 
 class Offloader:

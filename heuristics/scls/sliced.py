@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_number, require_one_of, set_whole
+from orsched.common.units import NS_PER_S
+from orsched.data.step import Step, Wait, batch_rounds, evict, prefill_stage
 from orsched.heuristics.scls.batching import Batcher
 from orsched.heuristics.scls.clock import Clock
 from orsched.heuristics.scls.estimate import bilinear_of
 from orsched.heuristics.scls.memory import RULES, SliceMemory
 from orsched.heuristics.scls.offloading import Offloader
-from orsched.policy import Information, Policy
-from orsched.scalars import require_number, require_one_of, set_whole
-from orsched.step import Step, Wait, batch_rounds, evict, prefill_stage
-from orsched.units import NS_PER_S
+from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
     from orsched.heuristics.scls.batching import SlicedBatch
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 _CHOICES = {
     "batching": ("adaptive", "arrival"),

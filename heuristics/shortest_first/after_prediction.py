@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from orsched.policy import Information, Policy
-from orsched.step import Step, Wait
+from orsched.data.step import Step, Wait
+from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
     from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
     from orsched.heuristics.continuous.static_batching import StaticBatching
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 
 class AfterPrediction(Policy):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.data.step import FINISH, Step
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
 from orsched.heuristics.continuous.running import UNLIMITED
 from orsched.heuristics.continuous.waiting import PriorityQueue
-from orsched.step import FINISH, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orsched.heuristics.continuous.params import ContinuousParams
     from orsched.heuristics.continuous.running import Plan
-    from orsched.policy import Information, View
+    from orsched.simulator.policy import Information, View
 
 
 class LimitedQueue(PriorityQueue):

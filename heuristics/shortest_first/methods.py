@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.common.units import MAX_TOKENS, seconds_to_ns
 from orsched.heuristics.continuous.params import ContinuousParams
 from orsched.heuristics.continuous.static_batching import StaticBatching
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.heuristics.shortest_first.after_prediction import AfterPrediction
 from orsched.heuristics.shortest_first.limited import LimitedBatching, LimitedQueue
 from orsched.heuristics.shortest_first.params import BatchingParams, ShortestFirstParams
-from orsched.policy import ClairvoyantView, Information, PredictedView
-from orsched.units import MAX_TOKENS, seconds_to_ns
+from orsched.simulator.policy import ClairvoyantView, Information, PredictedView
 
 if TYPE_CHECKING:
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 
 def known_tokens(view: View, request: int) -> int:

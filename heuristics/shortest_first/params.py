@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orsched.columns import whole_number
-from orsched.scalars import require_one_of
-from orsched.units import MAX_TOKENS, seconds_to_ns
+from orsched.common.columns import whole_number
+from orsched.common.scalars import require_one_of
+from orsched.common.units import MAX_TOKENS, seconds_to_ns
 
 BATCHING = ("none", "dynamic", "continuous")
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from orsched.heuristics.colocation.pools import PrefixGroups
 
 if TYPE_CHECKING:
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
     from orsched.heuristics.colocation.room import Room
-    from orsched.instance import Instance
-    from orsched.policy import View
-    from orsched.workers import Worker
+    from orsched.simulator.policy import View
 
 
 class GroupRates:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orsched.columns import whole_number
+from orsched.common.columns import whole_number
+from orsched.common.scalars import require_one_of
+from orsched.common.units import MAX_TOKENS
 from orsched.heuristics.colocation.deadlines import require_seconds
 from orsched.heuristics.colocation.params import ColocationParams, require_share
-from orsched.scalars import require_one_of
-from orsched.units import MAX_TOKENS
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.common.units import seconds_to_ns
 from orsched.heuristics.colocation.draft import UNLIMITED
 from orsched.heuristics.colocation.policy import Colocation
 from orsched.heuristics.colocation.pools import PrefixGroups
 from orsched.heuristics.echo.estimators import MemoryForecast
 from orsched.heuristics.slack.groups import GroupRates
 from orsched.heuristics.slack.lengths import AnswerLengths
-from orsched.units import seconds_to_ns
 
 if TYPE_CHECKING:
+    from orsched.data.instance import Instance
+    from orsched.data.step import Step
     from orsched.heuristics.colocation.draft import Draft
     from orsched.heuristics.colocation.room import Room
     from orsched.heuristics.slack.params import SlackParams
-    from orsched.instance import Instance
-    from orsched.policy import View
-    from orsched.step import Step
+    from orsched.simulator.policy import View
 
 
 class Slack(Colocation):

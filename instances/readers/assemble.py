@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TIME, MAX_TIME_NS
+from orsched.data.requests import Prefixes, Requests
 from orsched.instances.readers.report import ReadReport, Trace
-from orsched.requests import Prefixes, Requests
-from orsched.units import MAX_TIME, MAX_TIME_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

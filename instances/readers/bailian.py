@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.columns import whole_number
+from orsched.common.columns import whole_number
+from orsched.common.units import NS_PER_S
+from orsched.data.prefixes import Prefixes
 from orsched.instances.readers.assemble import Columns, assemble
 from orsched.instances.readers.hash_ids import hash_ids
 from orsched.instances.readers.objects import Fields, read_objects
-from orsched.prefixes import Prefixes
-from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from os import PathLike

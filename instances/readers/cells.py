@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.units import MAX_TIME_NS, MAX_TOKENS, NEVER, NS_PER_S
+from orsched.common.units import MAX_TIME_NS, MAX_TOKENS, NEVER, NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

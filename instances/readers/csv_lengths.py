@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.readers import cells
 from orsched.instances.readers.assemble import Columns, assemble
 from orsched.instances.readers.table import read_table

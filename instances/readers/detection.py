@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.readers import headings
 from orsched.instances.readers.formats import FORMATS, OWN
 from orsched.instances.readers.spreadsheet import is_spreadsheet

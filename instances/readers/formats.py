@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from orsched import registry
+from orsched.common import registry
 from orsched.instances.readers import headings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
     from orsched.instances.readers.objects import Fields

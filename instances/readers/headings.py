@@ -6,9 +6,9 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from orsched.files.quantile_columns import level_of, name_of
-from orsched.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from orsched.common.units import NS_PER_MS, NS_PER_S
 from orsched.instances.readers.assemble import Columns, assemble
 from orsched.instances.readers.objects import Fields, read_objects
-from orsched.units import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -29,7 +29,7 @@ def read_llmservingsim_run(path: str | PathLike[str], *, drop_empty: bool = Fals
     """Read the requests of a run that LLMServingSim recorded: ``arrival_time`` is in seconds.
 
     Its other times are on the clock of the server's engine and are not read here; what they say
-    of the run is for ``orsched.measured.runs``. Raises ``InputError`` as all readers.
+    of the run is for ``orsched.calibration.runs``. Raises ``InputError`` as all readers.
     """
     return _read(
         path,

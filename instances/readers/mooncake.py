@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.units import NS_PER_MS
+from orsched.data.requests import Prefixes
 from orsched.instances.readers.assemble import Columns, assemble
 from orsched.instances.readers.hash_ids import hash_ids
 from orsched.instances.readers.objects import Fields, read_objects
-from orsched.requests import Prefixes
-from orsched.units import NS_PER_MS
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -6,10 +6,10 @@ import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TOKENS
 from orsched.instances.readers.cells import exact, time_ns
 from orsched.instances.readers.text import open_text
-from orsched.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TIME_NS
+from orsched.data.requests import MAX_WEIGHT, SERVICE_CLASSES, WEIGHT_REMEDY, Requests
+from orsched.data.service_classes import MAX_CLASSES
 from orsched.files.cells import class_codes, whole_numbers
 from orsched.files.csv_requests import COLUMNS
 from orsched.files.frames import PREFIX_COLUMNS, requests_from_frame, require_frame
@@ -31,9 +34,6 @@ from orsched.instances.readers.table import (
 )
 from orsched.instances.readers.text import head_of
 from orsched.instances.readers.times import Times, settle
-from orsched.requests import MAX_WEIGHT, SERVICE_CLASSES, WEIGHT_REMEDY, Requests
-from orsched.service_classes import MAX_CLASSES
-from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

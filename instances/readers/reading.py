@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from orsched import registry
-from orsched.errors import InputError
+from orsched.common import registry
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
 from orsched.instances.readers.detection import detect
 from orsched.instances.readers.formats import FORMATS, format_names
-from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from orsched.requests import Requests
+    from orsched.data.requests import Requests
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from orsched.instances.streams import stream
 
 if TYPE_CHECKING:
-    from orsched.requests import Requests
+    from orsched.data.requests import Requests
 
 
 def spread_arrivals(requests: Requests, seed: int | None = None) -> Requests:

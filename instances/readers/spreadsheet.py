@@ -8,10 +8,10 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError, unavailable
+from orsched.common.errors import InputError, unavailable
+from orsched.common.limits import ROWS
+from orsched.common.near_names import file_hint
 from orsched.instances.readers.table import Table, table_of
-from orsched.limits import ROWS
-from orsched.near_names import file_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.readers.cells import CellError
 from orsched.instances.readers.text import head_of, open_text
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from orsched.errors import InputError
-from orsched.near_names import file_hint
+from orsched.common.errors import InputError
+from orsched.common.near_names import file_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TIME, MAX_TIME_NS, NS_PER_MS, NS_PER_S, NS_PER_US
 from orsched.instances.readers import cells
 from orsched.instances.readers.cells import CellError
-from orsched.units import MAX_TIME, MAX_TIME_NS, NS_PER_MS, NS_PER_S, NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.units import NS_PER_S
 from orsched.instances.readers.assemble import DROP_REMEDY, Columns, assemble
 from orsched.instances.readers.objects import DECODER, Fields, refusal
 from orsched.instances.readers.text import open_text
-from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from numpy.typing import NDArray
 
+    from orsched.data.requests import Requests
     from orsched.instances.readers.report import Trace
-    from orsched.requests import Requests
 
 _DETAILED = "run the benchmark with --save-result --save-detailed"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
 from orsched.models.batch import fast, lines, reference
 from orsched.models.batch.problem import build, linear_in_size
 from orsched.models.batch.result import make
-from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

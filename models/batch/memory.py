@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.scalars import set_whole
-from orsched.units import MAX_TOKENS
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.scalars import set_whole
+from orsched.common.units import MAX_TOKENS
 
 if TYPE_CHECKING:
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
 
 MILLION = 1_000_000
 MAX_BYTES = 2**62

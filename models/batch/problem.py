@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.columns import int_column, whole_number
+from orsched.common.columns import int_column, whole_number
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TOKENS
 from orsched.costs import as_bilinear
-from orsched.errors import InputError
 from orsched.models.batch.memory import BatchMemory
-from orsched.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
     from orsched.costs import BilinearCost, CostModel
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from orsched.columns import IntColumn, exact_sum
-from orsched.errors import InputError
+from orsched.common.columns import IntColumn, exact_sum
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError, TimeLimitError
+from orsched.common.errors import InputError, TimeLimitError
 from orsched.models.full_mip.plan import plan_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class SecondStart:
 
     def better(self) -> bool:
         """Search, and return whether there is a better incumbent; Ctrl-C goes on to the caller."""
-        from orsched.solver import solve
+        from orsched.solving.solver import solve
 
         self.left, search = False, self.search
         seconds = self.seconds

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from orsched.columns import whole_number
-from orsched.errors import InputError, OrschedError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError, OrschedError
+from orsched.common.stop import MaxRuntime
+from orsched.data.schedule_classes import PLAIN_SCHEDULES
 from orsched.models.best_first.compiled import engine
 from orsched.models.best_first.packed import Packed, fits
 from orsched.models.best_first.search import BestFirst
@@ -19,18 +21,16 @@ from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.result import Bounded
 from orsched.models.full_mip.search import Answer, Search
 from orsched.models.full_mip.solve import prepare
-from orsched.schedule_classes import PLAIN_SCHEDULES
-from orsched.stop import MaxRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.schedule_classes import ScheduleClass
     from orsched.models.best_first.compiled import Engine
     from orsched.models.full_mip.problem import Problem
     from orsched.models.full_mip.result import FullMipProgress, Status, Termination
-    from orsched.schedule import Schedule
-    from orsched.schedule_classes import ScheduleClass
 
 MAX_STATES = 2_000_000
 """States that are kept at most: a bit over a kilobyte each, with the way to them."""

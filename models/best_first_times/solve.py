@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from orsched.columns import whole_number
-from orsched.errors import InputError, OrschedError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError, OrschedError
+from orsched.common.stop import MaxRuntime
+from orsched.data.schedule_classes import PLAIN_SCHEDULES
 from orsched.models.best_first_times.cases import read_case
 from orsched.models.best_first_times.epochs import Epochs
 from orsched.models.best_first_times.search import NO_COST, TimesSearch
@@ -18,18 +20,16 @@ from orsched.models.full_mip.plan import schedule_of
 from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.result import Bounded
 from orsched.models.full_mip.search import Answer, Search
-from orsched.objectives import Objective, minimised
-from orsched.schedule_classes import PLAIN_SCHEDULES
-from orsched.stop import MaxRuntime
+from orsched.solving.objectives import Objective, minimised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from fractions import Fraction
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.schedule_classes import ScheduleClass
     from orsched.models.full_mip.result import FullMipProgress, Status, Termination
-    from orsched.schedule import Schedule
-    from orsched.schedule_classes import ScheduleClass
 
 MAX_STATES = 2_000_000
 """States that are kept at most: about a kilobyte each, with the way to them."""

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.objective_values import weighted_times
-from orsched.request_limits import request_limits
-from orsched.request_times import finishes_ns, first_tokens_ns
-from orsched.timeline import Timeline
+from orsched.metrics.objective_values import weighted_times
+from orsched.metrics.request_limits import request_limits
+from orsched.metrics.request_times import finishes_ns, first_tokens_ns
+from orsched.metrics.timeline import Timeline
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.slo import SLO
+    from orsched.metrics.objective_values import WeightedTimes
+    from orsched.metrics.request_limits import RequestLimits
     from orsched.models.full_mip.problem import Problem
-    from orsched.objective_values import WeightedTimes
-    from orsched.objectives import Objective
-    from orsched.request_limits import RequestLimits
-    from orsched.schedule import Schedule
-    from orsched.slo import SLO
+    from orsched.solving.objectives import Objective
 
 
 class MakespanAim:

@@ -6,7 +6,7 @@ import math
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import unavailable
+from orsched.common.errors import unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,13 +8,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError
-from orsched.scalars import require_suffix
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_suffix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 SUFFIXES = (".mps", ".lp")
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from orsched.columns import whole_number
-from orsched.errors import InputError, OrschedError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError, OrschedError
 from orsched.models.full_mip.aim import Alone, MissesAim, TimesAim
 from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
 from orsched.models.full_mip.plan import Plan, plan_of, schedule_of
@@ -16,17 +16,17 @@ from orsched.models.full_mip.refined import refined
 from orsched.models.full_mip.search import Search
 from orsched.models.full_mip.size import Size
 from orsched.models.full_mip.solver_run import ModelSpec, end_of, refusal_of, result_of
-from orsched.objectives import Objective, minimised
+from orsched.solving.objectives import Objective, minimised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.slo import SLO
     from orsched.models.full_mip.aim import Aim
     from orsched.models.full_mip.problem import Problem
     from orsched.models.full_mip.result import FullMipProgress, FullMipResult
-    from orsched.schedule import Schedule
-    from orsched.slo import SLO
 
 NONZEROS_A_BIN = 40
 """Of each request in each bin, at most: what a model is refused by before it is built."""
@@ -91,7 +91,7 @@ def lower_bound(
     instance: Instance, problem: Problem, aim: TimesAim | MissesAim, end: float | None
 ) -> int:
     """Return a bound on the value from the certified ones, and each request served alone."""
-    from orsched.models.bounds import bound
+    from orsched.models.bounds.bounds import bound
 
     least = served_alone(instance, problem)
     if isinstance(aim, MissesAim):
@@ -222,7 +222,7 @@ def _is_late(end: float | None) -> bool:
 
 def _of_methods(search: Search, end: float | None) -> None:
     """Offer what methods make that plan in whole prefills, each in a third of the time left."""
-    from orsched.solver import solve
+    from orsched.solving.solver import solve
 
     for name in ("fcfs", "hybrid"):
         if _is_late(end):

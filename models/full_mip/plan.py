@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orsched.checker import check
-from orsched.errors import InputError, InvalidScheduleError, OrschedError
-from orsched.policy import Information, Policy
-from orsched.schedule import DECODE, INVALID, PREFILL
-from orsched.schedule_classes import FEATURES, class_of
+from orsched.common.errors import InputError, InvalidScheduleError, OrschedError
+from orsched.data.schedule import DECODE, INVALID, PREFILL
+from orsched.data.schedule_classes import FEATURES, class_of
+from orsched.data.step import Step, Wait, decode_rounds, prefill_stage
 from orsched.simulator import simulate_policy
-from orsched.step import Step, Wait, decode_rounds, prefill_stage
+from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.models.full_mip.problem import Problem
-    from orsched.policy import View
-    from orsched.schedule import Schedule
+    from orsched.simulator.policy import View
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
 
+from orsched.common.errors import InputError
 from orsched.costs import splits
-from orsched.errors import InputError
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.workers import Worker
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
 
 MAX_UNITS = 2**50
 """Largest horizon, in units of time, that both solvers can still count in whole numbers."""

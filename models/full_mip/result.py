@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from orsched.schedule_classes import PLAIN_SCHEDULES
-from orsched.units import NS_PER_S
+from orsched.common.units import NS_PER_S
+from orsched.data.schedule_classes import PLAIN_SCHEDULES
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from orsched.data.schedule import Schedule
+    from orsched.data.schedule_classes import ScheduleClass
     from orsched.models.full_mip.size import Size
-    from orsched.schedule import Schedule
-    from orsched.schedule_classes import ScheduleClass
 
 Status = Literal["optimal", "optimal_for_K", "feasible", "infeasible", "unknown"]
 Termination = Literal[

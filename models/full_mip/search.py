@@ -5,22 +5,22 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import InputError, OrschedError
+from orsched.common.errors import InputError, OrschedError
+from orsched.data.schedule_classes import ALL_SCHEDULES, PLAIN_SCHEDULES, WITHOUT_PAUSES
 from orsched.models.full_mip.aim import Aim, MakespanAim, MissesAim
 from orsched.models.full_mip.plan import plan_of, schedule_of
 from orsched.models.full_mip.result import FullMipProgress
 from orsched.models.pauses import pauses_cannot_help
-from orsched.schedule_classes import ALL_SCHEDULES, PLAIN_SCHEDULES, WITHOUT_PAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.schedule_classes import ScheduleClass
     from orsched.models.full_mip.plan import Plan
     from orsched.models.full_mip.problem import Problem
     from orsched.models.full_mip.result import Status, Termination
-    from orsched.schedule import Schedule
-    from orsched.schedule_classes import ScheduleClass
 
 
 class Answer(NamedTuple):

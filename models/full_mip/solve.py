@@ -5,9 +5,11 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from orsched.columns import whole_number
-from orsched.errors import TimeLimitError
-from orsched.models.bounds import bound
+from orsched.common.columns import whole_number
+from orsched.common.errors import TimeLimitError
+from orsched.common.scalars import require_one_of
+from orsched.common.stop import MaxRuntime
+from orsched.models.bounds.bounds import bound
 from orsched.models.full_mip.formulation import FORMULATIONS
 from orsched.models.full_mip.objectives import solve_for_objective
 from orsched.models.full_mip.plan import plan_of
@@ -16,19 +18,17 @@ from orsched.models.full_mip.search import Search
 from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.solver_run import ModelSpec, end_of, refusal_of, result_of
 from orsched.models.full_mip.stages import stages_that_suffice
-from orsched.objectives import minimised
-from orsched.scalars import require_one_of
-from orsched.stop import MaxRuntime
+from orsched.solving.objectives import minimised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.slo import SLO
     from orsched.models.full_mip.problem import Problem
     from orsched.models.full_mip.result import FullMipProgress, FullMipResult
-    from orsched.objectives import Objective
-    from orsched.schedule import Schedule
-    from orsched.slo import SLO
+    from orsched.solving.objectives import Objective
 
 BACKENDS = ("scip", "cpsat")
 MODELS = (*FORMULATIONS, "windows")
@@ -127,7 +127,7 @@ def prepare(search: Search, initial: Schedule | None, alone: bool, end: float | 
 
 def _hybrid(search: Search, end: float | None) -> None:
     """Take the schedule of the method ``hybrid``, in a third of the time at most."""
-    from orsched.solver import solve
+    from orsched.solving.solver import solve
 
     limit = None if end is None else max(1e-3, (end - perf_counter()) / 3)
     try:

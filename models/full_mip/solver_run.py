@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import OrschedError
+from orsched.common.errors import OrschedError
 from orsched.models.full_mip.formulation import FullMip
 from orsched.models.full_mip.latency_mip import LatencyMip
 from orsched.models.full_mip.result import FullMipResult

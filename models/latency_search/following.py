@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from orsched.data.step import Step, decode_rounds
 from orsched.models.latency_search.decoding import (
     ROW_CHUNK,
     ROW_MIXED,
     ROW_ROUNDS,
     ROW_STAGE,
 )
-from orsched.policy import Information, Policy, View
-from orsched.step import Step, decode_rounds
+from orsched.simulator.policy import Information, Policy, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

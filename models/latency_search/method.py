@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from orsched.errors import OrschedError, TimeLimitError
-from orsched.methods import Outcome, Progress, Run
+from orsched.common.errors import OrschedError, TimeLimitError
+from orsched.common.parameters import read_params
+from orsched.common.registry import resolve
+from orsched.common.scalars import require_bool
+from orsched.common.stop import FirstOf, MaxIterations, OnlyTime
+from orsched.data.schedule_classes import allowances_of
 from orsched.models.latency_search.compiled import engine, suggest_numba
 from orsched.models.latency_search.problem import Problem, problem_of, require_searchable
 from orsched.models.latency_search.search import PART, Search
 from orsched.models.latency_search.starting import plans_of
-from orsched.objectives import LINEAR
-from orsched.parameters import read_params
-from orsched.policy import Information
-from orsched.registry import resolve
-from orsched.result import Termination
-from orsched.scalars import require_bool
-from orsched.schedule_classes import allowances_of
-from orsched.stop import FirstOf, MaxIterations, OnlyTime
+from orsched.simulator.policy import Information
+from orsched.solving.methods import Outcome, Progress, Run
+from orsched.solving.objectives import LINEAR
+from orsched.solving.result import Termination
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
-    from orsched.stop import Stop
+    from orsched.common.stop import Stop
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
 MOVES = 2_000
 """Moves of an iteration."""

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TOKENS
 from orsched.costs.step_lines import has_step_lines, step_lines
-from orsched.errors import InputError
-from orsched.objective_values import WeightedTimes, weighted_times
-from orsched.units import MAX_TOKENS
+from orsched.metrics.objective_values import WeightedTimes, weighted_times
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orsched.instance import Instance
-    from orsched.objectives import Objective
-    from orsched.workers import Worker
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
+    from orsched.solving.objectives import Objective
 
 
 class Problem(NamedTuple):

@@ -14,7 +14,7 @@ from orsched.simulator import simulate_policy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
     from orsched.models.latency_search.compiled import Engine
     from orsched.models.latency_search.problem import Problem
     from orsched.models.latency_search.starting import Plan

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.models.latency_search.problem import Problem
-    from orsched.schedule import Schedule
 
 BUDGETS = (256, 512, 1024, 2048, 4096)
 """Most tokens of a step in first plans; the last are those of the worker."""

@@ -8,27 +8,27 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.near_names import did_you_mean
+from orsched.common.stop import MaxRuntime
+from orsched.data.schedule import as_schedule
 from orsched.models.full_mip.linear import CONTINUOUS
 from orsched.models.killable_call import run_in_child
 from orsched.models.mip.changed import changed_model
 from orsched.models.mip.programs import read_program
 from orsched.models.mip.result import MipResult, MipStep
 from orsched.models.mip.solvers import Job, mathopt, require_solver, run_job
-from orsched.near_names import did_you_mean
-from orsched.schedule import as_schedule
-from orsched.stop import MaxRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule, Scheduled
     from orsched.models.killable_call import ChildOutcome
     from orsched.models.mip.changed import Changed
     from orsched.models.mip.programs import Program
     from orsched.models.mip.result import MipStatus, MipTermination
-    from orsched.schedule import Schedule, Scheduled
 
 _GRACE_S = 2.0
 """What a solver may take beyond its time limit until its process is ended."""

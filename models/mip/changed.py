@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.models.full_mip.linear import BINARY, CONTINUOUS, INTEGER, LinearModel
 
 if TYPE_CHECKING:

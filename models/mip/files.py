@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from orsched.common.scalars import require_one_of
 from orsched.models.full_mip.linear import BINARY, CONTINUOUS
 from orsched.models.mip.programs import Program
-from orsched.scalars import require_one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

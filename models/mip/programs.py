@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.instance import require_instance
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_one_of
+from orsched.data.instance import require_instance
+from orsched.data.schedule_classes import PLAIN_SCHEDULES, WITHOUT_PAUSES
 from orsched.models.full_mip.aim import TimesAim
 from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
 from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
@@ -18,20 +20,18 @@ from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.windows_mip import WindowsMip
 from orsched.models.mip.legend import COLUMNS, Legend
 from orsched.models.pauses import pauses_cannot_help
-from orsched.objectives import minimised
-from orsched.scalars import require_one_of
-from orsched.schedule_classes import PLAIN_SCHEDULES, WITHOUT_PAUSES
+from orsched.solving.objectives import minimised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.schedule_classes import ScheduleClass
     from orsched.models.full_mip.linear import LinearModel
     from orsched.models.full_mip.plan import Plan
     from orsched.models.mip.changed import Changed
-    from orsched.objectives import Objective
-    from orsched.schedule import Schedule
-    from orsched.schedule_classes import ScheduleClass
+    from orsched.solving.objectives import Objective
 
 PROGRAMS = ("full-mip", "window-mip", "latency-mip")
 MAX_NONZEROS = 10_000_000

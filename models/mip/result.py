@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from orsched.schedule import Schedule
+    from orsched.data.schedule import Schedule
 
 MipStatus = Literal["optimal", "feasible", "infeasible", "unbounded", "unknown"]
 MipTermination = Literal["finished", "limit", "stopped", "interrupted", "died"]

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import InputError, MissingDependencyError, OrschedError, unavailable
-from orsched.scalars import require_one_of
+from orsched.common.errors import InputError, MissingDependencyError, OrschedError, unavailable
+from orsched.common.scalars import require_one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import InputError, unavailable
+from orsched.common.errors import InputError, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,9 +25,9 @@ from orsched.models.pcmax.knapsack import (
 from orsched.models.pcmax.master import Master, Solution
 
 if TYPE_CHECKING:
+    from orsched.common.stop import Clock
     from orsched.models.pcmax.knapsack import Ints
     from orsched.models.pcmax.problem import Problem
-    from orsched.stop import Clock
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]

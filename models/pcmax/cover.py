@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from orsched.common.stop import Clock
     from orsched.models.pcmax.knapsack import Ints
-    from orsched.stop import Clock
 
 
 class Cover:

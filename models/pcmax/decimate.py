@@ -18,10 +18,10 @@ from orsched.models.pcmax.knapsack import items_of, patterns_worth
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from orsched.common.stop import Clock
     from orsched.models.pcmax.entropy import Patterns
     from orsched.models.pcmax.knapsack import Ints, Pricer
     from orsched.models.pcmax.problem import Problem
-    from orsched.stop import Clock
 
 PATTERNS = 10_000
 _FIRST_ROUNDS = 40

@@ -14,8 +14,8 @@ from orsched.models.pcmax.exchanges import WIDTH, Clients
 from orsched.models.pcmax.local import longest_first
 
 if TYPE_CHECKING:
+    from orsched.common.stop import Clock
     from orsched.models.pcmax.local import Groups
-    from orsched.stop import Clock
 
 MOVES = 80_000
 """Moves of a walk, before the next one begins."""

@@ -19,11 +19,11 @@ from orsched.models.pcmax.belief_propagation import FOUND, NONE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from orsched.common.stop import Clock
     from orsched.models.pcmax.columns import Columns, Gap
     from orsched.models.pcmax.entropy import Patterns
     from orsched.models.pcmax.knapsack import Ints
     from orsched.models.pcmax.problem import Problem
-    from orsched.stop import Clock
 
     Floats = NDArray[np.float64]
 

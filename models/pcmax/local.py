@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
-    from orsched.stop import Clock
+    from orsched.common.stop import Clock
 
 Groups = list[list[int]]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.errors import unavailable
+from orsched.common.errors import unavailable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

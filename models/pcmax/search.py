@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.common.stop import most_within
 from orsched.models.pcmax.columns import Columns
 from orsched.models.pcmax.compiled import compiled
 from orsched.models.pcmax.decimate import Decimation
@@ -15,14 +16,13 @@ from orsched.models.pcmax.entropy import Entropy
 from orsched.models.pcmax.guided import Guided, Pool
 from orsched.models.pcmax.local import Groups, longest_first, repartition
 from orsched.models.pcmax.tree import MORE_NODES, MORE_PATTERNS, NODES, PATTERNS, Tree
-from orsched.stop import most_within
 
 if TYPE_CHECKING:
     import random
 
+    from orsched.common.stop import Clock
     from orsched.models.pcmax.knapsack import Ints
     from orsched.models.pcmax.problem import Problem
-    from orsched.stop import Clock
 
 _ROUNDS_AGAIN = 60
 _GUIDED = 8

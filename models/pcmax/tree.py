@@ -17,9 +17,9 @@ from orsched.models.pcmax.master import linear_program
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from orsched.common.stop import Clock
     from orsched.models.pcmax.guided import Pool
     from orsched.models.pcmax.knapsack import Ints
-    from orsched.stop import Clock
 
     Flags = NDArray[np.bool_]
     Floats = NDArray[np.float64]

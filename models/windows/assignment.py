@@ -18,7 +18,7 @@ from orsched.models.windows import moves as plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
     from orsched.models.windows.prices import Prices
     from orsched.models.windows.structure import Windows
 

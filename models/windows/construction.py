@@ -6,16 +6,16 @@ from heapq import heappop, heappush
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from orsched.errors import OrschedError
+from orsched.common.errors import OrschedError
 from orsched.models.windows.structure import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.models.windows.terms import Terms
-    from orsched.schedule import Schedule
 
 
 def even_times(stages: int, end: int) -> list[int]:

@@ -6,10 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from orsched.common.errors import InputError, PolicyError, TimeLimitError
+from orsched.common.parameters import read_params
+from orsched.common.registry import resolve
+from orsched.common.scalars import set_whole
+from orsched.common.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime, gap_met
 from orsched.costs import splits
-from orsched.errors import InputError, PolicyError, TimeLimitError
-from orsched.methods import Outcome, Progress, Run
-from orsched.models.bounds import makespan_bound
+from orsched.models.bounds.bounds import makespan_bound
 from orsched.models.windows.compiled import compiled, suggest_numba
 from orsched.models.windows.plan import FollowPlan
 from orsched.models.windows.search import Search
@@ -17,23 +20,20 @@ from orsched.models.windows.smoothing import smoothed
 from orsched.models.windows.surrogate import affine_beside
 from orsched.models.windows.terms import terms_of
 from orsched.models.windows.warm_start import NEAR_GAP, carried_over, given_start
-from orsched.parameters import read_params
-from orsched.policy import Information
-from orsched.registry import resolve
-from orsched.result import Termination
-from orsched.scalars import set_whole
 from orsched.simulator import simulate_policy
-from orsched.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime, gap_met
+from orsched.simulator.policy import Information
+from orsched.solving.methods import Outcome, Progress, Run
+from orsched.solving.result import Termination
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.models.full_mip.plan import Plan
     from orsched.models.windows.compiled import Compiled
     from orsched.models.windows.moment_search import MomentSearch
     from orsched.models.windows.plan import PlannedStage
-    from orsched.schedule import Schedule
 
 WARM_START_ITERATIONS = 18
 THREADS = 2

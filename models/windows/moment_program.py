@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
     from orsched.models.windows.path_program import PathProgram
 
     Floats = NDArray[np.float64]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
 
 SPARE = 64
 """A window may be so much longer than the longest request."""

@@ -17,7 +17,7 @@ from orsched.models.windows.structure import Windows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
     from orsched.models.windows.prices import Prices
 
 PARTS = 16

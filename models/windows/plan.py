@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orsched.policy import Information, Policy, View
-from orsched.step import FOREVER, Step, decode_rounds, prefill_stage
+from orsched.data.step import FOREVER, Step, decode_rounds, prefill_stage
+from orsched.simulator.policy import Information, Policy, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,7 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
 
 SPREAD = 0.3
 """The tokens of a stage may be more or less than those of mean prompts by this share."""

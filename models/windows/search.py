@@ -56,14 +56,14 @@ from orsched.models.windows.target_reduction import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from orsched.instance import Instance
-    from orsched.methods import Run
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.models.windows.compiled import Compiled
     from orsched.models.windows.plan import PlannedStage
     from orsched.models.windows.structure import Windows
     from orsched.models.windows.target_reduction import Reduction
     from orsched.models.windows.terms import Terms
-    from orsched.schedule import Schedule
+    from orsched.solving.methods import Run
 
 HOT, COLD = 3.0, 0.15
 HOT_PRICES = 2.5

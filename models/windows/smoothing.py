@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from orsched.costs import AffineCost, floor_of
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 
 def smoothed(instance: Instance) -> Instance | None:

@@ -20,7 +20,7 @@ from orsched.models.windows.tables import END, Tables
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
 
 
 class Windows:

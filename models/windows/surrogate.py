@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orsched.calibration.step_contents import step_contents
 from orsched.costs import AffineCost
-from orsched.measured.step_contents import step_contents
-from orsched.schedule import DECODE, PREFILL
+from orsched.data.schedule import DECODE, PREFILL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
     Floats = NDArray[np.float64]
 

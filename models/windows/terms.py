@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from orsched.certificates.jobs import all_jobs
 from orsched.certificates.step_lower_bounds import level_floor
 from orsched.costs import splits
-from orsched.models.stage_round_counts import round_bound, stage_bound
+from orsched.models.bounds.stage_round_counts import round_bound, stage_bound
 from orsched.models.windows.prices import Prices, prices_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
     from orsched.models.windows.structure import Windows
 
 

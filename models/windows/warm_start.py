@@ -5,15 +5,15 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError
-from orsched.methods import Outcome
+from orsched.common.errors import InputError
 from orsched.models.full_mip.plan import plan_of, schedule_of
-from orsched.result import Termination
+from orsched.solving.methods import Outcome
+from orsched.solving.result import Termination
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.models.full_mip.plan import Plan
-    from orsched.schedule import Schedule
 
 NEAR_GAP = 0.005
 """A search that starts with a gap up to this goes on where another has ended: no first states."""

@@ -25,10 +25,10 @@ from orsched.costs.exact import round_half_up
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
     from orsched.costs import Floor
-    from orsched.instance import Instance
-    from orsched.workers import Worker
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from orsched.certificates.scope import PLAIN, Scope
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 
 class Option(NamedTuple):

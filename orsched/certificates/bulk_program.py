@@ -23,8 +23,8 @@ from orsched.certificates.step_rates import active_at_most, rates_of
 
 if TYPE_CHECKING:
     from orsched.certificates.budget import Budget
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
 
 TIME_PARTS = 2**20
 """Rows of time are in so many parts of a nanosecond."""

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.certificates.fleet_demand import Limits
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
-    from orsched.workers import Worker
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
 
 _COST = 20
 """Cells that a request in a window counts for."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
-    from orsched.memory import BlockMemory
-    from orsched.workers import Worker
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.memory import BlockMemory
+    from orsched.data.workers import Worker
 
 
 @dataclass(frozen=True)

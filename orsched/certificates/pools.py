@@ -18,8 +18,8 @@ from orsched.certificates.scope import Scope
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from orsched.instance import Instance
-    from orsched.workers import Worker
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
 
 
 class Needs(NamedTuple):

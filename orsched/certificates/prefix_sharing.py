@@ -15,8 +15,8 @@ import numpy as np
 from orsched.costs import floor_of
 
 if TYPE_CHECKING:
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
 
 
 FOR_ALL = ("empty", "last_arrival", "arrivals")

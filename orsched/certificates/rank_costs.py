@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from orsched.certificates.jobs import Jobs
     from orsched.certificates.scope import Scope
     from orsched.certificates.single_machine import Machine
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
-    from orsched.workers import Worker
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
 
 WEIGHTED = "weighted_jct_mean"
 KINDS = {"ranks": "mean_jct", "queue_ranks": "mean_ttft", "weighted_ranks": WEIGHTED}

@@ -1,4 +1,4 @@
-"""For which schedules a bound holds (``orsched.schedule_classes``), and the floor under them."""
+"""For which schedules a bound holds (``data.schedule_classes``), and the floor under them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from orsched.certificates.prefix_sharing import FOR_ALL, has_prefix_cache
+from orsched.common.errors import InputError
 from orsched.costs import floor_of
-from orsched.errors import InputError
-from orsched.schedule_classes import ALL_SCHEDULES, ALLOWANCES, ScheduleClass
+from orsched.data.schedule_classes import ALL_SCHEDULES, ALLOWANCES, ScheduleClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from orsched.costs import Floor
-    from orsched.instance import Instance
-    from orsched.workers import Worker
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Scope:
     """What the schedules of a bound may do beside pauses.
 
     Attributes:
-        chunks, mixed, restarts: features of ``orsched.schedule_classes``.
+        chunks, mixed, restarts: features of ``orsched.data.schedule_classes``.
         yielding: restarts, where a prefill that is done again yields a token.
         cached: such a prefill may find all that it needs but one token in a prefix cache.
     """

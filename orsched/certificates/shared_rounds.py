@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from orsched.certificates.jobs import Jobs
     from orsched.certificates.scope import Scope
     from orsched.costs import Floor
-    from orsched.instance import Instance
-    from orsched.workers import Worker
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
 
     Numbers = NDArray[Any]
 

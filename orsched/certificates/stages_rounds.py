@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from orsched.certificates.budget import Budget
     from orsched.certificates.jobs import Jobs
     from orsched.certificates.scope import Scope
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
     from orsched.costs import Floor
-    from orsched.workers import Worker
+    from orsched.data.workers import Worker
 
 
 def stages_and_rounds(

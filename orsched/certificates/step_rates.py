@@ -17,8 +17,8 @@ from orsched.certificates.prefix_sharing import has_prefix_cache
 if TYPE_CHECKING:
     from orsched.certificates.scope import Scope
     from orsched.costs import Floor, StageFloor
-    from orsched.instance import Instance
-    from orsched.workers import Worker
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
 
 _NOTHING = Fraction(0)
 

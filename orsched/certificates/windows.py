@@ -18,7 +18,7 @@ from orsched.certificates.step_lower_bounds import decode_floor, prefill_floor
 
 if TYPE_CHECKING:
     from orsched.certificates.jobs import Jobs
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
     from orsched.costs import Floor
 
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.autoscaling import MOST_LOOKS
 from orsched.checker.violations import STRUCTURE
 from orsched.checker.violations import ViolationKind as Kind
-from orsched.errors import InputError
-from orsched.request_times import finishes_ns
-from orsched.units import NEVER
+from orsched.common.errors import InputError
+from orsched.common.units import NEVER
+from orsched.data.autoscaling import MOST_LOOKS
+from orsched.metrics.request_times import finishes_ns
 
 if TYPE_CHECKING:
-    from orsched.autoscaling import Autoscaling, OnTime
     from orsched.checker.violations import Findings
-    from orsched.timeline import Timeline
+    from orsched.data.autoscaling import Autoscaling, OnTime
+    from orsched.metrics.timeline import Timeline
 
 
 def check_autoscaling(line: Timeline, findings: Findings) -> None:

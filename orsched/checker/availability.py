@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.checker.violations import ViolationKind as Kind
-from orsched.units import NEVER
+from orsched.common.units import NEVER
 
 if TYPE_CHECKING:
-    from orsched.availability import Interval
     from orsched.checker.violations import Findings
-    from orsched.columns import IntColumn
-    from orsched.timeline import Timeline
-    from orsched.timeline_rows import Mask
+    from orsched.common.columns import IntColumn
+    from orsched.data.availability import Interval
+    from orsched.metrics.timeline import Timeline
+    from orsched.metrics.timeline_rows import Mask
 
 
 def check_availability(line: Timeline, findings: Findings) -> None:

@@ -10,7 +10,7 @@ from orsched.certificates.fields import require_bulk
 from orsched.checker.malformed import proving
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 
 @proving

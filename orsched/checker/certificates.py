@@ -20,13 +20,13 @@ from orsched.certificates.stages_rounds import stages_and_rounds
 from orsched.certificates.step_lower_bounds import own_rounds_ns
 from orsched.certificates.windows import joint_ns
 from orsched.checker.malformed import proving
-from orsched.schedule_classes import FEATURES, class_of
+from orsched.data.schedule_classes import FEATURES, class_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
-    from orsched.timeline import Timeline
+    from orsched.data.instance import Instance
+    from orsched.metrics.timeline import Timeline
 
 
 _PROVEN = "_proven"  # beside the fields of an instance, which never change

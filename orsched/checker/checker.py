@@ -14,13 +14,13 @@ from orsched.checker.results import check_bound, check_labels, check_no_results,
 from orsched.checker.structure import check_structure
 from orsched.checker.transfers import check_transfers
 from orsched.checker.violations import DEFAULT_LIMIT, Findings, Violation
-from orsched.errors import InputError
-from orsched.instance import require_instance
-from orsched.schedule import Schedule, Scheduled, as_schedule
-from orsched.timeline import Timeline
+from orsched.common.errors import InputError
+from orsched.data.instance import require_instance
+from orsched.data.schedule import Schedule, Scheduled, as_schedule
+from orsched.metrics.timeline import Timeline
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 TIMES = ("model", "measured")
 
@@ -36,7 +36,7 @@ def check(
 
     The checker shares no code with simulator, policies and searches: of the cost model it calls
     the scalar formulas only, and it reads the schedule as metrics and reports do
-    (``orsched.timeline``). Integers are compared exactly, without tolerance.
+    (``orsched.metrics.timeline``). Integers are compared exactly, without tolerance.
 
     Args:
         instance: the problem.

@@ -9,18 +9,18 @@ import numpy as np
 
 from orsched.checker.violations import ViolationKind
 from orsched.checker.worker_kinds import kinds_of_workers
+from orsched.common.errors import TimeLimitError
 from orsched.costs import knows_cached, mixed_ns
-from orsched.errors import TimeLimitError
-from orsched.schedule import DECODE, MIXED, PREFILL
+from orsched.data.schedule import DECODE, MIXED, PREFILL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.checker.violations import Findings
     from orsched.checker.worker_kinds import Kind
-    from orsched.columns import IntColumn
-    from orsched.timeline import Timeline
-    from orsched.workers import Worker
+    from orsched.common.columns import IntColumn
+    from orsched.data.workers import Worker
+    from orsched.metrics.timeline import Timeline
 
 UNKNOWN = -1
 """Stands for a duration that the cost model could not give."""

@@ -32,7 +32,7 @@ from orsched.checker.certificates import certificate_violations
 from orsched.checker.malformed import proving
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 
 @proving

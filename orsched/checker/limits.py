@@ -11,8 +11,8 @@ from orsched.checker.violations import ViolationKind as Kind
 
 if TYPE_CHECKING:
     from orsched.checker.violations import Findings
-    from orsched.columns import IntColumn
-    from orsched.timeline import Timeline
+    from orsched.common.columns import IntColumn
+    from orsched.metrics.timeline import Timeline
 
 _NO_LIMIT = 2**62
 

@@ -6,7 +6,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec
 
 from orsched.certificates.budget import BudgetError
-from orsched.errors import TimeLimitError
+from orsched.common.errors import TimeLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

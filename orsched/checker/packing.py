@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from orsched.certificates.budget import DEFAULT_BUDGET, Budget, BudgetError
 from orsched.certificates.fields import require_packing
 from orsched.certificates.packing import proven
-from orsched.errors import TimeLimitError
+from orsched.common.errors import TimeLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,13 +8,13 @@ import numpy as np
 
 from orsched.checker.violations import STRUCTURE
 from orsched.checker.violations import ViolationKind as Kind
-from orsched.timeline_rows import changes
+from orsched.metrics.timeline_rows import changes
 
 if TYPE_CHECKING:
     from orsched.checker.violations import Findings
-    from orsched.columns import IntColumn
-    from orsched.timeline import Timeline
-    from orsched.timeline_rows import Mask
+    from orsched.common.columns import IntColumn
+    from orsched.metrics.timeline import Timeline
+    from orsched.metrics.timeline_rows import Mask
 
 
 _COLUMNS = ("hit", "turn", "rested", "exit")

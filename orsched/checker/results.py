@@ -8,15 +8,15 @@ import numpy as np
 
 from orsched.checker.violations import STRUCTURE, shown
 from orsched.checker.violations import ViolationKind as Kind
-from orsched.errors import TimeLimitError
-from orsched.metrics import PERCENTILES, figures
+from orsched.common.errors import TimeLimitError
+from orsched.metrics.summary import PERCENTILES, figures
 
 if TYPE_CHECKING:
     from orsched.checker.durations import Durations
     from orsched.checker.violations import Findings
-    from orsched.columns import IntColumn
-    from orsched.slo import Limits
-    from orsched.timeline import Timeline
+    from orsched.common.columns import IntColumn
+    from orsched.data.slo import Limits
+    from orsched.metrics.timeline import Timeline
 
 _LABELS = ("none", "predicted", "clairvoyant")
 _BOUND_FIELDS = ("name", "value_ns", "certificate")
@@ -86,7 +86,7 @@ def check_labels(line: Timeline, findings: Findings) -> None:
 
 def _allowed_information(method: Any) -> list[str] | None:
     """Return what a registered method may know; None for methods that are not known here."""
-    from orsched.registry import method_information
+    from orsched.common.registry import method_information
 
     try:
         allowed = method_information(method)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.checker.violations import ViolationKind as Kind
-from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
-from orsched.timeline_rows import ROUNDS_CEILING
+from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
+from orsched.metrics.timeline_rows import ROUNDS_CEILING
 
 if TYPE_CHECKING:
     from orsched.checker.violations import Findings
-    from orsched.columns import IntColumn
-    from orsched.timeline import Timeline
-    from orsched.timeline_rows import Mask
+    from orsched.common.columns import IntColumn
+    from orsched.metrics.timeline import Timeline
+    from orsched.metrics.timeline_rows import Mask
 
 _NAMES = ("prefill", "decode", "invalid")
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.checker.violations import ViolationKind as Kind
-from orsched.schedule import PREFILL
+from orsched.data.schedule import PREFILL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orsched.checker.violations import Findings
-    from orsched.columns import IntColumn
-    from orsched.timeline import Timeline
-    from orsched.timeline_rows import Mask
-    from orsched.transfers import Transfers
+    from orsched.common.columns import IntColumn
+    from orsched.data.transfers import Transfers
+    from orsched.metrics.timeline import Timeline
+    from orsched.metrics.timeline_rows import Mask
 
 
 def check_transfers(line: Timeline, findings: Findings, measured: bool) -> None:

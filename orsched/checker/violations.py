@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import TimeLimitError
+from orsched.common.errors import TimeLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

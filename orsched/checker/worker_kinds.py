@@ -12,9 +12,9 @@ from orsched.costs.equal import numbers_of_equal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.columns import IntColumn
-    from orsched.timeline import Timeline
-    from orsched.workers import Worker
+    from orsched.common.columns import IntColumn
+    from orsched.data.workers import Worker
+    from orsched.metrics.timeline import Timeline
 
 
 class Kind(NamedTuple):

@@ -12,15 +12,15 @@ import click
 
 from orsched.cli.output import remark
 from orsched.cli.request_options import named_files
-from orsched.errors import InputError
-from orsched.scalars import require_suffix
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_suffix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
-    from orsched.slo import SLO
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.slo import SLO
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
@@ -136,11 +136,11 @@ def _require_folder(path: Path, field: str) -> None:
 def require_packages(paths: dict[str, Path | None]) -> None:
     """Raise ``MissingDependencyError``, before any work, where a file needs a missing package."""
     if any(paths.get(kind) is not None for kind in PICTURES):
-        from orsched.plotting.pictures import require_matplotlib
+        from orsched.views.pictures import require_matplotlib
 
         require_matplotlib()
     if paths.get("report") is not None:
-        from orsched.report.html import require_plotly
+        from orsched.views.html import require_plotly
 
         require_plotly()
 
@@ -148,7 +148,7 @@ def require_packages(paths: dict[str, Path | None]) -> None:
 def require_contents(instance: Instance, paths: dict[str, Path | None]) -> None:
     """Raise ``InputError``, before any work, where the instance has nothing for a file to show."""
     if paths.get("classes") is not None:
-        from orsched.plotting.classes import require_classes
+        from orsched.views.classes import require_classes
 
         try:
             require_classes(instance)
@@ -168,7 +168,7 @@ def write_plan_and_run(
 ) -> None:
     """Write one picture of plan and run, if it is asked for."""
     if path is not None:
-        from orsched.plotting.plan_and_run import save_plan_and_run
+        from orsched.views.plan_and_run import save_plan_and_run
 
         save_plan_and_run(instance, plan, trace, path)
         remark(f"gantt written to {path}")
@@ -237,9 +237,9 @@ def _report(
     slo: SLO | None = None,
 ) -> None:
     from orsched.cli.progress import name_step
-    from orsched.models.no_queue import ordering_cannot_help
-    from orsched.report.html import write_report
-    from orsched.schedule import Schedule
+    from orsched.data.schedule import Schedule
+    from orsched.models.bounds.no_queue import ordering_cannot_help
+    from orsched.views.html import write_report
 
     note = ordering_cannot_help(instance)
     several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
@@ -249,14 +249,14 @@ def _report(
 
 
 _WRITERS = {
-    "gantt": "orsched.plotting.gantt:save_gantt",
-    "usage": "orsched.plotting.usage:save_usage",
-    "latency": "orsched.plotting.latency:save_latency",
-    "timeline": "orsched.plotting.timeline:save_timeline",
-    "history": "orsched.plotting.history:save_history",
-    "classes": "orsched.plotting.classes:save_classes",
-    "trace": "orsched.report.perfetto:write_chrome_trace",
-    "records": "orsched.report.records:write_records",
+    "gantt": "orsched.views.gantt:save_gantt",
+    "usage": "orsched.views.usage:save_usage",
+    "latency": "orsched.views.latency:save_latency",
+    "timeline": "orsched.views.timeline:save_timeline",
+    "history": "orsched.views.history:save_history",
+    "classes": "orsched.views.classes:save_classes",
+    "trace": "orsched.views.perfetto:write_chrome_trace",
+    "records": "orsched.views.records:write_records",
 }
 """What writes a file of one schedule: called with the instance, the schedule and the path."""
 

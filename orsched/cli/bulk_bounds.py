@@ -10,13 +10,13 @@ import click
 from orsched.cli.options import SLO_OPTIONS, with_options
 from orsched.cli.output import LISTS, print_facts, print_json, require_format, say
 from orsched.cli.seconds import SECONDS
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 FORMAT_NAME = "orsched/bound"
 _HEAD = 64
@@ -75,7 +75,7 @@ def print_bulk_bound(
     style: str,
 ) -> None:
     """Bound bulk work, verify the certificate, and print the bound or the certificate."""
-    from orsched.models.bulk_bound import bulk_bound
+    from orsched.models.bounds.bulk_bound import bulk_bound
 
     if certificate:
         require_format(style, LISTS, "a certificate")
@@ -120,7 +120,7 @@ def bulk_claim(path: Path) -> dict[str, Any] | None:
 def check_bulk_claim(instance: Instance, claim: dict[str, Any], budget: int) -> list[str]:
     """Return what is wrong with a bound for an instance with the classes that it states."""
     from orsched.checker.bulk_certificates import bulk_violations
-    from orsched.service_classes import ServiceClass
+    from orsched.data.service_classes import ServiceClass
 
     kinds = claim.get("classes")
     if not isinstance(kinds, list):

@@ -12,11 +12,11 @@ from click.core import ParameterSource
 from orsched.cli.options import ALLOW_PICKLE, FORMAT, load_instance
 from orsched.cli.output import print_json, print_rows, remark, say, table
 from orsched.cli.progress import ProgressPrinter
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
-    from orsched.costs.measurements import Measurements
-    from orsched.memory import BlockMemory
+    from orsched.calibration.measurements import Measurements
+    from orsched.data.memory import BlockMemory
     from orsched.runner.calibration.fitting import Calibration, Candidate
     from orsched.runner.calibration.judging import Verdict
     from orsched.runner.calibration.memory_profile import Found
@@ -182,7 +182,7 @@ def _read(source: Path, worker_file: Path | None) -> _Measured:
 
 
 def _measure(options: dict[str, Any]) -> _Measured:
-    from orsched.columns import whole_number
+    from orsched.common.columns import whole_number
     from orsched.runner.calibration.measuring import (
         WorkerOptions,
         largest_batches,
@@ -233,9 +233,9 @@ def _write(
     worker_file: Path | None,
     options: dict[str, Any],
 ) -> None:
+    from orsched.data.workers import Worker
     from orsched.files import save_cost
     from orsched.files.atomic import write_text
-    from orsched.workers import Worker
 
     report = done.report(best.model)
     if verdicts:
@@ -278,7 +278,7 @@ def _print(
     verdicts: list[Verdict],
     style: str,
 ) -> None:
-    from orsched.costs.confidence import NOT_DETERMINED
+    from orsched.calibration.confidence import NOT_DETERMINED
 
     rows = [_row(candidate, candidate is best) for candidate in done.candidates]
     memory = _memory(measured)

@@ -26,13 +26,13 @@ from orsched.cli.policies import own_code, require_named
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import REQUEST_OPTIONS
 from orsched.cli.seconds import note_milliseconds
-from orsched.errors import InfeasibleError, InputError
-from orsched.pairs import read_pairs
+from orsched.common.errors import InfeasibleError, InputError
+from orsched.common.pairs import read_pairs
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.sizing import Capacity
-    from orsched.workers import Worker
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
+    from orsched.planning.capacity import Capacity
 
 _COLUMNS = (
     "workers", "suffices", "attainment", "attainment_low", "attainment_high", "ttft_p99_s",
@@ -138,14 +138,14 @@ def capacity_command(
     Example: orsched capacity gsm8k-llama65b --arrivals poisson:rate=20 --slo-ttft 1
     --slo-tpot 0.05 --attainment 0.9
     """
-    from orsched.sizing import capacity
+    from orsched.planning.capacity import capacity
 
     note_milliseconds(slo_ttft, slo_tpot)
     given = read_pairs(parameters, "--param")
     require_named(policy, None, given)
     check_paths({"plot": plot}, [instance])
     if plot is not None:
-        from orsched.plotting.pictures import require_matplotlib
+        from orsched.views.pictures import require_matplotlib
 
         require_matplotlib()
     with ProgressPrinter("loading") as progress:
@@ -178,7 +178,7 @@ def capacity_command(
         say_machine(problem)
     _print(found, style)
     if plot is not None:
-        from orsched.sizing.plot import save_capacity
+        from orsched.planning.capacity.plot import save_capacity
 
         save_capacity(found, plot)
         remark(f"plot written to {plot}")
@@ -192,7 +192,7 @@ def read_machines(
 
     Raises ``InputError`` for a text or a worker file that is wrong.
     """
-    from orsched.scenario import read_workers
+    from orsched.solving.scenario import read_workers
 
     if not texts:
         return None
@@ -269,7 +269,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 def _verify(instance: Instance, kinds: Any, path: Path) -> int:
     """Verify the certificate of a printed result; say what it proves."""
     from orsched.files.text import parse_json, read_text
-    from orsched.sizing import proof_violations
+    from orsched.planning.capacity import proof_violations
 
     document = parse_json(read_text(path))
     if not isinstance(document, dict) or not isinstance(document.get("certificate"), dict):

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from orsched.errors import InputError
-from orsched.near_names import nearest
+from orsched.common.errors import InputError
+from orsched.common.near_names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from orsched.hardware import Gpu, ModelShape
+    from orsched.calibration import Gpu, ModelShape
 
 T = TypeVar("T")
 
 
 def gpu_named(name: str) -> Gpu:
     """Return the GPU that --gpu names; raises ``InputError`` for an unknown one."""
-    from orsched.hardware import GPUS
+    from orsched.calibration import GPUS
 
     return _named(name, GPUS, "--gpu")
 
@@ -28,15 +28,15 @@ def model_named(name: str) -> ModelShape:
 
     Raises ``InputError`` for an unknown one.
     """
-    from orsched.hardware import MODELS
-    from orsched.hardware.shapes import SHORT
+    from orsched.calibration import MODELS
+    from orsched.calibration.shapes import SHORT
 
     return _named(SHORT.get(name, name), MODELS, "--model")
 
 
 def model_shape(model: str | None, config: Path | None) -> ModelShape:
     """Return the shape that --model or --config names; raises ``InputError`` for none or both."""
-    from orsched.hardware import read_config
+    from orsched.calibration import read_config
 
     if (model is None) == (config is None):
         raise InputError(

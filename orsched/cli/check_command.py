@@ -17,14 +17,14 @@ from orsched.cli.pack_command import check_packing, packing_claim, say_packed
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.cli.run_command import is_schedule
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from orsched.checker import Violation
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
 
 VIOLATION = (
@@ -120,7 +120,7 @@ def _of_another_instance(
 ) -> list[Violation]:
     """Return the one violation that all others follow from, in words that name both instances."""
     from orsched.checker.violations import ViolationKind
-    from orsched.schedule import MADE_ANEW, other_instance
+    from orsched.data.schedule import MADE_ANEW, other_instance
 
     message = f"{other_instance(problem, schedule)} ({MADE_ANEW})"
     return [replace(v, message=message) for v in violations if v.kind is ViolationKind.INSTANCE]
@@ -146,7 +146,7 @@ def _require_times(schedule: Schedule, times: str | None, path: Path) -> None:
 
 def _reach(problem: Instance, run: Schedule, violations: list[Violation]) -> dict[str, Any]:
     """Return what the verdict on a run covers; the work of an invalid one cannot be counted."""
-    from orsched.timeline import finished_requests
+    from orsched.metrics.timeline import finished_requests
 
     return {
         "valid": not violations,

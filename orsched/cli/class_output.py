@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.class_rows import class_rows, tenant_rows
 from orsched.cli.output import table
+from orsched.metrics.class_rows import class_rows, tenant_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.result import Result
+    from orsched.solving.result import Result
 
 _SHOWN = (
     "class", "requests", "ttft_mean_s", "ttft_p99_s", "tpot_p99_s", "slo_attainment",

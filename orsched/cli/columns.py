@@ -10,15 +10,15 @@ import click
 
 from orsched.cli.machine_output import say_machine
 from orsched.cli.output import cell_text, print_rows, printable, table
-from orsched.errors import InputError
-from orsched.near_names import known_names
-from orsched.result import ROW
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.solving.result import ROW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from orsched.instance import Instance
-    from orsched.objectives import Objective
+    from orsched.data.instance import Instance
+    from orsched.solving.objectives import Objective
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,7 +56,7 @@ OTHER_NAMES = {"preemptions": "restarts", "objective_gap": "gap"}
 """Other names of columns: of engines, and of before."""
 
 _OF_RESULTS = (*ROW, "seed", "seeds", "error")
-_GIVEN = "orsched.columns"
+_GIVEN = "orsched.common.columns"
 
 
 class View(NamedTuple):
@@ -170,7 +170,7 @@ def print_results(
         single: the one row is a JSON object, not a list.
         objective: what was asked for; None: the best is found by what fits.
     """
-    from orsched.objectives import arrives_over_time, fitting, objective_named
+    from orsched.solving.objectives import arrives_over_time, fitting, objective_named
 
     machine = {} if instance is None else {"machine": say_machine(instance)}
     if style != "table":
@@ -321,8 +321,8 @@ def _remarks(
 
 
 def _last_arrival(rows: Sequence[Row], instance: Instance) -> list[str]:
-    from orsched.objectives import arrivals_decide
-    from orsched.units import seconds_to_ns
+    from orsched.common.units import seconds_to_ns
+    from orsched.solving.objectives import arrivals_decide
 
     made = [row for row in rows if row["makespan_s"] is not None]
     decided = [r for r in made if arrivals_decide(instance, seconds_to_ns(r["makespan_s"]))]

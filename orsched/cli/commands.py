@@ -48,7 +48,7 @@ from orsched.cli.simulate_command import simulate_command
 from orsched.cli.solve_commands import solve_command
 from orsched.cli.study_command import study_command
 from orsched.cli.vllm_command import vllm_group
-from orsched.errors import (
+from orsched.common.errors import (
     InputError,
     InvalidScheduleError,
     OrschedError,
@@ -56,8 +56,8 @@ from orsched.errors import (
     is_of_machine,
     unavailable,
 )
-from orsched.limits import BLOCKS, CELLS, ROWS, STEPS
-from orsched.progress import clear_line
+from orsched.common.limits import BLOCKS, CELLS, ROWS, STEPS
+from orsched.solving.progress import clear_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -40,12 +40,12 @@ from orsched.cli.problem_options import (
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import REQUEST_OPTIONS
 from orsched.cli.solve_commands import left_of
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
-    from orsched.method_choice import Chosen
-    from orsched.objectives import Objective
-    from orsched.study.config import Settings
+    from orsched.planning.study.config import Settings
+    from orsched.solving.method_choice import Chosen
+    from orsched.solving.objectives import Objective
 
 
 @click.command("compare", short_help="Solve with several methods, one line for each.")
@@ -117,8 +117,8 @@ def compare_command(
     end of the others. Exit codes: 0 all made one, 2 some did not, 3 some did not in the time limit.
     With --seeds and a time limit the seeds before are printed.
     """
-    from orsched.solver import compare
-    from orsched.stop import MaxRuntime, require_gap
+    from orsched.common.stop import MaxRuntime, require_gap
+    from orsched.solving.solver import compare
 
     begin = perf_counter()
     if time_limit is not None:
@@ -215,7 +215,7 @@ def _require_seeds(seeds: str | None, of_seeds: bool, picture: Path | None) -> N
 
 def _chosen(names: list[str]) -> list[Chosen]:
     """Return the methods of the names; refuses, before anything runs, those that are wrong."""
-    from orsched.method_choice import choose_all
+    from orsched.solving.method_choice import choose_all
 
     found = []
     for name in names:

@@ -18,16 +18,16 @@ from orsched.cli.policies import own_code
 from orsched.cli.problem_options import derived
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.solve_commands import left_of
-from orsched.errors import InputError, TimeLimitError
-from orsched.result import ROW
+from orsched.common.errors import InputError, TimeLimitError
+from orsched.solving.result import ROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orsched.comparison import Comparison
-    from orsched.instance import Instance
-    from orsched.method_choice import Chosen
-    from orsched.study.config import Settings
+    from orsched.data.instance import Instance
+    from orsched.planning.study.config import Settings
+    from orsched.solving.comparison import Comparison
+    from orsched.solving.method_choice import Chosen
 
 _MOST_SEEDS = 1_000_000
 _WORDS = ("method", "information", "checked", "objective", "notes")
@@ -55,7 +55,7 @@ def compare_seeds(
 
     ``time_limit`` is in seconds, for all seeds; where it ends, those before are printed.
     """
-    from orsched.objectives import arrives_over_time
+    from orsched.solving.objectives import arrives_over_time
 
     values = read_seeds(made.seeds)
     if os.path.exists(made.generator):
@@ -117,7 +117,7 @@ def _over_seeds(
 ) -> Iterator[tuple[int, Instance, Comparison]]:
     """Yield each seed, its instance and comparison; each gets an equal share of the time left."""
     from orsched.instances.catalog import generate
-    from orsched.solver import compare
+    from orsched.solving.solver import compare
 
     begin = perf_counter()
     for position, value in enumerate(seeds):

@@ -53,8 +53,8 @@ def methods(
 
 def _method(text: str) -> Iterator[str]:
     """Yield what a method's specification can go on with."""
-    from orsched.method_catalogue import parameters_of
-    from orsched.method_choice import method_named, method_names
+    from orsched.solving.method_catalogue import parameters_of
+    from orsched.solving.method_choice import method_named, method_names
 
     name = text.partition("+")[0].partition("@")[0]
     if name not in method_names():
@@ -73,8 +73,8 @@ def _method(text: str) -> Iterator[str]:
 
 def parameters(context: click.Context, incomplete: str) -> list[CompletionItem]:
     """Return the parameters of the method or policy that the command names."""
-    from orsched.method_catalogue import parameters_of
-    from orsched.method_choice import method_named, method_names
+    from orsched.solving.method_catalogue import parameters_of
+    from orsched.solving.method_choice import method_named, method_names
 
     given = context.params
     name = str(given.get("policy") or given.get("method") or "").partition("+")[0].partition("@")[0]
@@ -111,9 +111,9 @@ def instances_and_generators(context: click.Context, incomplete: str) -> list[Co
 
 def topics(context: click.Context, incomplete: str) -> list[CompletionItem]:
     """Return all that ``orsched info`` describes."""
+    from orsched.common.registry import names
     from orsched.instances import catalog
-    from orsched.method_choice import method_names
-    from orsched.registry import names
+    from orsched.solving.method_choice import method_names
 
     known = [*catalog.names(), *catalog.GENERATORS, *method_names(), *names("cost_models")]
     known += ["machines", *_machines()]
@@ -126,7 +126,7 @@ def machines(context: click.Context, incomplete: str) -> list[CompletionItem]:
 
 
 def _machines() -> list[str]:
-    from orsched.hardware import machines
+    from orsched.calibration import machines
 
     return [row.name for row in machines()]
 

@@ -11,7 +11,7 @@ from orsched.cli.data_sheet_output import cost_of_data_sheet
 from orsched.cli.options import FORMAT
 from orsched.cli.profile_options import PROFILE, refuse_profile
 from orsched.cli.profile_output import cost_of_profile
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

@@ -9,8 +9,8 @@ from orsched.cli.artefacts import check_paths
 from orsched.cli.catalogue_options import gpu_named, model_shape
 from orsched.cli.machine_output import cost_facts
 from orsched.cli.output import print_facts, remark
-from orsched.errors import InputError
-from orsched.scalars import require_suffix
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_suffix
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,9 +49,9 @@ def cost_of_data_sheet(
             field="--gpu",
             remedy="one of --gpu NAME, --from-profile DIR and --fit RUN",
         )
+    from orsched.calibration import data_sheet_cost, fitting
+    from orsched.calibration.data_sheet import BLOCK_TOKENS, EFFICIENCY, least_gpus
     from orsched.files import save_cost
-    from orsched.hardware import data_sheet_cost, fitting
-    from orsched.hardware.data_sheet import BLOCK_TOKENS, EFFICIENCY, least_gpus
 
     length = LENGTH if length is None else length
     _check_worker(length, slots, worker_file)
@@ -94,7 +94,7 @@ def cost_of_data_sheet(
 
 
 def _check_worker(length: int, slots: int | None, worker_file: Path | None) -> None:
-    from orsched.columns import whole_number
+    from orsched.common.columns import whole_number
 
     whole_number(length, "--length", minimum=1)
     if slots is not None:
@@ -113,10 +113,10 @@ def _of_an_option(error: InputError) -> InputError:
 
 
 def _write_worker(path: Path, slots: int, cost: CostModel, blocks: int, name: str) -> None:
+    from orsched.calibration.data_sheet import BLOCK_TOKENS
+    from orsched.data.memory import BlockMemory
+    from orsched.data.workers import Worker
     from orsched.files.atomic import write_text
-    from orsched.hardware.data_sheet import BLOCK_TOKENS
-    from orsched.memory import BlockMemory
-    from orsched.workers import Worker
 
     worker = Worker(slots, cost, PREFILL_CAP, BlockMemory(blocks, BLOCK_TOKENS, "paged"), name)
     write_text(path, json.dumps(worker.to_dict(), indent=1) + "\n")

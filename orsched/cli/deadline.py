@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from orsched.errors import TimeLimitError
+from orsched.common.errors import TimeLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ from orsched.cli.options import INSTANCE, load_instance, with_options
 from orsched.cli.output import remark
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
-from orsched.errors import InputError
-from orsched.progress import clear_line
+from orsched.common.errors import InputError
+from orsched.solving.progress import clear_line
 
 PROGRAMS = ("full-mip", "window-mip", "latency-mip")
 FORMATS = ("mps", "lp")

@@ -13,10 +13,10 @@ from orsched.cli.exit_codes import (
 )
 from orsched.cli.output import say
 from orsched.cli.policies import show_failure
-from orsched.errors import is_of_machine
+from orsched.common.errors import is_of_machine
 
 if TYPE_CHECKING:
-    from orsched.comparison import Comparison
+    from orsched.solving.comparison import Comparison
 
 
 def exit_code_of(results: Comparison, where: str = "") -> int:
@@ -25,7 +25,7 @@ def exit_code_of(results: Comparison, where: str = "") -> int:
     It is 130 after Ctrl-C, 1 after a schedule that the checker refused, 71 where the machine
     failed, 2 after other failures, 3 where all of them ran out of time.
     """
-    from orsched.result import Termination
+    from orsched.solving.result import Termination
 
     for failure in results.failed:
         show_failure(failure)

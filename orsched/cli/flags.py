@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from orsched.errors import InputError
+    from orsched.common.errors import InputError
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "initial_schedule": ("initial",),

@@ -11,7 +11,7 @@ from orsched.cli.output import table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.result import Result
+    from orsched.solving.result import Result
 
 _SHOWN = ("worker_s", "starts", "lost_steps", "lost_s", "restarts")
 

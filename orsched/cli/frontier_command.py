@@ -29,15 +29,15 @@ from orsched.cli.policies import own_code
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.cli.solve_commands import left_of
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
-    from orsched.frontier_points import Frontier
-    from orsched.objectives import Objective
+    from orsched.planning.frontier_points import Frontier
+    from orsched.solving.objectives import Objective
 
 
 def _figure(context: click.Context, parameter: click.Parameter, value: str) -> Objective:
-    from orsched.objectives import objective_named
+    from orsched.solving.objectives import objective_named
 
     try:
         return objective_named(value)
@@ -80,8 +80,8 @@ def frontier_command(
 
     Example: orsched frontier gsm8k-llama65b --second ttft_mean --time-limit 300 --plot plane.svg
     """
-    from orsched.frontiers import frontier
-    from orsched.stop import MaxRuntime
+    from orsched.common.stop import MaxRuntime
+    from orsched.planning.frontiers import frontier
 
     begin = perf_counter()
     if time_limit is not None:
@@ -89,7 +89,7 @@ def frontier_command(
     slo = read_slo(slo_ttft, slo_tpot)
     check_paths({"plot": plot}, [instance])
     if plot is not None:
-        from orsched.plotting.pictures import require_matplotlib
+        from orsched.views.pictures import require_matplotlib
 
         require_matplotlib()
     bounds = (f"{first.name}_bound", f"{second.name}_bound")
@@ -113,7 +113,7 @@ def frontier_command(
                 callback=progress.callback,
             )
         if plot is not None:
-            from orsched.plotting.frontier import save_frontier
+            from orsched.views.frontier import save_frontier
 
             progress.say("writing")
             save_frontier(found, plot)

@@ -58,11 +58,11 @@ def bound_command(
     while the attainment of the others' limits is reached.
     """
     from orsched.checker.latency_certificates import bound_violations
-    from orsched.errors import InputError, InvalidScheduleError
-    from orsched.models.bounds import bound, no_floor
-    from orsched.models.no_queue import ordering_cannot_help
-    from orsched.objectives import other_name
-    from orsched.units import NS_PER_S
+    from orsched.common.errors import InputError, InvalidScheduleError
+    from orsched.common.units import NS_PER_S
+    from orsched.models.bounds.bounds import bound, no_floor
+    from orsched.models.bounds.no_queue import ordering_cannot_help
+    from orsched.solving.objectives import other_name
 
     problem = load_instance(instance)
     if objective == "bulk":
@@ -124,7 +124,7 @@ def info_command(name: str | None, style: str) -> None:
 
     show = topic(name)
     if show is None:
-        from orsched.hardware import machine_words
+        from orsched.calibration import machine_words
 
         problem = load_instance(name)
         print_facts(problem.summary() | {"machine": machine_words(problem)}, style, wrap=True)
@@ -134,12 +134,12 @@ def info_command(name: str | None, style: str) -> None:
 
 def _list_all(style: str) -> None:
     """Print what there is by name, and the versions."""
-    from orsched.hardware import machines
-    from orsched.hardware.catalogue import measured
+    from orsched.calibration import machines
+    from orsched.calibration.catalogue import measured
+    from orsched.common.registry import names
+    from orsched.common.versions import versions
     from orsched.instances import catalog
-    from orsched.method_choice import method_named, method_names
-    from orsched.registry import names
-    from orsched.versions import versions
+    from orsched.solving.method_choice import method_named, method_names
 
     methods = [method_named(name) for name in method_names()]
     if style != "table":

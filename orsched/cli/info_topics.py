@@ -14,13 +14,13 @@ from orsched.cli.machine_output import names_machines, show_machines
 from orsched.cli.output import LISTS, print_facts, print_json, printable, require_format
 from orsched.cli.policies import own_code
 from orsched.cli.wrapping import line_width
-from orsched.near_names import did_you_mean
-from orsched.own_code import is_own
+from orsched.common.near_names import did_you_mean
+from orsched.common.own_code import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from orsched.parameters import Parameter
+    from orsched.common.parameters import Parameter
 
     Show = Callable[[str, str], None]
 
@@ -46,12 +46,12 @@ def _suggest(name: str) -> None:
     """Raise ``InputError`` where no instance, but something else has nearly this name."""
     from pathlib import Path
 
-    from orsched.errors import InputError
-    from orsched.hardware import machines
+    from orsched.calibration import machines
+    from orsched.common.errors import InputError
+    from orsched.common.registry import names
     from orsched.instances.catalog import GENERATORS
     from orsched.instances.catalog import names as instances
-    from orsched.method_choice import method_names
-    from orsched.registry import names
+    from orsched.solving.method_choice import method_names
 
     if name in instances() or Path(name).exists() or Path(name).suffix in (".json", ".parquet"):
         return
@@ -73,7 +73,7 @@ def _suggest(name: str) -> None:
 
 
 def _is_method(name: str) -> bool:
-    from orsched.method_choice import method_names
+    from orsched.solving.method_choice import method_names
 
     return is_own(name) or name in method_names()
 
@@ -81,7 +81,7 @@ def _is_method(name: str) -> bool:
 def show_method(name: str, style: str) -> None:
     """Print what is known of a method, with its parameters."""
     require_format(style, LISTS, "the description of a method")
-    from orsched.method_catalogue import method_info
+    from orsched.solving.method_catalogue import method_info
 
     with own_code([name]):
         found = method_info(name)
@@ -112,8 +112,8 @@ def show_generator(name: str, style: str) -> None:
     require_format(style, LISTS, "the description of a generator")
     import inspect
 
+    from orsched.common.parameters import of_function
     from orsched.instances.catalog import GENERATORS
-    from orsched.parameters import of_function
 
     summary = (inspect.getdoc(GENERATORS[name]) or "").partition("\n")[0]
     parameters = of_function(GENERATORS[name])
@@ -130,8 +130,8 @@ def show_cost_model(name: str, style: str) -> None:
     require_format(style, LISTS, "the description of a cost model")
     import inspect
 
-    from orsched.parameters import of_dataclass
-    from orsched.registry import cost_model
+    from orsched.common.parameters import of_dataclass
+    from orsched.common.registry import cost_model
 
     model = cost_model(name)
     parameters = of_dataclass(model)
@@ -171,7 +171,7 @@ def show_parameters(parameters: Iterable[Parameter], what: str, example: str) ->
 
 
 def _as_rows(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
-    from orsched.parameters import REQUIRED
+    from orsched.common.parameters import REQUIRED
 
     return [
         {
@@ -197,7 +197,7 @@ def _is_generator(name: str) -> bool:
 
 
 def _is_cost_model(name: str) -> bool:
-    from orsched.registry import names
+    from orsched.common.registry import names
 
     return name in names("cost_models")
 

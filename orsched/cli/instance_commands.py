@@ -13,14 +13,14 @@ from orsched.cli.options import load_instance, with_options
 from orsched.cli.output import remark
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS, say_empty
-from orsched.errors import InputError
-from orsched.pairs import read_pairs
-from orsched.progress import clear_line
+from orsched.common.errors import InputError
+from orsched.common.pairs import read_pairs
+from orsched.solving.progress import clear_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -78,7 +78,7 @@ def generate_command(
 
 def _on_machine(instance: Instance, cost: str) -> Instance:
     """Return the instance on a machine, as ``with_cost``, under its own name."""
-    from orsched.locate import with_cost
+    from orsched.files.locate import with_cost
 
     try:
         return with_cost(instance, cost).replace(name=instance.name)

@@ -11,7 +11,7 @@ from orsched.cli.wrapping import wrapped
 
 if TYPE_CHECKING:
     from orsched.costs import CostModel
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 NS_PER_MS = 1_000_000
 
@@ -25,7 +25,7 @@ HOW = (
 
 def say_machine(instance: Instance) -> str:
     """Say on stderr whose times an instance has: no table without it. Returns the words."""
-    from orsched.hardware import machine_words
+    from orsched.calibration import machine_words
 
     words = machine_words(instance)
     say(words, "machine")
@@ -34,14 +34,14 @@ def say_machine(instance: Instance) -> str:
 
 def names_machines(name: str) -> bool:
     """Whether ``show_machines`` knows a name: ``machines``, or that of one."""
-    from orsched.hardware.catalogue import SUFFIX, measured
+    from orsched.calibration.catalogue import SUFFIX, measured
 
     return name == "machines" or name.endswith(SUFFIX) or name in {m.name for m in measured()}
 
 
 def show_machines(name: str, style: str) -> None:
     """Print the catalogue for ``machines``, or the machine of a name."""
-    from orsched.hardware import machine
+    from orsched.calibration import machine
 
     if name == "machines":
         print_machines(style)
@@ -70,8 +70,8 @@ def cost_facts(cost: CostModel) -> dict[str, Any]:
 
 def print_machines(style: str) -> None:
     """Print the catalogue: machines with measured times, GPUs and models; all of it as JSON."""
-    from orsched.hardware import GPUS, MODELS, machines
-    from orsched.hardware.catalogue import measured
+    from orsched.calibration import GPUS, MODELS, machines
+    from orsched.calibration.catalogue import measured
 
     if style != "table":
         rows = [machine.to_dict() for machine in machines()]

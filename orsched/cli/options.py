@@ -9,12 +9,12 @@ import click
 
 from orsched.cli.request_options import load_instance as load_instance
 from orsched.cli.seconds import SECONDS, note_milliseconds
-from orsched.errors import InputError
-from orsched.near_names import known_names
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
 
 if TYPE_CHECKING:
-    from orsched.metrics import SLO
-    from orsched.objectives import Objective
+    from orsched.metrics.summary import SLO
+    from orsched.solving.objectives import Objective
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -120,7 +120,7 @@ def with_options(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 def _bounds(text: str) -> tuple[str, ...]:
     """Return the names of bounds; refuses, before anything is loaded, one that there is not."""
-    from orsched.objectives import other_name
+    from orsched.solving.objectives import other_name
 
     names = tuple(other_name(name.strip()) for name in text.split(",") if name.strip())
     for name in names:
@@ -134,15 +134,15 @@ def _bounds(text: str) -> tuple[str, ...]:
 
 
 def _objective(text: str) -> Objective:
-    from orsched.objectives import minimised
+    from orsched.solving.objectives import minimised
 
     return minimised(text)
 
 
 def read_slo(ttft_s: float | None, tpot_s: float | None) -> SLO | None:
     """Return the service-level objective, or None when no limit is given."""
-    from orsched.metrics import SLO
-    from orsched.units import seconds_to_ns
+    from orsched.common.units import seconds_to_ns
+    from orsched.metrics.summary import SLO
 
     if ttft_s is None and tpot_s is None:
         return None

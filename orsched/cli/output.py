@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli.wrapping import wrapped
-from orsched.errors import InputError
-from orsched.progress import clear_line
-from orsched.progress import printable as printable
-from orsched.units import seconds_text
+from orsched.common.errors import InputError
+from orsched.common.units import seconds_text
+from orsched.solving.progress import clear_line
+from orsched.solving.progress import printable as printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.result import Result
+    from orsched.solving.result import Result
 
 
 QUIET = "orsched.quiet"

@@ -14,8 +14,8 @@ from orsched.cli.options import FORMAT, SEED, load_instance, with_options
 from orsched.cli.output import print_facts, print_json, print_rows, remark, say
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.seconds import SECONDS
-from orsched.errors import InputError
-from orsched.progress import clear_line
+from orsched.common.errors import InputError
+from orsched.solving.progress import clear_line
 
 if TYPE_CHECKING:
     from orsched.models.packing import PackingResult
@@ -71,8 +71,8 @@ def pack_command(
 
     Example: orsched pack gsm8k-llama65b -o packing.json
     """
+    from orsched.common.stop import MaxRuntime, require_gap
     from orsched.models.packing import pack
-    from orsched.stop import MaxRuntime, require_gap
 
     if time_limit is not None:
         MaxRuntime(time_limit)  # validates
@@ -192,7 +192,7 @@ def check_packing(source: str, claim: dict[str, Any], budget: int) -> list[str]:
     from types import SimpleNamespace
 
     from orsched.checker.packing import packing_violations
-    from orsched.columns import whole_number
+    from orsched.common.columns import whole_number
     from orsched.files.document import require_format
 
     require_format(claim, PACKING)

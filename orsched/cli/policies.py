@@ -9,15 +9,15 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from orsched.cli.output import show_lines
-from orsched.errors import InputError, OrschedError
-from orsched.own_code import is_own
-from orsched.own_trace import origin_of, own_part
+from orsched.common.errors import InputError, OrschedError
+from orsched.common.own_code import is_own
+from orsched.files.own_trace import origin_of, own_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
 
-    from orsched.failures import Failure
+    from orsched.solving.failures import Failure
 
 
 def working_folder_last(names: Iterable[str]) -> None:
@@ -48,7 +48,7 @@ def own_code(names: Iterable[str]) -> Iterator[None]:
 
 def require_named(source: str, information: str | None, parameters: dict[str, Any]) -> None:
     """Refuse, before anything is loaded, names that are unknown or given twice."""
-    from orsched.method_choice import require_choice
+    from orsched.solving.method_choice import require_choice
 
     said_once(source, information, parameters)
     require_choice(source, information, parameters)
@@ -56,7 +56,7 @@ def require_named(source: str, information: str | None, parameters: dict[str, An
 
 def require_search(methods: Iterable[str], options: dict[str, object]) -> None:
     """Refuse options that end a search, by their names, where none of the methods searches."""
-    from orsched.method_choice import method_named, read_spec
+    from orsched.solving.method_choice import method_named, read_spec
 
     given = next((name for name, value in options.items() if value is not None), None)
     if given is None:
@@ -73,7 +73,7 @@ def require_search(methods: Iterable[str], options: dict[str, object]) -> None:
 
 def said_once(method: str, information: str | None, parameters: dict[str, Any]) -> None:
     """Refuse a setting that the method's specification and an option both give."""
-    from orsched.method_choice import read_spec
+    from orsched.solving.method_choice import read_spec
 
     spec = read_spec(method)
     twice = ["--information"] if spec.information and information else []
@@ -124,7 +124,7 @@ def show_failure(failure: Failure) -> None:
 
 def _solving(error: BaseException) -> str | None:
     """Return the name of the method that ``solve`` was running, if it had one."""
-    from orsched.solver import solve
+    from orsched.solving.solver import solve
 
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code is solve.__code__:

@@ -12,12 +12,12 @@ from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import print_rows, remark
 from orsched.cli.predict_proxy_command import proxy_command
 from orsched.cli.progress import ProgressPrinter
-from orsched.errors import InputError
-from orsched.scalars import require_suffix
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_suffix
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.predict import LabelledPrompts, LengthPredictor
+    from orsched.data.instance import Instance
+    from orsched.prediction import LabelledPrompts, LengthPredictor
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _DATA = click.argument("data", type=_FILE, nargs=-1, required=True)
@@ -93,9 +93,9 @@ def train_command(
 
     Example: orsched predict train chat.jsonl -o predictor.json
     """
-    from orsched.predict import save_predictor, train
-    from orsched.predict.boosting import scikit_learn
-    from orsched.predict.data import joined
+    from orsched.prediction import save_predictor, train
+    from orsched.prediction.boosting import scikit_learn
+    from orsched.prediction.data import joined
 
     _require_target(output, data)
     limits = _read_edges(edges)
@@ -137,7 +137,7 @@ def evaluate_command(
 
     Example: orsched predict evaluate predictor.json chat.jsonl code.jsonl --held-out
     """
-    from orsched.predict.predictor_file import load_with_seed
+    from orsched.prediction.predictor_file import load_with_seed
 
     fitted, seed = load_with_seed(model)
     if held_out and seed is None:
@@ -205,8 +205,8 @@ def corpus_command(domain: str, target: Path, rows: int, seed: int) -> None:
 
     Example: orsched predict corpus chat chat.jsonl --rows 5000
     """
-    from orsched.predict import make_corpus
-    from orsched.predict.corpus import write_labelled_prompts
+    from orsched.prediction import make_corpus
+    from orsched.prediction.corpus import write_labelled_prompts
 
     require_suffix(target, (".jsonl",), "TARGET")
     with ProgressPrinter("writing"):
@@ -216,8 +216,8 @@ def corpus_command(domain: str, target: Path, rows: int, seed: int) -> None:
 
 def with_lengths(instance: Instance, model: Path, prompts: Path, point: str = "median") -> Instance:
     """Return an instance with the lengths that a predictor's file gives for a file of prompts."""
-    from orsched.predict import load_predictor, predict_instance, read_prompts
-    from orsched.predict.distribution import POINTS, read_point
+    from orsched.prediction import load_predictor, predict_instance, read_prompts
+    from orsched.prediction.distribution import POINTS, read_point
 
     if point not in POINTS:
         read_point(point)
@@ -231,7 +231,7 @@ def with_lengths(instance: Instance, model: Path, prompts: Path, point: str = "m
 
 
 def _labelled(path: Path, tokenizer: Path | None, shown: ProgressPrinter) -> LabelledPrompts:
-    from orsched.predict import read_labelled_prompts
+    from orsched.prediction import read_labelled_prompts
 
     shown.say(f"reading {path.name}")
     return read_labelled_prompts(path, tokenizer=tokenizer, progress=shown.say)
@@ -244,7 +244,7 @@ def _row(
     source: str | None = None,
 ) -> dict[str, Any]:
     """Return the figures of a predictor as a row of a table; NaN is None, as JSON has it."""
-    from orsched.predict import evaluate
+    from orsched.prediction import evaluate
 
     found = {
         name: None if value != value else value

@@ -11,7 +11,7 @@ from orsched.cli.artefacts import check_paths
 from orsched.cli.options import FORMAT, with_options
 from orsched.cli.output import print_rows, remark
 from orsched.cli.progress import ProgressPrinter
-from orsched.scalars import require_suffix
+from orsched.common.scalars import require_suffix
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _KINDS = ("bert_ssjf", "distilbert_mico", "bert_ranker")
@@ -65,13 +65,13 @@ def proxy_command(
 
     Example: orsched predict proxy chat.jsonl -o ssjf.json --checkpoint run.safetensors
     """
-    from orsched.predict import (
+    from orsched.prediction import (
         evaluate,
         read_labelled_prompts,
         save_predictor,
         train_proxy,
     )
-    from orsched.predict.data import joined
+    from orsched.prediction.data import joined
 
     require_suffix(output, (".json",), "--output")
     check_paths({"output": output}, [str(path) for path in data])
@@ -96,7 +96,7 @@ def proxy_command(
 
 
 def _require_apart(output: Path, checkpoint: Path | None) -> None:
-    from orsched.errors import InputError
+    from orsched.common.errors import InputError
 
     if checkpoint is not None and checkpoint == output.with_suffix(".safetensors"):
         raise InputError(

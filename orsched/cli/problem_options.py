@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from orsched.cli.policies import working_folder_last
-from orsched.errors import InputError
-from orsched.pairs import read_pairs
+from orsched.common.errors import InputError
+from orsched.common.pairs import read_pairs
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.study.config import Settings
+    from orsched.data.instance import Instance
+    from orsched.planning.study.config import Settings
 
 PROBLEM_OPTIONS = (
     click.option(
@@ -75,13 +75,13 @@ def given_settings(
     autoscale: str | None = None,
 ) -> Settings:
     """Return the settings given by options; raises ``InputError`` for what is wrong."""
-    from orsched.autoscaling import read_autoscaling
-    from orsched.columns import whole_number
+    from orsched.common.columns import whole_number
+    from orsched.data.autoscaling import read_autoscaling
     from orsched.instances.arrivals import read_arrivals
     from orsched.instances.failures import read_failures
     from orsched.instances.predictions import read_predictor
-    from orsched.scenario import read_workers, worker_files
-    from orsched.study.config import Settings
+    from orsched.planning.study.config import Settings
+    from orsched.solving.scenario import read_workers, worker_files
 
     return Settings(
         policy,
@@ -105,8 +105,8 @@ def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
     Raises ``InputError`` for what is wrong in the file, what both give, or code that the file names
     and that is not allowed.
     """
-    from orsched.own_code import is_own, require_consent
-    from orsched.study.config import Settings, read_settings
+    from orsched.common.own_code import is_own, require_consent
+    from orsched.planning.study.config import Settings, read_settings
 
     found = read_settings(config)
     if found.policy is not None and is_own(found.policy):
@@ -134,7 +134,7 @@ def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
 
 def derived(problem: Instance, run: Settings, seed: int | None = None) -> Instance:
     """Return the instance with the workers, arrivals and predictions of the settings."""
-    from orsched.scenario import scenario
+    from orsched.solving.scenario import scenario
 
     number = (run.seed or 0) if seed is None else seed
     axes = (run.workers, run.arrivals, run.predictions)

@@ -9,16 +9,16 @@ from orsched.cli.catalogue_options import model_named, model_shape
 from orsched.cli.machine_output import cost_facts
 from orsched.cli.output import print_facts, remark
 from orsched.cli.profile_options import refuse_without_effect
-from orsched.errors import InputError
-from orsched.pairs import read_pairs
-from orsched.scalars import require_suffix
+from orsched.common.errors import InputError
+from orsched.common.pairs import read_pairs
+from orsched.common.scalars import require_suffix
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orsched.fidelity import RunFit, Server
-    from orsched.hardware.profile_cost import ModelFacts
-    from orsched.hardware.profile_files import ProfileFiles
+    from orsched.calibration import RunFit, Server
+    from orsched.calibration.profile_cost import ModelFacts
+    from orsched.calibration.profile_files import ProfileFiles
 
 
 def cost_of_profile(
@@ -70,8 +70,8 @@ def _base(
     folder: Path | None, model: str | None, config: Path | None, options: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
     """Return the cost model of a profile, or a model's shape, and what it is."""
-    from orsched.hardware.profile_cost import described, profile_cost
-    from orsched.hardware.profile_files import find_profile
+    from orsched.calibration.profile_cost import described, profile_cost
+    from orsched.calibration.profile_files import find_profile
 
     if folder is None:
         shape = model_shape(model, config)
@@ -120,9 +120,9 @@ def _require_experts(files: ProfileFiles, options: dict[str, Any]) -> None:
 
 def _fitted(base: Any, options: dict[str, Any]) -> tuple[RunFit, Server]:
     """Fit to a measured run, and say how firm the constants are and what is missed."""
-    from orsched.columns import whole_number
-    from orsched.fidelity import Server, fit_run, read_run, recorded_settings
-    from orsched.fidelity.recipe import LEAST_REQUESTS, require_enough
+    from orsched.calibration import Server, fit_run, read_run, recorded_settings
+    from orsched.calibration.recipe import LEAST_REQUESTS, require_enough
+    from orsched.common.columns import whole_number
 
     names = ("clients", "memory_blocks", "block_tokens", "token_budget")
     said = {name: options[name] for name in names if options[name] is not None}
@@ -163,7 +163,7 @@ _SHOWN = ("makespan", "mean TPOT", "mean TTFT", "mean JCT")
 
 def model_facts(model: str | None, config: Path | None, options: dict[str, Any]) -> ModelFacts:
     """Return what is said of a profile's model; raises ``InputError`` without its layers."""
-    from orsched.hardware.profile_cost import ModelFacts, config_facts
+    from orsched.calibration.profile_cost import ModelFacts, config_facts
 
     found: dict[str, int | None] = {}
     if config is not None and model is not None:
@@ -196,7 +196,7 @@ def model_facts(model: str | None, config: Path | None, options: dict[str, Any])
 
 
 def _kernels(texts: tuple[str, ...]) -> dict[str, int]:
-    from orsched.columns import whole_number
+    from orsched.common.columns import whole_number
 
     found = read_pairs(texts, "--kernel")
     for name, times in found.items():

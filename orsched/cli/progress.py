@@ -7,7 +7,7 @@ import sys
 import click
 
 from orsched.cli.output import is_quiet, say
-from orsched.progress import InPlace, Lines, Watch, is_terminal
+from orsched.solving.progress import InPlace, Lines, Watch, is_terminal
 
 
 class ProgressPrinter(Watch):
@@ -25,7 +25,7 @@ class ProgressPrinter(Watch):
             context.meta[_CURRENT] = self
 
 
-_CURRENT = "orsched.progress"
+_CURRENT = "orsched.solving.progress"
 """Where the progress of a command stands in its context."""
 
 

@@ -21,12 +21,12 @@ from orsched.cli.check_command import require_order
 from orsched.cli.options import INSTANCE, SLO_OPTIONS, load_instance, read_slo, with_options
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
-from orsched.errors import InputError, InvalidScheduleError
+from orsched.common.errors import InputError, InvalidScheduleError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.schedule import Schedule
+    from orsched.data.schedule import Schedule
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -67,8 +67,8 @@ def report_command(
     were made with.
     """
     from orsched.checker import check
+    from orsched.data.schedule import require_same_instance
     from orsched.files import load_schedule
-    from orsched.schedule import require_same_instance
 
     slo = read_slo(slo_ttft, slo_tpot)
     if output is None and not any(paths.values()):

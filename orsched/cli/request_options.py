@@ -12,18 +12,18 @@ import click
 
 from orsched.cli.interrupts import kept_interrupts
 from orsched.cli.output import remark, say
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from orsched.instance import Instance
-    from orsched.request_files import Loaded
-    from orsched.workers import Worker
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
+    from orsched.files.request_files import Loaded
 
     F = TypeVar("F", bound=Callable[..., Any])
 
-_GIVEN = "orsched.requests"
+_GIVEN = "orsched.data.requests"
 _FLAGS = {
     "clients": "--clients",
     "cost": "--cost",
@@ -164,9 +164,9 @@ def _from_stdin(options: dict[str, Any]) -> Instance:
 
 
 def _loaded(source: str, options: dict[str, Any]) -> Instance:
-    from orsched.locate import has_its_own, load, with_cost
-    from orsched.request_files import holds_requests
-    from orsched.scenario import read_workers, with_workers
+    from orsched.files.locate import has_its_own, load, with_cost
+    from orsched.files.request_files import holds_requests
+    from orsched.solving.scenario import read_workers, with_workers
 
     spec = options.pop("workers", None)
     if "format" in options or holds_requests(source):
@@ -211,7 +211,7 @@ def read_requests(source: str, options: dict[str, Any]) -> Loaded:
 
     Worker files of an option ``--workers`` stand in for a worker that is not described.
     """
-    from orsched.request_files import WorkerChoice, load_requests
+    from orsched.files.request_files import WorkerChoice, load_requests
 
     said = {name: options[name] for name in WorkerChoice.__dataclass_fields__ if name in options}
     choice = WorkerChoice(**said, workers=_worker_files())
@@ -230,7 +230,7 @@ def read_requests(source: str, options: dict[str, Any]) -> Loaded:
 
 def _worker_files() -> tuple[Worker, ...] | None:
     """Return the workers of the files that ``--workers`` names, None if it gives a number."""
-    from orsched.scenario import read_workers
+    from orsched.solving.scenario import read_workers
 
     context = click.get_current_context()
     spec = given().get("workers") or context.params.get("workers")

@@ -24,14 +24,14 @@ from orsched.cli.policies import own_code, require_named, require_search
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.run_output import print_run, write_run
 from orsched.cli.seconds import SECONDS
-from orsched.errors import InputError, ResourceError
-from orsched.pairs import read_pairs
+from orsched.common.errors import InputError, ResourceError
+from orsched.common.pairs import read_pairs
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.runner.execution import RunResult
     from orsched.runner.worker_pool import RunSettings
-    from orsched.schedule import Schedule
 
 WORKER_OPTIONS = (
     click.option(
@@ -153,12 +153,12 @@ def run_command(
     Examples: orsched run plan.json --instance case.json --model tiny -o run.json;
     orsched run pang-100x20 --policy hybrid --worker virtual
     """
+    from orsched.calibration.plan_errors import plan_against_run
+    from orsched.common.stop import require_gap
     from orsched.files import save_instance
-    from orsched.measured.plan_errors import plan_against_run
     from orsched.runner.calibration.memory_profile import read_bytes
     from orsched.runner.loop.interrupts import finishing
     from orsched.runner.worker_pool import RunSettings
-    from orsched.stop import require_gap
 
     if gap is not None:
         require_gap(gap, "--gap")
@@ -249,7 +249,7 @@ def _stopped_run(path: Path) -> Schedule:
 
 def _policy_of(trace: Schedule) -> str:
     """Return the policy that a run had, as far as its name says it."""
-    from orsched.registry import names
+    from orsched.common.registry import names
 
     if trace.method not in names("methods"):
         raise InputError(
@@ -301,8 +301,8 @@ def is_schedule(source: str) -> bool:
 
 
 def _instance_of(schedule: Schedule, source: str, given: str | None) -> Instance:
+    from orsched.data.schedule import require_same_instance
     from orsched.instances.catalog import names
-    from orsched.schedule import require_same_instance
 
     if given is None and schedule.instance_name not in names():
         raise InputError(

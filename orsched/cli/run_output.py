@@ -11,13 +11,13 @@ import click
 
 from orsched.cli.artefacts import write_artefacts, write_comparison, write_plan_and_run
 from orsched.cli.output import print_rows, printable, remark, say, table
-from orsched.flat_figures import flat_figures
-from orsched.units import NS_PER_MS, NS_PER_S
+from orsched.common.units import NS_PER_MS, NS_PER_S
+from orsched.metrics.flat_figures import flat_figures
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orsched.measured.plan_errors import PlanAgainstRun
+    from orsched.calibration.plan_errors import PlanAgainstRun
     from orsched.runner.execution import RunResult
 
 

@@ -33,12 +33,12 @@ from orsched.cli.problem_options import (
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import REQUEST_OPTIONS
 from orsched.cli.solve_commands import report_single
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orsched.objectives import Objective
+    from orsched.solving.objectives import Objective
 
 
 @click.command("simulate", short_help="Run a policy once, from start to end.")
@@ -82,7 +82,7 @@ def simulate_command(
     --policy fcfs --param dispatch=fewest_requests
     """
     from orsched.files import save_instance
-    from orsched.solver import simulate
+    from orsched.solving.solver import simulate
 
     slo = read_slo(slo_ttft, slo_tpot)
     written = {**paths, "instance-output": instance_output}

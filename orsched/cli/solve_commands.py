@@ -39,12 +39,12 @@ from orsched.cli.output import print_notes
 from orsched.cli.policies import own_code, require_named, require_search
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
-from orsched.pairs import read_pairs
+from orsched.common.pairs import read_pairs
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.objectives import Objective
-    from orsched.result import Result
+    from orsched.data.instance import Instance
+    from orsched.solving.objectives import Objective
+    from orsched.solving.result import Result
 
 
 @click.command("solve", short_help="Make a schedule, bound it and check it.")
@@ -86,11 +86,11 @@ def solve_command(
     **paths: Path | None,
 ) -> int:
     """Make a schedule for INSTANCE (a name or a path), bound it and check it."""
+    from orsched.common.stop import MaxRuntime, require_gap
     from orsched.files import load_schedule
-    from orsched.objectives import MAKESPAN
-    from orsched.result import Termination
-    from orsched.solver import default_method, solve
-    from orsched.stop import MaxRuntime, require_gap
+    from orsched.solving.objectives import MAKESPAN
+    from orsched.solving.result import Termination
+    from orsched.solving.solver import default_method, solve
 
     begin = perf_counter()
     if time_limit is not None:

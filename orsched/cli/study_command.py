@@ -16,13 +16,13 @@ from orsched.cli.output import print_rows, remark, say
 from orsched.cli.policies import working_folder_last
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.seconds import SECONDS
-from orsched.units import NS_PER_S
+from orsched.common.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.study import State, StudyResult
-    from orsched.study.plan import Cell
+    from orsched.planning.study import State, StudyResult
+    from orsched.planning.study.plan import Cell
 
 _LONGEST = 500
 """Characters of an error that are printed."""
@@ -123,9 +123,9 @@ def study_command(
 
     Cells that fail are recorded with their error, named on stderr, and make the exit code 4.
     """
-    from orsched.study import read_study, run, save_plots
-    from orsched.study.plots import require_plots
-    from orsched.study.table import CHOICES, FIRST
+    from orsched.planning.study import read_study, run, save_plots
+    from orsched.planning.study.plots import require_plots
+    from orsched.planning.study.table import CHOICES, FIRST
 
     working_folder_last(_policy_names(file))
     folder = output or file.with_name(f"{file.stem}-study")
@@ -181,8 +181,8 @@ def _list(cells: Sequence[Cell], folder: Path) -> None:
 
 def means_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one line for each combination of choices: means over the seeds."""
-    from orsched.study import over_seeds
-    from orsched.study.table import independent, varying
+    from orsched.planning.study import over_seeds
+    from orsched.planning.study.table import independent, varying
 
     names = independent(rows, varying(rows)) or ["policy"]
     lines: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -208,7 +208,7 @@ def means_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _print_means(rows: Sequence[dict[str, Any]], style: str) -> None:
     """Print a line for each combination of choices; in a table the figures that fit."""
-    from orsched.study.table import arrive_over_time
+    from orsched.planning.study.table import arrive_over_time
 
     lines = viewed(means_of(rows))
     if style == "table" and given_view().columns is None and lines:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.near_names import did_you_mean, nearest
+from orsched.common.near_names import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -158,8 +158,8 @@ def _too_many(message: str, context: click.Context) -> tuple[str, list[str]]:
     takes = " ".join(_arguments(context)) or "options alone"
     problem = f"{context.info_name} takes {takes}: {' '.join(extra)} is too much"
     if context.info_name == "compare":
-        from orsched.method_choice import method_names
-        from orsched.own_code import is_own
+        from orsched.common.own_code import is_own
+        from orsched.solving.method_choice import method_names
 
         known = method_names()
         if all(word.strip(",").partition("+")[0] in known or is_own(word) for word in extra):

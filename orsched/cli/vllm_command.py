@@ -10,8 +10,8 @@ import click
 from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import remark
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
-from orsched.errors import InputError
-from orsched.scalars import require_suffix
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_suffix
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

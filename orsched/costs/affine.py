@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from orsched.common.units import set_times
 from orsched.costs.floor import Floor, RoundFloor, StageFloor
 from orsched.costs.parameters import read_parameters
-from orsched.units import set_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError, TimeLimitError
+from orsched.common.errors import InputError, TimeLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

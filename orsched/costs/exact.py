@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from orsched.errors import InputError
-from orsched.scalars import printed
+from orsched.common.errors import InputError
+from orsched.common.scalars import printed
 
 FS_PER_NS = 1_000_000
 """Femtoseconds in a nanosecond: the unit of the coefficients is 1e-15 s."""

@@ -10,10 +10,10 @@ from bisect import bisect_left
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from orsched.common.errors import InputError
+from orsched.common.scalars import set_whole
 from orsched.costs.exact import round_half_up
 from orsched.costs.parameters import read_levels
-from orsched.errors import InputError
-from orsched.scalars import set_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,10 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from orsched.common.errors import InputError
+from orsched.common.units import set_times
 from orsched.costs.floor import Floor, RoundFloor, StageFloor
 from orsched.costs.parameters import read_levels, read_parameters
-from orsched.errors import InputError
-from orsched.units import set_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.near_names import known_names
-from orsched.units import MAX_TIME_NS, seconds_to_ns
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.units import MAX_TIME_NS, seconds_to_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from orsched.common.errors import InputError
+from orsched.common.scalars import set_whole
 from orsched.costs.exact import (
     FS_PER_MS,
     FS_PER_NS,
@@ -15,8 +17,6 @@ from orsched.costs.exact import (
 )
 from orsched.costs.floor import Floor, RoundFloor, StageFloor
 from orsched.costs.parameters import read_parameters
-from orsched.errors import InputError
-from orsched.scalars import set_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from orsched.columns import whole_number
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TIME_NS
 from orsched.costs.parameters import read_parameters
 from orsched.costs.profiled_grid import Grid
 from orsched.costs.profiled_times import ProfiledTimes
-from orsched.errors import InputError
-from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

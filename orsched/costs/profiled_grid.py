@@ -8,11 +8,11 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
-from orsched.columns import whole_number
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TIME_NS, MAX_TOKENS
 from orsched.costs.parameters import read_parameters
 from orsched.costs.profiled_ragged import completed
-from orsched.errors import InputError
-from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

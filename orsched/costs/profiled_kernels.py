@@ -6,14 +6,14 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.columns import whole_number
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.units import MAX_TIME_NS
 from orsched.costs.exact import round_half_up
 from orsched.costs.profiled import GRIDS, PER_SEQUENCE, ProfiledCost
 from orsched.costs.profiled_grid import MAX_POINTS, Grid
 from orsched.costs.profiled_ragged import completed
-from orsched.errors import InputError
-from orsched.near_names import known_names
-from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

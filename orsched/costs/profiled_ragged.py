@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.errors import InputError
-from orsched.units import MAX_TIME_NS
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from orsched.errors import InputError, ResourceError, is_of_machine
+from orsched.common.errors import InputError, ResourceError, is_of_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

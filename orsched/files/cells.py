@@ -6,10 +6,10 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError
-from orsched.near_names import known_names
-from orsched.requests import SERVICE_CLASSES
-from orsched.units import NS_PER_S
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.units import NS_PER_S
+from orsched.data.requests import SERVICE_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

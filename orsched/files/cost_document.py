@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.files.document import VERSION, at_field, object_field, require_format, text_field
 from orsched.files.text import plain
 
@@ -17,7 +17,7 @@ HEADER = ("format", "version", "model", "fit")
 
 def cost_class(name: str) -> Any:
     """Return the class of a cost model; raises ``InputError`` with the known names."""
-    from orsched.registry import cost_model
+    from orsched.common.registry import cost_model
 
     try:
         return cost_model(name)

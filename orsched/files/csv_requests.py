@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.units import NS_PER_S
+from orsched.data.requests import SERVICE_CLASSES, Prefixes, Requests
 from orsched.files.atomic import opened
 from orsched.files.cells import class_codes, nanoseconds, whole_numbers
 from orsched.files.document import at_field
@@ -23,8 +25,6 @@ from orsched.files.quantile_columns import (
     quantile_columns,
 )
 from orsched.files.text import locating, read_text
-from orsched.requests import SERVICE_CLASSES, Prefixes, Requests
-from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

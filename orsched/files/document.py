@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.columns import shown, whole_number
-from orsched.errors import InputError
+from orsched.common.columns import shown, whole_number
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

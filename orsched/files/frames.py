@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError, unavailable
+from orsched.common.errors import InputError, unavailable
+from orsched.data.requests import SERVICE_CLASSES, Prefixes, Requests
 from orsched.files.cells import class_codes, number_ns
 from orsched.files.csv_requests import COLUMNS, SECONDS, requests_of, require_columns
 from orsched.files.quantile_columns import quantile_columns
-from orsched.requests import SERVICE_CLASSES, Prefixes, Requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
 
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
 
 PREFIX_COLUMNS = ("prefix_ids", "prefix_block_tokens")
 

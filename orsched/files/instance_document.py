@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.autoscaling import Autoscaling
-from orsched.columns import int_column
+from orsched.common.columns import int_column
+from orsched.common.errors import InputError
 from orsched.costs.parameters import read_parameters
-from orsched.errors import InputError
+from orsched.data.autoscaling import Autoscaling
+from orsched.data.instance import Instance
+from orsched.data.length_quantiles import LEVELS, QUANTILES
+from orsched.data.links import Link
+from orsched.data.requests import Prefixes, Requests
+from orsched.data.service_classes import ServiceClass
+from orsched.data.workers import Worker
 from orsched.files.cost_document import cost_class
 from orsched.files.document import (
     VERSION,
@@ -18,15 +24,9 @@ from orsched.files.document import (
     require_object,
     text_field,
 )
-from orsched.instance import Instance
-from orsched.length_quantiles import LEVELS, QUANTILES
-from orsched.links import Link
-from orsched.requests import Prefixes, Requests
-from orsched.service_classes import ServiceClass
-from orsched.workers import Worker
 
 if TYPE_CHECKING:
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
 
 FORMAT = "orsched/instance"
 LABELS = ("name", "description", "source", "licence")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.data.requests import SERVICE_CLASSES, Requests
 from orsched.files.cells import class_codes, number_ns
 from orsched.files.csv_requests import SECONDS, requests_of, require_columns
 from orsched.files.text import locating, parse_json, read_text
-from orsched.requests import SERVICE_CLASSES, Requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

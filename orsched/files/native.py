@@ -7,7 +7,7 @@ import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.files.atomic import write_bytes, write_text
 from orsched.files.cost_document import cost_document, cost_from_document
 from orsched.files.instance_document import instance_document, instance_from_document
@@ -16,9 +16,9 @@ from orsched.files.text import dump_json, locating, parse_json, read_bytes, read
 
 if TYPE_CHECKING:
     from orsched.costs import CostModel
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule, Scheduled
     from orsched.files.text import Path
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule, Scheduled
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ def save_instance(instance: Instance, path: Path) -> None:
     Raises:
         InputError: the suffix is neither, or the file cannot be written.
     """
-    from orsched.instance import require_instance
+    from orsched.data.instance import require_instance
 
     require_instance(instance)
     with locating(path):
@@ -104,7 +104,7 @@ def save_schedule(schedule: Scheduled, path: Path) -> None:
     Raises:
         InputError: the suffix is unknown, a value is not JSON, or the file cannot be written.
     """
-    from orsched.schedule import as_schedule
+    from orsched.data.schedule import as_schedule
 
     schedule = as_schedule(schedule)
     with locating(path):

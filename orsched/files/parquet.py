@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError, unavailable
+from orsched.common.errors import InputError, unavailable
+from orsched.common.limits import ROWS
+from orsched.common.near_names import known_names
+from orsched.data.length_quantiles import LEVELS, QUANTILES
 from orsched.files.document import require_format, require_object
 from orsched.files.instance_document import COLUMNS, instance_from_document, instance_header
 from orsched.files.schedule_document import (
@@ -20,13 +23,10 @@ from orsched.files.schedule_document import (
     work_columns,
 )
 from orsched.files.text import parse_json
-from orsched.length_quantiles import LEVELS, QUANTILES
-from orsched.limits import ROWS
-from orsched.near_names import known_names
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
 METADATA_KEY = b"orsched"
 TABLES = {"steps": STEP_COLUMNS, "work": WORK_COLUMNS}

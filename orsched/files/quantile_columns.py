@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.columns import int_column
-from orsched.errors import InputError
-from orsched.length_quantiles import LEVELS, MAX_LEVELS, QUANTILES, require_order
-from orsched.units import MAX_TOKENS
+from orsched.common.columns import int_column
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TOKENS
+from orsched.data.length_quantiles import LEVELS, MAX_LEVELS, QUANTILES, require_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from orsched.requests import Requests
+    from orsched.data.requests import Requests
 
 EXAMPLE = "predicted_p50 (or another percentile)"
 _NAME = re.compile(r"predicted_p([0-9]{1,2}(?:\.[0-9]{1,400})?)", re.ASCII)

@@ -6,10 +6,13 @@ import re
 from dataclasses import fields
 from typing import Any
 
-from orsched.columns import whole_number
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
 from orsched.costs.parameters import read_parameters
-from orsched.errors import InputError
-from orsched.eviction import Eviction
+from orsched.data.eviction import Eviction
+from orsched.data.schedule import MEASURED_BY, OPTIONAL_WORK, Schedule, Steps, Work
+from orsched.data.transfers import NAMES as TRANSFER_COLUMNS
+from orsched.data.transfers import Transfers
 from orsched.files.document import (
     VERSION,
     at_field,
@@ -22,9 +25,6 @@ from orsched.files.document import (
     text_field,
 )
 from orsched.files.text import plain
-from orsched.schedule import MEASURED_BY, OPTIONAL_WORK, Schedule, Steps, Work
-from orsched.transfers import NAMES as TRANSFER_COLUMNS
-from orsched.transfers import Transfers
 
 FORMAT = "orsched/schedule"
 TRACE_FORMAT = "orsched/trace"

@@ -6,9 +6,9 @@ import csv
 import json
 from typing import TYPE_CHECKING, Any
 
-from orsched.columns import shown
-from orsched.errors import InputError
-from orsched.near_names import known_names
+from orsched.common.columns import shown
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

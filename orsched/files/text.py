@@ -9,8 +9,8 @@ import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from orsched.errors import InputError, ResourceError, is_of_machine
-from orsched.near_names import file_hint
+from orsched.common.errors import InputError, ResourceError, is_of_machine
+from orsched.common.near_names import file_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

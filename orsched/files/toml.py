@@ -6,9 +6,9 @@ import os
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
 from orsched.files.text import read_text
-from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

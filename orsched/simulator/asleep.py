@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.policy import WorkerState
+    from orsched.simulator.policy import WorkerState
     from orsched.simulator.run_state import RunState
 
 NOBODY = 2**62

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import PolicyError
+from orsched.common.errors import PolicyError
 from orsched.simulator.prefix_chains import private_key
 
 if TYPE_CHECKING:

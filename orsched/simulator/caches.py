@@ -5,13 +5,13 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from orsched.errors import PolicyError
+from orsched.common.errors import PolicyError
 from orsched.simulator.paging import PaddedPages, Pages
 from orsched.simulator.shared_pages import SharedPages
 
 if TYPE_CHECKING:
-    from orsched.policy import WorkerState
     from orsched.simulator.block_cache import BlockCache
+    from orsched.simulator.policy import WorkerState
 
 
 class Caches:

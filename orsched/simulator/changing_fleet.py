@@ -5,18 +5,18 @@ from __future__ import annotations
 from heapq import heapify, heappop
 from typing import TYPE_CHECKING
 
-from orsched.errors import InfeasibleError, InputError
+from orsched.common.errors import InfeasibleError, InputError
+from orsched.common.units import NEVER
 from orsched.simulator.loop import Loop
 from orsched.simulator.losing_worker import LosingWorker
-from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
-    from orsched.policy import Policy, View
-    from orsched.schedule import Schedule
-    from orsched.step import Step
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.step import Step
+    from orsched.simulator.policy import Policy, View
 
 DOWN, UP = 0, 1
 

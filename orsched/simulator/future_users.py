@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from orsched.eviction import TASK_AWARE
+from orsched.data.eviction import TASK_AWARE
 from orsched.simulator.prefix_chains import private_key
 
 if TYPE_CHECKING:
-    from orsched.eviction import Eviction
-    from orsched.instance import Instance
+    from orsched.data.eviction import Eviction
+    from orsched.data.instance import Instance
     from orsched.simulator.prefix_chains import PrefixChains
 
 Change = tuple[int, int, bool, int]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.transfers import COLUMNS, Transfers
+from orsched.data.transfers import COLUMNS, Transfers
 
 if TYPE_CHECKING:
-    from orsched.links import Link
+    from orsched.data.links import Link
 
 
 class Handed(NamedTuple):

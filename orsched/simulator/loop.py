@@ -10,22 +10,22 @@ from heapq import heappop, heappush
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.errors import PolicyError
-from orsched.policy import Information, Policy, View, WorkerState
-from orsched.schedule import Schedule
+from orsched.common.errors import PolicyError
+from orsched.common.units import NEVER
+from orsched.data.schedule import Schedule
+from orsched.data.step import Step, Wait, require_step
 from orsched.simulator.asleep import NOBODY, Asleep
+from orsched.simulator.policy import Information, Policy, View, WorkerState
 from orsched.simulator.recorder import WorkRecorder, timeline
 from orsched.simulator.run_state import RunState
+from orsched.simulator.views import build_views
 from orsched.simulator.worker import WorkerRun
-from orsched.step import Step, Wait, require_step
-from orsched.units import NEVER
-from orsched.views import build_views
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
-    from orsched.transfers import Transfers
+    from orsched.data.instance import Instance
+    from orsched.data.transfers import Transfers
 
 MOST_IDLE_DECISIONS = 1_000
 """Decisions in a row, beyond one a request, that let no time pass."""

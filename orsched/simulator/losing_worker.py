@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.common.units import NEVER
 from orsched.simulator.worker import WorkerRun
 from orsched.simulator.worker_failures import abort_step, evict_all
-from orsched.units import NEVER
 
 if TYPE_CHECKING:
-    from orsched.step import Step
+    from orsched.data.step import Step
 
 
 class LosingWorker(WorkerRun):

@@ -6,20 +6,20 @@ from heapq import heappop, heappush
 from operator import index as whole
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import PolicyError
+from orsched.common.errors import PolicyError
+from orsched.common.units import NEVER
 from orsched.simulator.handovers import Calls, Handed, Handovers
 from orsched.simulator.loop import Loop
 from orsched.simulator.running_set import RunningSet
 from orsched.simulator.worker import WorkerRun
-from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from orsched.instance import Instance
-    from orsched.policy import Policy, View
-    from orsched.step import Step
-    from orsched.transfers import Transfers
+    from orsched.data.instance import Instance
+    from orsched.data.step import Step
+    from orsched.data.transfers import Transfers
+    from orsched.simulator.policy import Policy, View
 
 _REQUEST_BITS = 32
 _TRANSFER = -1

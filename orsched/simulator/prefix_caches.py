@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.eviction import LRU
+from orsched.data.eviction import LRU
 from orsched.simulator.block_cache import BlockCache
 from orsched.simulator.free_blocks import LeastRecent, LeastWorth
 from orsched.simulator.future_users import BlockWorth, FutureUsers
 from orsched.simulator.prefix_chains import PrefixChains
 
 if TYPE_CHECKING:
-    from orsched.eviction import Eviction
-    from orsched.instance import Instance
-    from orsched.policy import Policy, WorkerState
+    from orsched.data.eviction import Eviction
+    from orsched.data.instance import Instance
     from orsched.simulator.future_users import Arrivals
+    from orsched.simulator.policy import Policy, WorkerState
 
 
 class PrefixCaches:

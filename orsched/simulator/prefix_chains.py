@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.columns import read_only
+from orsched.common.columns import read_only
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 _PLACE_BITS = 32
 

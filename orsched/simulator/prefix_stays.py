@@ -5,17 +5,17 @@ from __future__ import annotations
 from operator import index as whole
 from typing import TYPE_CHECKING, Protocol
 
-from orsched.errors import PolicyError
-from orsched.schedule import PREFILL
+from orsched.common.errors import PolicyError
+from orsched.data.schedule import PREFILL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from orsched.policy import View, WorkerState
+    from orsched.data.step import Step
+    from orsched.simulator.policy import View, WorkerState
     from orsched.simulator.recorder import StepRecorder, WorkRecorder
     from orsched.simulator.run_state import RunState
     from orsched.simulator.shared_pages import SharedPages
-    from orsched.step import Step
 
 
 class Served(Protocol):

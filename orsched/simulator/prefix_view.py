@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from orsched.errors import PolicyError
+from orsched.common.errors import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

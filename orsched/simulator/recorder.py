@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.schedule import DECODE, PREFILL, Steps, Work
+from orsched.data.schedule import DECODE, PREFILL, Steps, Work
 from orsched.simulator.stay_recorder import StayRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
 
 
 _ROW = Struct("8i")

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.columns import read_only
-from orsched.policy import overridden
+from orsched.common.columns import read_only
+from orsched.common.units import NEVER
+from orsched.simulator.policy import overridden
 from orsched.simulator.prefix_caches import PrefixCaches
-from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
-    from orsched.policy import Policy, View
+    from orsched.data.instance import Instance
+    from orsched.simulator.policy import Policy, View
 
 WAITING, SERVED, DONE = 0, 1, 2
 _CHECK_DEADLINE_EVERY = 4095

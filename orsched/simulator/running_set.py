@@ -6,23 +6,23 @@ from heapq import heappop, heappush
 from operator import index as whole
 from typing import TYPE_CHECKING
 
+from orsched.common.errors import PolicyError
+from orsched.common.units import NEVER
 from orsched.costs import knows_cached
-from orsched.errors import PolicyError
-from orsched.schedule import DECODE, INVALID, PREFILL
+from orsched.data.schedule import DECODE, INVALID, PREFILL
 from orsched.simulator.prefix_stays import PrefixStays, chunk_of
 from orsched.simulator.recorder import StepRecorder
 from orsched.simulator.run_state import DONE, SERVED, WAITING
-from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.instance import Instance
-    from orsched.policy import View
+    from orsched.data.instance import Instance
+    from orsched.data.step import Step
     from orsched.simulator.caches import Caches
+    from orsched.simulator.policy import View
     from orsched.simulator.recorder import WorkRecorder
     from orsched.simulator.run_state import RunState
-    from orsched.step import Step
 
 _REQUEST_BITS = 32
 _REQUEST_MASK = 2**_REQUEST_BITS - 1

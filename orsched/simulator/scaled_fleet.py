@@ -7,19 +7,19 @@ from heapq import heappush
 from operator import index as whole
 from typing import TYPE_CHECKING
 
-from orsched.autoscaling import MOST_LOOKS, OnTime
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.units import NEVER
+from orsched.data.autoscaling import MOST_LOOKS, OnTime
 from orsched.simulator.changing_fleet import UP, ChangingLoop
-from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.autoscaling import Autoscaling
-    from orsched.instance import Instance
-    from orsched.policy import Policy, View
-    from orsched.schedule import Schedule
-    from orsched.step import Step
+    from orsched.data.autoscaling import Autoscaling
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.step import Step
+    from orsched.simulator.policy import Policy, View
 
 LOOK = UP + 1
 

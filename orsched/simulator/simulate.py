@@ -12,9 +12,9 @@ from orsched.simulator.scaled_fleet import ScaledLoop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.instance import Instance
-    from orsched.policy import Policy, View
-    from orsched.step import Step
+    from orsched.data.instance import Instance
+    from orsched.data.step import Step
+    from orsched.simulator.policy import Policy, View
 
 
 def simulate_policy(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
 
 _REQUEST_BITS = 32
 

@@ -9,24 +9,24 @@ from __future__ import annotations
 from operator import index as whole
 from typing import TYPE_CHECKING
 
+from orsched.common.errors import PolicyError
+from orsched.common.units import NEVER
 from orsched.costs import mixed_ns, prefill_ns
 from orsched.costs.asked import not_whole
-from orsched.errors import PolicyError
-from orsched.schedule import DECODE, MIXED, PREFILL
+from orsched.data.schedule import DECODE, MIXED, PREFILL
+from orsched.data.step import ARRIVAL, FINISH, require_step
 from orsched.simulator.caches import Caches
 from orsched.simulator.prefix_view import PrefixView
 from orsched.simulator.running_set import RunningSet
-from orsched.step import ARRIVAL, FINISH, require_step
-from orsched.units import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.instance import Instance
-    from orsched.policy import View
+    from orsched.data.instance import Instance
+    from orsched.data.step import Step
+    from orsched.simulator.policy import View
     from orsched.simulator.recorder import WorkRecorder
     from orsched.simulator.run_state import RunState
-    from orsched.step import Step
 
 
 class WorkerRun:

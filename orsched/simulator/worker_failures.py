@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.schedule import PREFILL
+from orsched.data.schedule import PREFILL
 from orsched.simulator.run_state import WAITING
 
 if TYPE_CHECKING:

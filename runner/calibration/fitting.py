@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.calibration.fit import FITS_CACHED, fit
+from orsched.calibration.measurements import DECODE, MIXED, PHASES, PREFILL, Measurements
+from orsched.common.errors import InputError, OrschedError
 from orsched.costs import mixed_ns
-from orsched.costs.fit import FITS_CACHED, fit
-from orsched.costs.measurements import DECODE, MIXED, PHASES, PREFILL, Measurements
-from orsched.errors import InputError, OrschedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.columns import IntColumn
+    from orsched.common.columns import IntColumn
     from orsched.costs import CostModel
 
 MODELS = ("affine", "levels", "bilinear", "pooling", "profiled", "linear", "roofline")
@@ -131,7 +131,7 @@ def calibrate(
     not fitted to mixed steps, and the pooling model to no stages of unequal prompts. They are
     scored on mixed steps all the same, as ``orsched.costs.mixed_ns`` has them. Where rows are of
     several runs, none of the last one is fitted to. ``weighting`` is that of
-    ``orsched.costs.fit.fit``: relative for a grid of single steps, whose sizes are not as frequent
+    ``calibration.fit.fit``: relative for a grid of single steps, whose sizes are not as frequent
     as in a run; seconds for steps of runs.
 
     Raises:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.calibration.measurements import DECODE, MIXED, PHASES, PREFILL, prompts_of
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TIME_NS, NS_PER_S
 from orsched.costs import mixed_ns
 from orsched.costs.linear import attended_tokens
-from orsched.costs.measurements import DECODE, MIXED, PHASES, PREFILL, prompts_of
-from orsched.errors import InputError
 from orsched.files.text import locating, read_text
-from orsched.units import MAX_TIME_NS, NS_PER_S
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ from decimal import Decimal, InvalidOperation
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from orsched.costs.measurements import MIXED, PREFILL, Measurements
-from orsched.errors import InputError
+from orsched.calibration.measurements import MIXED, PREFILL, Measurements
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
 from orsched.files.atomic import write_text
 from orsched.files.text import locating, read_text
-from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from orsched.files.text import Path

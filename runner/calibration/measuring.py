@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.measured.observed import averaged
+from orsched.calibration.observed import averaged
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
 from orsched.runner.calibration.fitting import anchored, joined
 from orsched.runner.calibration.memory_profile import Footprint, Found, fits_on, memory_profile
 from orsched.runner.calibration.profiling import Point, grid, profile
@@ -24,9 +24,9 @@ from orsched.runner.worker.graphs import Budget
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.costs.measurements import Measurements
-    from orsched.measured.observed import Observed
-    from orsched.requests import Requests
+    from orsched.calibration.measurements import Measurements
+    from orsched.calibration.observed import Observed
+    from orsched.data.requests import Requests
     from orsched.runner.calibration.reference import Speed
     from orsched.runner.devices.device import TorchDevice
 

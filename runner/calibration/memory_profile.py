@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.memory import BlockMemory
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.data.memory import BlockMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

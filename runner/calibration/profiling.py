@@ -6,9 +6,9 @@ import random
 from statistics import median_low
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.columns import whole_number
-from orsched.costs.measurements import DECODE, MIXED, PREFILL, Measurements
-from orsched.errors import InputError
+from orsched.calibration.measurements import DECODE, MIXED, PREFILL, Measurements
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
 from orsched.runner.worker.chunk import Chunk
 
 if TYPE_CHECKING:

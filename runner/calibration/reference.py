@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.costs.measurements import DECODE
+from orsched.calibration.measurements import DECODE
 from orsched.runner.calibration.profiling import ROUNDS, Point, measured_ns
 
 if TYPE_CHECKING:

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.columns import whole_number
+from orsched.calibration.observed import observed
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.errors import InputError
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.step import Step, decode_rounds, prefill_stage
+from orsched.data.workers import Worker
 from orsched.heuristics.batch_builder import BatchBuilder
-from orsched.instance import Instance
-from orsched.measured.observed import observed
-from orsched.policy import Information, Policy, View
-from orsched.requests import Requests
 from orsched.runner.loop.live import execute_policy
-from orsched.step import Step, decode_rounds, prefill_stage
-from orsched.workers import Worker
+from orsched.simulator.policy import Information, Policy, View
 
 if TYPE_CHECKING:
-    from orsched.measured.observed import Observed
+    from orsched.calibration.observed import Observed
     from orsched.runner.devices.device import TorchDevice
 
 

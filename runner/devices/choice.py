@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.errors import InputError, unavailable
+from orsched.common.errors import InputError, unavailable
 from orsched.runner.worker.device_name import settled
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.errors import OrschedError
+    from orsched.common.errors import OrschedError
     from orsched.runner.devices.lost import Reason
     from orsched.runner.worker.chunk import Chunk
 

@@ -7,14 +7,14 @@ import os
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from orsched.common.subprocess_call import Child
 from orsched.runner.devices.messages import Lost, Ready
 from orsched.runner.devices.remote import RemoteDevice
 from orsched.runner.devices.settings import visible_gpu
-from orsched.subprocess_call import Child
 
 if TYPE_CHECKING:
+    from orsched.common.subprocess_call import Pipe
     from orsched.runner.devices.messages import Begin, Start
-    from orsched.subprocess_call import Pipe
 
 _TAIL = 2000  # characters of what a dying process has written
 _DYING_S = 0.2  # a process that was killed is gone at once, but for a driver that cleans up

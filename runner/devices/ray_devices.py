@@ -10,12 +10,12 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import unavailable
+from orsched.common.errors import unavailable
+from orsched.common.subprocess_call import import_paths
+from orsched.planning.study.ray_pool import connected
 from orsched.runner.devices.messages import Begin
 from orsched.runner.devices.remote import RemoteDevice
 from orsched.runner.devices.settings import cores
-from orsched.study.ray_pool import connected
-from orsched.subprocess_call import import_paths
 
 if TYPE_CHECKING:
     from orsched.runner.devices.messages import Start

@@ -21,7 +21,7 @@ from orsched.runner.devices.messages import Begin, Ended, Lost, Ready, Refused, 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from orsched.errors import OrschedError
+    from orsched.common.errors import OrschedError
     from orsched.runner.devices.lost import Reason
     from orsched.runner.devices.messages import Fault
     from orsched.runner.devices.settings import WorkerSettings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError, unavailable
+from orsched.common.errors import InputError, unavailable
 from orsched.runner.devices.choice import built
 from orsched.runner.devices.device import TorchDevice
 from orsched.runner.devices.messages import Begin, Ended, Lost, Ready, Refused, Start

@@ -6,11 +6,11 @@ import os
 import re
 from dataclasses import dataclass, replace
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_seconds
 from orsched.runner.worker.graphs import Budget
 from orsched.runner.worker.language_model import DTYPES
-from orsched.scalars import require_seconds
 
 LONGEST_S = 1e6
 

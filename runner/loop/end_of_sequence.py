@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.policy import Information
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from orsched.instance import Instance
-    from orsched.policy import Policy
+    from orsched.data.instance import Instance
     from orsched.runner.loop.live_worker import LiveWorker
+    from orsched.simulator.policy import Policy
     from orsched.simulator.run_state import RunState
 
 

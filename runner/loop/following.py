@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.eviction import Eviction
-from orsched.policy import Information, Policy, View
+from orsched.data.eviction import Eviction
+from orsched.data.schedule import require_same_instance
+from orsched.data.step import Step, Wait
 from orsched.runner.loop.in_order import InOrder
 from orsched.runner.loop.planned_steps import planned_steps
-from orsched.schedule import require_same_instance
-from orsched.step import Step, Wait
+from orsched.simulator.policy import Information, Policy, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
 
 class FollowSchedule(Policy):

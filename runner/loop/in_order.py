@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import insort
 from typing import TYPE_CHECKING
 
-from orsched.errors import PolicyError
-from orsched.step import FINISH, Step, decode_rounds, evict
+from orsched.common.errors import PolicyError
+from orsched.data.step import FINISH, Step, decode_rounds, evict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 _UNLIMITED = 2**62
 _UNTIL_EVENT = decode_rounds()

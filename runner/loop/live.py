@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.columns import whole_number
-from orsched.errors import InputError, OrschedError
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError, OrschedError
 from orsched.runner.devices.device import AlwaysThere, start_together
 from orsched.runner.devices.lost import WorkerLostError
 from orsched.runner.loop.end_of_sequence import EndOfSequence
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Collection, Sequence
 
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
-    from orsched.policy import Policy, View
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.step import Step
     from orsched.runner.devices.device import Device
-    from orsched.schedule import Schedule
-    from orsched.step import Step
+    from orsched.simulator.policy import Policy, View
 
 __all__ = ["AT_ONCE", "MOST_LOSSES", "Executed", "execute_policy"]
 

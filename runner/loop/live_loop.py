@@ -9,25 +9,25 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import PolicyError
-from orsched.policy import Policy
+from orsched.common.errors import PolicyError
+from orsched.common.units import NEVER
 from orsched.runner.devices.device import VirtualDevice, wait
 from orsched.runner.loop.interrupts import Interrupts
 from orsched.runner.loop.live_worker import LiveWorker, live
 from orsched.runner.loop.restoring import restoring_step
 from orsched.simulator.loop import Loop, Simulated
-from orsched.units import NEVER
+from orsched.simulator.policy import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from orsched.instance import Instance
-    from orsched.policy import View
+    from orsched.data.instance import Instance
+    from orsched.data.step import Step, Wait
     from orsched.runner.devices.device import Device
     from orsched.runner.devices.lost import WorkerLostError
     from orsched.runner.loop.end_of_sequence import EndOfSequence
     from orsched.runner.loop.prompts import Prompts
-    from orsched.step import Step, Wait
+    from orsched.simulator.policy import View
 
 
 class CannotGoOnError(Exception):

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
+from orsched.common.units import NEVER
+from orsched.data.schedule import DECODE, PREFILL
+from orsched.data.step import ARRIVAL
 from orsched.runner.devices.lost import WorkerLostError
 from orsched.runner.loop.prefix_reuse import PrefixReuse
 from orsched.runner.worker.chunk import Chunk
-from orsched.schedule import DECODE, PREFILL
 from orsched.simulator.recorder import StepRecorder
 from orsched.simulator.worker import WorkerRun
 from orsched.simulator.worker_failures import abort_step, evict_all
-from orsched.step import ARRIVAL
-from orsched.units import NEVER
 
 if TYPE_CHECKING:
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.step import Step
     from orsched.runner.devices.device import Device, Times
     from orsched.runner.loop.prompts import Prompts
     from orsched.runner.loop.restoring import Places
     from orsched.simulator.loop import Loop
-    from orsched.step import Step
 
 AT_ONCE = 8
 """Rounds that are begun together while something may end them."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.errors import InputError, PolicyError
-from orsched.policy import Information, Policy, View
+from orsched.common.errors import InputError, PolicyError
 from orsched.runner.loop.following import first_places
 from orsched.runner.loop.in_order import InOrder
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information, Policy, View
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.step import Step
     from orsched.runner.loop.resume import Rest
-    from orsched.schedule import Schedule
-    from orsched.step import Step
 
 
 def plan_of_rest(instance: Instance, plan: Schedule, rest: Rest) -> Schedule:

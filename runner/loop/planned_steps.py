@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.schedule import DECODE, PREFILL
-from orsched.step import Step
+from orsched.data.schedule import DECODE, PREFILL
+from orsched.data.step import Step
 
 if TYPE_CHECKING:
-    from orsched.schedule import Schedule
+    from orsched.data.schedule import Schedule
 
 
 class PlannedStep(NamedTuple):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.instance import Instance
-    from orsched.requests import Prefixes
+    from orsched.data.instance import Instance
+    from orsched.data.requests import Prefixes
 
 _OF_PREFIXES = 2**32  # streams of prefix blocks; those of requests are numbered from 0
 

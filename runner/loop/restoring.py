@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.data.step import Step
 from orsched.heuristics.batch_builder import BatchBuilder
-from orsched.step import Step
 
 if TYPE_CHECKING:
-    from orsched.policy import View
+    from orsched.simulator.policy import View
 
 Places = dict[int, tuple[int, int | None]]
 """Request -> client and cached tokens (None: all) of those that are to be brought back."""

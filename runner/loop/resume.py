@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.errors import InputError
-from orsched.length_quantiles import quantiles_after
+from orsched.common.errors import InputError
+from orsched.data.length_quantiles import quantiles_after
+from orsched.data.schedule import Steps, Work
+from orsched.metrics.timeline import yielded_tokens
 from orsched.runner.loop.prompts import random_prompt, with_prefix
-from orsched.schedule import Steps, Work
-from orsched.timeline import yielded_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
 
 class Rest(NamedTuple):

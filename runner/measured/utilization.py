@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.client_time import client_time
-from orsched.measured.step_contents import StepContents, step_contents
-from orsched.request_times import request_times
-from orsched.timeline import Timeline
+from orsched.calibration.step_contents import StepContents, step_contents
+from orsched.metrics.client_time import client_time
+from orsched.metrics.request_times import request_times
+from orsched.metrics.timeline import Timeline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.runner.measured.peaks import Peaks
-    from orsched.schedule import Schedule
 
     Floats = NDArray[np.float64]
 

@@ -9,9 +9,9 @@ from orsched.runner.measured.peaks import measure_peaks
 from orsched.runner.measured.utilization import model_size, utilization
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.runner.worker.torch_worker import TorchWorker
-    from orsched.schedule import Schedule
 
 
 class Watch:

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.columns import int_column
-from orsched.errors import InputError
+from orsched.common.columns import int_column
+from orsched.common.errors import InputError
+from orsched.common.units import NS_PER_S
 from orsched.files.atomic import write_text
 from orsched.files.formulas import warn_of_formulas
 from orsched.instances.readers.vllm_bench import read_bench_times
-from orsched.metrics import distribution, ratio
-from orsched.request_times import request_times
+from orsched.metrics.request_times import request_times
+from orsched.metrics.summary import distribution, ratio
 from orsched.runner.vllm_outlet.export import seconds
-from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from orsched.columns import IntColumn
-    from orsched.instance import Instance
-    from orsched.requests import Requests
-    from orsched.schedule import Schedule
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.requests import Requests
+    from orsched.data.schedule import Schedule
 
 _COLUMNS = (
     "id", "arrival_s", "prompt_tokens", "output_tokens", "queued_s", "first_token_s",
@@ -81,7 +81,7 @@ class RequestTimes:
                 raise InputError("times must not fall", row=row, field=name)
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of ``orsched.metrics.summarise`` that request times define.
+        """Return the figures of ``orsched.metrics.summary.summarise`` that request times define.
 
         The makespan is from the first arrival to the last token. ``itl_ns`` is the distribution of
         ``gaps_ns``.

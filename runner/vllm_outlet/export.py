@@ -7,20 +7,20 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_suffix
+from orsched.common.units import NS_PER_S
 from orsched.files.atomic import write_text
 from orsched.files.formulas import warn_of_formulas
 from orsched.instances.readers.text import open_text
 from orsched.runner.vllm_outlet.priorities import in_order
-from orsched.scalars import require_suffix
-from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-    from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
 
 CHUNK_TOKENS = 16
 """Prompt tokens that one of ``hash_ids`` stands for: vLLM's default."""

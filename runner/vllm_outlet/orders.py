@@ -5,17 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.own_code import class_of
+from orsched.common.units import seconds_to_ns
 from orsched.costs import AffineCost
-from orsched.errors import InputError
+from orsched.data.workers import Worker
 from orsched.files import load_cost
 from orsched.heuristics.gittins.lengths import LengthModel
 from orsched.heuristics.gittins.params import GittinsParams
 from orsched.heuristics.gittins.prices import Prices
-from orsched.near_names import known_names
-from orsched.own_code import class_of
-from orsched.policy import Information, View, WorkerState
-from orsched.units import seconds_to_ns
-from orsched.workers import Worker
+from orsched.simulator.policy import Information, View, WorkerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

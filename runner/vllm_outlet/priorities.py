@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.errors import InputError
-from orsched.schedule import as_schedule
+from orsched.common.errors import InputError
+from orsched.data.schedule import as_schedule
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.schedule import Scheduled
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Scheduled
 
 
 def in_order(instance: Instance, schedule: Scheduled) -> list[int]:

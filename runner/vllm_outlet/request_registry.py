@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from orsched.policy import Information
+from orsched.common.scalars import is_number
+from orsched.common.units import NS_PER_S
 from orsched.runner.vllm_outlet.orders import Known
-from orsched.scalars import is_number
-from orsched.units import NS_PER_S
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

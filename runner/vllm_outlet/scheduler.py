@@ -12,7 +12,7 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy
 from vllm.v1.request import RequestStatus
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.runner.vllm_outlet.orders import make_order
 from orsched.runner.vllm_outlet.request_registry import RequestRegistry
 from orsched.runner.vllm_outlet.waiting import OrderedRequests

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.files.text import locating, parse_json, read_text
 
 if TYPE_CHECKING:

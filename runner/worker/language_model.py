@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.runner.worker.config_json import CONFIG, folder_config
 from orsched.runner.worker.presets import PRESETS, preset_config
 from orsched.runner.worker.weights import folder_model

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from orsched.errors import InputError
-from orsched.near_names import known_names
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
 
 
 def _llama3_angles(factor: float) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.runner.worker.attention import SlotAttention
 from orsched.runner.worker.decoder import forward_of
 from orsched.runner.worker.device_name import settled

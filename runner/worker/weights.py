@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.runner.worker.config_json import CONFIG, REMEDY, blamed_on, read_object
 
 MAX_INDEX_BYTES = 1 << 26

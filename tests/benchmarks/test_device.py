@@ -101,7 +101,7 @@ def test_a_roofline_takes_the_longer_of_weights_and_tokens():
     import numpy as np
 
     from benchmarks.speed.device_roofline import roofline_s
-    from orsched.measured.step_contents import StepContents
+    from orsched.calibration.step_contents import StepContents
     from orsched.runner.measured.peaks import Peaks
     from orsched.runner.measured.utilization import ModelSize
 

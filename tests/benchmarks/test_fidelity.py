@@ -11,11 +11,11 @@ import orsched
 from benchmarks.reproductions import fidelity, fidelity_setting
 from benchmarks.reproductions.fidelity_families import Affine, Knots
 from benchmarks.reproductions.fidelity_runs import left_out
-from orsched.errors import InputError
-from orsched.fidelity import MeasuredRun, Server, Times, fit_run
-from orsched.fidelity.spans import spans, step_works
+from orsched.calibration import MeasuredRun, Server, Times, fit_run
+from orsched.calibration.spans import spans, step_works
+from orsched.common.errors import InputError
+from orsched.data.requests import Requests
 from orsched.instances.datasets import VARIABLE
-from orsched.requests import Requests
 
 SERVER = Server(8, 200, token_budget=2048)
 TRUE = {"knots": (7e6, 6e7, 90.0), "affine": (7e6, 3e4, 2e5)}

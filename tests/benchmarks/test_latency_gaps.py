@@ -6,12 +6,12 @@ import pytest
 
 import orsched
 from benchmarks import latency_gaps
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.errors import InputError
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances.datasets import VARIABLE
-from orsched.requests import Requests
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 

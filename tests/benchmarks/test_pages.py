@@ -8,9 +8,9 @@ import pytest
 
 import orsched
 from benchmarks.pages import PARTS, Part, numbers, printed, said, stray, strays, tables
-from orsched.costs.fit import fit
+from orsched.calibration.fit import fit
+from orsched.calibration.observed import averaged, observed
 from orsched.instances.datasets import VARIABLE
-from orsched.measured.observed import averaged, observed
 from orsched.runner.calibration.fitting import calibrate
 
 PAGE = """

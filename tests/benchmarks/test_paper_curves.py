@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.reproductions import mico_curves, mico_runs, pang_cases, scls_runs
 from benchmarks.reproductions.mico_curves import curves
+from orsched.calibration.measurements import DECODE, PREFILL, Measurements
 from orsched.costs import BilinearCost
-from orsched.costs.measurements import DECODE, PREFILL, Measurements
 from orsched.instances.datasets import VARIABLE
 
 

@@ -7,10 +7,10 @@ import pytest
 import orsched
 from benchmarks.parts_of_stays import stays
 from orsched.costs import AffineCost
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances import with_arrivals
-from orsched.requests import Requests
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 MS = 10**6

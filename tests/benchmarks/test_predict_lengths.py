@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import predict_lengths
 from benchmarks.text_sources import functions, standard_library
-from orsched.predict import make_corpus, tails, train
-from orsched.predict.evaluation import evaluate
+from orsched.prediction import make_corpus, tails, train
+from orsched.prediction.evaluation import evaluate
 
 SOURCE = '''
 def add(a, b):

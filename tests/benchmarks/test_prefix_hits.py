@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.reproductions.prefix_hits import PUBLISHED, SIZES, hit_ratio, rows
+from orsched.data.prefixes import Prefixes
+from orsched.data.requests import Requests
 from orsched.instances.readers import read
-from orsched.prefixes import Prefixes
-from orsched.requests import Requests
 
 
 def requests_of(chains, prompts, size=4):

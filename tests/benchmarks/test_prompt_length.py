@@ -9,13 +9,13 @@ import pytest
 
 from benchmarks.reproductions import prompt_length
 from orsched.checker import check
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.heuristics.continuous.methods import VLLM
-from orsched.instance import Instance
 from orsched.instances.datasets import VARIABLE
-from orsched.policy import Information
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
+from orsched.simulator.policy import Information
 
 needs_data = pytest.mark.skipif(
     not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not name the data sets"

@@ -7,10 +7,10 @@ import random
 import orsched
 from benchmarks.solved_cases import least_jct_sum
 from orsched.costs import AffineCost
-from orsched.instance import Instance
-from orsched.requests import Requests
-from orsched.schedule_classes import allowances_of
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.schedule_classes import allowances_of
+from orsched.data.workers import Worker
 from tests.in_order import in_order
 from tests.models.least_sums import least_sum_ns
 

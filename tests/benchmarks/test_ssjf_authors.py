@@ -15,11 +15,11 @@ from benchmarks.reproductions.ssjf_authors_policies import AuthorsFcfs, AuthorsS
 from benchmarks.reproductions.ssjf_authors_runs import FCFS, KINDS, MODES, ORACLE, Case, Figures
 from orsched.checker import check
 from orsched.costs import AffineCost
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances.datasets import VARIABLE
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 PAGE = Path(__file__).parents[2] / "docs" / "ssjf.md"

@@ -12,9 +12,9 @@ from benchmarks.worth import corpus, report, rows, shares
 from benchmarks.worth.rows import Row
 from orsched.files.csv_requests import read_requests_csv
 from orsched.instances.datasets import VARIABLE
-from orsched.predict import make_corpus
-from orsched.predict.rank_correlation import kendall_tau
-from orsched.study import read_study
+from orsched.planning.study import read_study
+from orsched.prediction import make_corpus
+from orsched.prediction.rank_correlation import kendall_tau
 
 FIGURES = rows.FOLDER / "figures.csv"
 

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from orsched.report.html import write_report
-from tests.plotting.samples import random_instance, served
+from orsched.views.html import write_report
+from tests.views.plotting.samples import random_instance, served
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (

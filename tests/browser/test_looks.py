@@ -7,12 +7,12 @@ import pytest
 
 import orsched
 from benchmarks.report_page import opened_in
-from orsched.metrics import summarise
-from orsched.report import density_data
-from orsched.report.comparison import short_time
-from orsched.report.html import write_report
+from orsched.metrics.summary import summarise
+from orsched.views import density_data
+from orsched.views.comparison import short_time
+from orsched.views.html import write_report
 from tests.browser.opening import centre, point, settled, until, wheel
-from tests.plotting.samples import random_instance, served
+from tests.views.plotting.samples import random_instance, served
 
 pytestmark = pytest.mark.browser
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orsched.metrics import summarise
-from orsched.plotting.class_curves import class_curves
-from orsched.plotting.spans import client_use
-from orsched.request_times import request_times
+from orsched.metrics.request_times import request_times
+from orsched.metrics.summary import summarise
+from orsched.views.class_curves import class_curves
+from orsched.views.spans import client_use
 from tests.browser.opening import point, until
-from tests.plotting.samples import by_hand, every_kind
-from tests.plotting.test_classes import mixed
+from tests.views.plotting.samples import by_hand, every_kind
+from tests.views.plotting.test_classes import mixed
 
 pytestmark = pytest.mark.browser
 

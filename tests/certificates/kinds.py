@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orsched
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
-from orsched.instance import Instance
-from orsched.links import Link
-from orsched.memory import BlockMemory
-from orsched.models import stages_rounds_bound
+from orsched.data.instance import Instance
+from orsched.data.links import Link
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
+from orsched.models.bounds import stages_rounds_bound
 from orsched.models.packing import PackingResult
-from orsched.requests import Requests
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 if TYPE_CHECKING:

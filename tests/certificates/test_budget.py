@@ -15,7 +15,7 @@ from orsched.checker.latency_certificates import bound_violations
 from orsched.checker.packing import packing_violations
 from orsched.cli.commands import run
 from orsched.files import save_instance, save_schedule
-from orsched.models.bounds import makespan_bound
+from orsched.models.bounds.bounds import makespan_bound
 from tests.certificates.kinds import NO_PACKING, PROOFS, finding, kinds
 from tests.certificates.test_fields import changed
 from tests.certificates.test_ways import NAMES

@@ -11,7 +11,7 @@ from orsched.certificates.bulk_program import BulkProgram, Question
 from orsched.certificates.fields import BULK
 from orsched.certificates.linear_bound import PRICE_SCALE, Program
 from orsched.checker.bulk_certificates import bulk_violations
-from orsched.models.bulk_bound import attainment_bound, bulk_bound
+from orsched.models.bounds.bulk_bound import attainment_bound, bulk_bound
 from tests.certificates.test_fields import NUMBERS, at, changed, other_types, places
 from tests.models.test_bulk_bound import small
 

@@ -12,13 +12,13 @@ from orsched.certificates.budget import Budget, BudgetError
 from orsched.certificates.fleet_attainment import attained_at_most
 from orsched.certificates.fleet_demand import FAR, UNIT, Demand, Limits, Measure
 from orsched.costs import AffineCost, BilinearCost
-from orsched.instance import Instance
-from orsched.memory import BlockMemory, PrefixCache
-from orsched.models.fleet_bound import AttainmentSearch, measures_for
-from orsched.prefixes import Prefixes
-from orsched.requests import Requests
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.prefixes import Prefixes
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
+from orsched.models.bounds.fleet_bound import AttainmentSearch, measures_for
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
 from tests.simulator.batching_policies import BATCHING

@@ -9,16 +9,16 @@ import pytest
 
 from orsched.certificates.scope import Scope
 from orsched.checker.latency_certificates import bound_violations
+from orsched.common.errors import OrschedError
+from orsched.common.units import MAX_TOKENS
 from orsched.costs import AffineCost, LevelsCost, RooflineCost
-from orsched.errors import OrschedError
-from orsched.instance import Instance
-from orsched.models.bounds import bound
-from orsched.models.latency_bounds import BOUNDED, candidates
-from orsched.models.makespan_certificates import Limits, makespan_certificates
-from orsched.requests import Requests
-from orsched.schedule_classes import ALLOWANCES
-from orsched.units import MAX_TOKENS
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.schedule_classes import ALLOWANCES
+from orsched.data.workers import Worker
+from orsched.models.bounds.bounds import bound
+from orsched.models.bounds.latency_bounds import BOUNDED, candidates
+from orsched.models.bounds.makespan_certificates import Limits, makespan_certificates
 from tests.in_order import in_order
 
 MOST_WEIGHT, MOST_CLIENTS = 1_000_000, 1_000_000

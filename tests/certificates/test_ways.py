@@ -13,8 +13,8 @@ from orsched.checker import check
 from orsched.checker.latency_certificates import bound_violations
 from orsched.cli.commands import run
 from orsched.files import load_schedule, save_instance, save_schedule
-from orsched.models import stages_rounds_bound
-from orsched.models.bounds import improving_bounds, makespan_bound
+from orsched.models.bounds import stages_rounds_bound
+from orsched.models.bounds.bounds import improving_bounds, makespan_bound
 from tests.certificates.kinds import NO_PACKING, finding, kinds
 
 NAMES = [

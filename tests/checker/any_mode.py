@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost, mixed_ns
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
-from orsched.schedule import Schedule, Steps, Work
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.schedule import Schedule, Steps, Work
+from orsched.data.workers import Worker
 from tests.in_order import in_order
 from tests.simulator.instances import ContextCost
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from orsched.costs import AffineCost
-from orsched.instance import Instance
-from orsched.requests import Requests
-from orsched.schedule import Schedule, Steps, Work
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.schedule import Schedule, Steps, Work
+from orsched.data.workers import Worker
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 30, 2, 17, 5)

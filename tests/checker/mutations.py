@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from orsched.transfers import Transfers
+from orsched.data.transfers import Transfers
 from tests.checker.valid import leaves, taken, with_leaf, with_step, with_work, without_leaf
 from tests.in_order import in_order
 

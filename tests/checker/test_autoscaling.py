@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 import orsched
-from orsched.autoscaling import Autoscaling
 from orsched.checker import ViolationKind, check
-from orsched.schedule import Steps, Work
+from orsched.data.autoscaling import Autoscaling
+from orsched.data.schedule import Steps, Work
 from tests.in_order import in_order
 from tests.simulator.test_autoscaling import by_hand, scaled
 from tests.simulator.test_losses import COST

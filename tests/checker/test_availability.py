@@ -10,8 +10,8 @@ import pytest
 
 import orsched
 from orsched.checker import ViolationKind, check
-from orsched.errors import InputError
-from orsched.schedule import Steps, Work
+from orsched.common.errors import InputError
+from orsched.data.schedule import Steps, Work
 from tests.in_order import in_order
 from tests.simulator.losses import losing, steady
 from tests.simulator.test_losses import COST

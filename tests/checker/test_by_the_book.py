@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from orsched.checker import check
-from orsched.errors import InputError
-from orsched.metrics import SLO, summarise
+from orsched.common.errors import InputError
+from orsched.metrics.summary import SLO, summarise
 from tests.by_the_book import Book, rule_broken_by
 from tests.checker.any_mode import random_schedule
 from tests.checker.mutations import column_mutations, row_mutations

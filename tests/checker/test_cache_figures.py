@@ -8,12 +8,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from orsched.cache_use import cache_use
 from orsched.checker import check
-from orsched.eviction import RULES
-from orsched.metrics import summarise
-from orsched.schedule import PREFILL
-from orsched.timeline import Timeline
+from orsched.data.eviction import RULES
+from orsched.data.schedule import PREFILL
+from orsched.metrics.cache_use import cache_use
+from orsched.metrics.summary import summarise
+from orsched.metrics.timeline import Timeline
 from tests.checker.mutations import tree_mutations
 from tests.checker.test_prefix_caches import SHARED, by_hand, made
 

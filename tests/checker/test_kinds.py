@@ -7,12 +7,12 @@ import json
 import pytest
 
 from orsched.checker import Violation, ViolationKind, check
+from orsched.common.errors import InputError
 from orsched.costs import LevelsCost
-from orsched.errors import InputError
-from orsched.memory import BlockMemory
-from orsched.metrics import summarise
-from orsched.models.bounds import makespan_bound
-from orsched.schedule import Steps, Work
+from orsched.data.memory import BlockMemory
+from orsched.data.schedule import Steps, Work
+from orsched.metrics.summary import summarise
+from orsched.models.bounds.bounds import makespan_bound
 from tests.checker.by_hand import built, edited, kinds, problem
 from tests.checker.valid import leaves, two_workers, valid_schedules, with_leaf, with_step
 from tests.simulator.instances import ContextCost

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from orsched.checker import check
-from orsched.memory import BlockMemory
-from orsched.metrics import summarise
+from orsched.data.memory import BlockMemory
+from orsched.metrics.summary import summarise
 from tests.checker.by_hand import COST, built, edited, kinds, problem
 from tests.simulator.instances import ContextCost
 

@@ -8,8 +8,8 @@ from fnmatch import fnmatch
 import pytest
 
 from orsched.checker import check
-from orsched.errors import InputError
-from orsched.schedule import Schedule, Steps, Work
+from orsched.common.errors import InputError
+from orsched.data.schedule import Schedule, Steps, Work
 from tests.checker.mutations import mutations
 from tests.checker.valid import leaves, valid_schedules
 

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from orsched.checker import check
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.errors import InputError
-from orsched.eviction import RULES
-from orsched.instance import Instance
-from orsched.memory import BlockMemory, PrefixCache
-from orsched.metrics import summarise
-from orsched.prefixes import Prefixes
-from orsched.requests import Requests
-from orsched.schedule import PREFILL, Schedule, Steps, Work
+from orsched.data.eviction import RULES
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.prefixes import Prefixes
+from orsched.data.requests import Requests
+from orsched.data.schedule import PREFILL, Schedule, Steps, Work
+from orsched.data.workers import Worker
+from orsched.metrics.summary import summarise
+from orsched.metrics.timeline import Timeline
 from orsched.simulator import simulate_policy
-from orsched.timeline import Timeline
-from orsched.workers import Worker
 from tests.checker.mutations import column_mutations, row_mutations
 from tests.checker.test_by_the_book import agree_on
 from tests.checker.valid import with_step, with_work

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched.checker import check
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.errors import InputError
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
-from orsched.schedule import Schedule, Steps, Work
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.schedule import Schedule, Steps, Work
+from orsched.data.workers import Worker
 from tests.checker.any_mode import random_schedule
 from tests.checker.valid import valid_schedules, with_step, with_work
 from tests.in_order import in_order

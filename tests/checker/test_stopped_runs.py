@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.instance import Instance
-from orsched.schedule import Steps, Work
+from orsched.data.instance import Instance
+from orsched.data.schedule import Steps, Work
 from tests.in_order import in_order
 
 STOPPED = {"device": "d", "clock": "c", "complete": False}

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from orsched.checker import ViolationKind, check
-from orsched.errors import InputError
-from orsched.instance import Instance
-from orsched.links import Link
-from orsched.requests import Requests
+from orsched.common.errors import InputError
+from orsched.data.instance import Instance
+from orsched.data.links import Link
+from orsched.data.requests import Requests
+from orsched.data.transfers import NAMES, Transfers
+from orsched.data.workers import Worker
 from orsched.simulator import simulate_policy
-from orsched.transfers import NAMES, Transfers
-from orsched.workers import Worker
 from tests.by_the_book import rule_broken_by
 from tests.pools import pool_instance, pool_policy
 

@@ -8,9 +8,9 @@ import orsched
 from orsched.checker.worker_kinds import kinds_of_workers
 from orsched.costs import AffineCost, ProfiledCost
 from orsched.costs.profiled_grid import Grid
+from orsched.data.workers import Worker
 from orsched.instances.synthetic import peers_workload
-from orsched.timeline import Timeline
-from orsched.workers import Worker
+from orsched.metrics.timeline import Timeline
 
 
 class Unhashable(AffineCost):

@@ -8,15 +8,15 @@ from dataclasses import fields
 import numpy as np
 
 from orsched.costs import AffineCost
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.schedule import Schedule, Steps, Work
+from orsched.data.workers import Worker
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.metrics import SLO, summarise
-from orsched.models.bounds import makespan_bound
-from orsched.requests import Requests
-from orsched.schedule import Schedule, Steps, Work
+from orsched.metrics.summary import SLO, summarise
+from orsched.models.bounds.bounds import makespan_bound
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.checker.any_mode import random_schedule
 from tests.in_order import in_order
 from tests.simulator.instances import ContextCost

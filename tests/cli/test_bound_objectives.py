@@ -9,7 +9,7 @@ import pytest
 
 import orsched
 from orsched.cli.commands import run
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 
 
 @pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])

@@ -10,7 +10,7 @@ from orsched.cli.commands import run
 @pytest.fixture
 def a_bug(monkeypatch):
     """Loading divides by zero."""
-    monkeypatch.setattr("orsched.locate.load", lambda source: 1 / 0)
+    monkeypatch.setattr("orsched.files.locate.load", lambda source: 1 / 0)
 
 
 def test_a_bug_has_a_code_of_its_own_and_asks_for_a_report(a_bug, capsys):

@@ -8,13 +8,13 @@ import json
 
 import pytest
 
+from orsched.calibration.measurements import Measurements
 from orsched.cli.commands import run
 from orsched.costs import AffineCost, BilinearCost
-from orsched.costs.measurements import Measurements
 from orsched.files import load_cost
 from orsched.files.native import load_fitted_cost
 from orsched.runner.calibration.measurements_csv import write_measurements
-from orsched.scenario import read_workers
+from orsched.solving.scenario import read_workers
 
 COST = AffineCost()
 

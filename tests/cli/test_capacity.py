@@ -7,9 +7,9 @@ import json
 import pytest
 
 from orsched.cli.commands import run
+from orsched.data.workers import Worker
 from orsched.files import save_instance
-from orsched.workers import Worker
-from tests.sizing.test_capacity import heavy
+from tests.planning.capacity.test_capacity import heavy
 
 LIMITS = ["--slo-ttft", 0.5, "--slo-tpot", 0.05]
 

@@ -14,10 +14,10 @@ import time
 import pytest
 
 import orsched
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.files import load_instance, load_schedule, save_instance
-from orsched.instance import Instance
-from orsched.requests import Requests
-from orsched.workers import Worker
 from tests.result_keys import RESULT_KEYS
 
 ORSCHED = (sys.executable, "-m", "orsched")
@@ -305,7 +305,7 @@ def test_infeasible_instances_name_request_and_limit(call, tmp_path):
 
 
 def test_time_limit_without_a_schedule_exits_with_3(call, monkeypatch):
-    monkeypatch.setattr("orsched.methods.FIRST_S", 0.0)
+    monkeypatch.setattr("orsched.solving.methods.FIRST_S", 0.0)
     code, out, err = call("solve", "gsm8k-llama65b", "--method", "fcfs", "--time-limit", "1e-6")
     assert (code, out) == (3, "")
     assert "time limit" in err

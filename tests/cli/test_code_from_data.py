@@ -9,10 +9,10 @@ import pytest
 
 import orsched
 from orsched.cli.commands import run
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.planning.study import read_study
+from orsched.planning.study import run as run_study
 from orsched.runner.vllm_outlet import make_order
-from orsched.study import read_study
-from orsched.study import run as run_study
 
 MINE = """
 import pathlib

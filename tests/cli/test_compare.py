@@ -166,7 +166,7 @@ def test_exit_codes(call):
     ],
 )
 def test_wrong_words_are_refused_before_anything_runs(call, monkeypatch, arguments, named):
-    monkeypatch.setattr("orsched.solver.solve", None)
+    monkeypatch.setattr("orsched.solving.solver.solve", None)
     monkeypatch.setattr("orsched.cli.compare_command.load_instance", None)
     code, out, err = call("compare", "i.json", *arguments)
     assert (code, out) == (2, "")

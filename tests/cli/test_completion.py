@@ -12,7 +12,7 @@ from click.shell_completion import ShellComplete
 
 from orsched.cli import cli
 from orsched.instances.catalog import GENERATORS, SHIPPED
-from orsched.method_choice import method_names
+from orsched.solving.method_choice import method_names
 
 
 def complete(*words):

@@ -12,7 +12,7 @@ import pytest
 import orsched
 from orsched.cli.commands import run
 from orsched.cli.deadline import ended_by
-from orsched.errors import TimeLimitError
+from orsched.common.errors import TimeLimitError
 from orsched.instances import catalog
 
 pytestmark = pytest.mark.skipif(
@@ -28,11 +28,13 @@ def _forever(*args, **kwargs):
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch):
     """The alarm rings soon: what it ends here would go on for ever, on any machine."""
-    monkeypatch.setattr("orsched.stop.FIRST_S", 0.0)
-    monkeypatch.setattr("orsched.methods.FIRST_S", 0.0)
+    monkeypatch.setattr("orsched.common.stop.FIRST_S", 0.0)
+    monkeypatch.setattr("orsched.solving.methods.FIRST_S", 0.0)
 
 
-@pytest.mark.parametrize("phase", ["orsched.locate.load", "orsched.models.bounds.bound"])
+@pytest.mark.parametrize(
+    "phase", ["orsched.files.locate.load", "orsched.models.bounds.bounds.bound"]
+)
 @pytest.mark.parametrize("command", ["solve", "compare"])
 def test_loading_and_bounding_are_ended(monkeypatch, capsys, phase, command):
     monkeypatch.setattr(phase, _forever)
@@ -81,7 +83,9 @@ def test_other_threads_go_without():
 
 
 def test_compare_says_which_method_had_no_time(capsys, monkeypatch):
-    monkeypatch.setattr("orsched.stop.FIRST_S", 1000.0)  # no alarm: each method looks at the clock
+    monkeypatch.setattr(
+        "orsched.common.stop.FIRST_S", 1000.0
+    )  # no alarm: each method looks at the clock
     arguments = ["compare", "gsm8k-llama65b", "--methods", "fcfs,hybrid", "--time-limit", "1e-6"]
     assert run(arguments) == 3
     assert capsys.readouterr().err.startswith("orsched: fcfs: the time limit ended")
@@ -95,7 +99,7 @@ def slow_windows(monkeypatch):
         raise TimeLimitError("the time limit ended before there was a schedule")
 
     monkeypatch.setattr("orsched.models.windows.method.WindowsMethod.__call__", too_late)
-    monkeypatch.setattr("orsched.stopping._first", lambda instance, run: None)
+    monkeypatch.setattr("orsched.solving.stopping._first", lambda instance, run: None)
 
 
 def test_finished_methods_are_printed_beside_one_that_timed_out(slow_windows, capsys, tmp_path):

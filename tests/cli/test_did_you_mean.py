@@ -9,7 +9,7 @@ import pytest
 import orsched
 from orsched import InputError
 from orsched.cli.commands import run
-from orsched.near_names import did_you_mean, file_hint, known_names, nearest
+from orsched.common.near_names import did_you_mean, file_hint, known_names, nearest
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import json
 import click
 import pytest
 
+from orsched.calibration.measurements import Measurements
 from orsched.cli.commands import cli
-from orsched.costs.measurements import Measurements
-from orsched.predict import make_corpus
-from orsched.predict.corpus import write_labelled_prompts
+from orsched.prediction import make_corpus
+from orsched.prediction.corpus import write_labelled_prompts
 from orsched.runner.calibration.measurements_csv import write_measurements
 
 STUDY = 'instances = ["two-by-two"]\npolicies = ["fcfs"]\nbounds = ["makespan"]\nseeds = [0]\n'

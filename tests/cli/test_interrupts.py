@@ -17,14 +17,14 @@ from orsched.heuristics import planning
 
 
 def test_a_swallowed_interrupt_is_raised_after_loading(monkeypatch, capsys):
-    load = __import__("orsched.locate", fromlist=["load"]).load
+    load = __import__("orsched.files.locate", fromlist=["load"]).load
 
     def swallowing(source):
         with suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         return load(source)
 
-    monkeypatch.setattr("orsched.locate.load", swallowing)
+    monkeypatch.setattr("orsched.files.locate.load", swallowing)
     assert run(["solve", "two-by-two"]) == 130
     assert capsys.readouterr().err.endswith("orsched: interrupted\n")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -143,7 +143,7 @@ def test_a_second_ctrl_c_while_the_first_is_told(monkeypatch, capsys):
     def pressed_again(message, err):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("orsched.locate.load", interrupted)
+    monkeypatch.setattr("orsched.files.locate.load", interrupted)
     monkeypatch.setattr("orsched.cli.commands.click.echo", pressed_again)
     assert run(["solve", "two-by-two"]) == 130
 

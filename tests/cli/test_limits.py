@@ -10,7 +10,7 @@ import orsched
 from orsched.checker import check
 from orsched.cli.commands import run
 from orsched.costs import AffineCost
-from orsched.memory import BlockMemory, PrefixCache
+from orsched.data.memory import BlockMemory, PrefixCache
 from tests.in_order import in_order
 
 STUDY = """

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from orsched.calibration import machine
+from orsched.calibration.machine_words import cost_words
 from orsched.cli.commands import run
 from orsched.files import load_fitted_cost, load_instance
-from orsched.hardware import machine
-from orsched.hardware.words import cost_words
 
 PANG = (
     "machine: affine, LLaMA-65B on Ascend 910 (Pang et al.), 20 clients, "

@@ -10,12 +10,12 @@ import pytest
 
 import orsched
 from orsched.cli.commands import run
-from orsched.errors import InputError
-from orsched.method_choice import read_spec
-from orsched.own_code import at_path, class_of, is_own, path_in
-from orsched.own_file import module_at
-from orsched.study import read_study
-from orsched.study import run as run_study
+from orsched.common.errors import InputError
+from orsched.common.own_code import at_path, class_of, is_own, path_in
+from orsched.common.own_file import module_at
+from orsched.planning.study import read_study
+from orsched.planning.study import run as run_study
+from orsched.solving.method_choice import read_spec
 
 SOURCE = """
 from dataclasses import dataclass

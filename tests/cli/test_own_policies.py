@@ -139,7 +139,7 @@ def test_every_failure_ends_in_a_message(folder, capsys, target, named, workers)
 
 
 def test_compare_refuses_what_cannot_be_loaded_before_anything_runs(folder, monkeypatch, capsys):
-    monkeypatch.setattr("orsched.solver.solve", None)
+    monkeypatch.setattr("orsched.solving.solver.solve", None)
     for target in ("no_syntax:Mine", "no_syntax.py:Mine", "fails.py:Mine", "my_own_policy:mine"):
         assert run(["compare", "two-by-two", "--methods", f"my_own_policy:Mine,{target}"]) == 2
         last = capsys.readouterr().err.splitlines()[-1]
@@ -155,7 +155,9 @@ def test_what_a_policy_prints_is_no_result(folder, capsys):
 
 
 def test_a_bug_of_the_library_is_not_blamed_on_the_policy(folder, monkeypatch, capsys):
-    monkeypatch.setattr("orsched.checked_result.summarise", len)  # called with too many arguments
+    monkeypatch.setattr(
+        "orsched.solving.checked_result.summarise", len
+    )  # called with too many arguments
     assert run(["simulate", "two-by-two", "--policy", "my_own_policy:Mine"]) == 70
     err = capsys.readouterr().err
     assert "a bug in orsched" in err

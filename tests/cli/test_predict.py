@@ -10,8 +10,8 @@ import pytest
 
 from orsched.cli.commands import run
 from orsched.files import load_instance, read_requests_csv, save_instance
-from orsched.predict import evaluate, load_predictor, make_corpus, read_labelled_prompts
-from orsched.predict.corpus import write_labelled_prompts
+from orsched.prediction import evaluate, load_predictor, make_corpus, read_labelled_prompts
+from orsched.prediction.corpus import write_labelled_prompts
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +198,6 @@ def test_a_predictor_where_an_instance_belongs_is_named(here, capsys):
 
 def test_the_kinds_of_the_command_are_those_of_the_package():
     from orsched.cli.predict_commands import _KINDS
-    from orsched.predict import KINDS
+    from orsched.prediction import KINDS
 
     assert _KINDS == KINDS

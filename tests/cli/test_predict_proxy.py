@@ -8,9 +8,9 @@ import pytest
 
 from orsched.cli.commands import run
 from orsched.cli.predict_proxy_command import _HEADS, _KINDS
-from orsched.predict import evaluate, load_predictor, make_corpus, read_labelled_prompts
-from orsched.predict.corpus import write_labelled_prompts
-from orsched.predict.proxies.recipes import RECIPES, SSJF_HEADS
+from orsched.prediction import evaluate, load_predictor, make_corpus, read_labelled_prompts
+from orsched.prediction.corpus import write_labelled_prompts
+from orsched.prediction.proxies.recipes import RECIPES, SSJF_HEADS
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from orsched.cli.output import print_rows
+from orsched.common.errors import InputError, MissingDependencyError, ResourceError
 from orsched.costs import AffineCost
-from orsched.errors import InputError, MissingDependencyError, ResourceError
 from orsched.files import load_instance, save_cost
 
 FEW = ("--set", "requests=3", "--set", "clients=2")
@@ -69,7 +69,7 @@ def test_outputs_are_looked_at_before_the_work(call, monkeypatch, option, name):
     def fail(*args, **kwargs):
         raise AssertionError("the work began")
 
-    monkeypatch.setattr("orsched.solver.solve", fail)
+    monkeypatch.setattr("orsched.solving.solver.solve", fail)
     code, _, err = call("solve", "two-by-two", option, name)
     assert code == 2
     assert name in err
@@ -155,7 +155,7 @@ def test_a_memory_error_has_words(call, monkeypatch):
     def fail(*args, **kwargs):
         raise MemoryError
 
-    monkeypatch.setattr("orsched.locate.load", fail)
+    monkeypatch.setattr("orsched.files.locate.load", fail)
     code, _, err = call("info", "two-by-two")
     assert (code, err) == (71, "orsched: error: not enough memory\n")
 
@@ -189,7 +189,7 @@ def test_what_fails_has_the_code_of_its_cause(call, monkeypatch, code, error):
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr("orsched.locate.load", fail)
+    monkeypatch.setattr("orsched.files.locate.load", fail)
     assert call("info", "two-by-two")[0] == code
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import orsched
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.errors import InputError
+from orsched.data.workers import Worker
 from orsched.files import load_instance, save_cost
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 AZURE = (

@@ -11,11 +11,11 @@ import pytest
 
 import orsched
 from orsched import AffineCost, Instance, Requests, Worker
-from orsched.checked_result import judged
 from orsched.files import load_schedule, save_schedule
-from orsched.objectives import objective_named
-from orsched.report.html import write_report
-from orsched.verdict import KEY, verdict_of
+from orsched.solving.checked_result import judged
+from orsched.solving.objectives import objective_named
+from orsched.solving.verdict import KEY, verdict_of
+from orsched.views.html import write_report
 from tests.in_order import in_order
 
 ARRIVE = Instance(

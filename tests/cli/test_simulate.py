@@ -11,7 +11,7 @@ import orsched
 from orsched.cli.commands import run
 from orsched.files import load_schedule, save_cost, save_instance
 from orsched.instances import with_arrivals
-from orsched.scenario import read_workers, with_workers
+from orsched.solving.scenario import read_workers, with_workers
 
 MINE = """
 from orsched import Policy, decode_rounds, prefill_stage

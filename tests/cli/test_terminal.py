@@ -14,8 +14,8 @@ import pytest
 import orsched
 from orsched.cli.commands import run
 from orsched.cli.output import printable, table
+from orsched.data.requests import Requests
 from orsched.files import load_instance, read_requests_csv, save_instance, write_requests_csv
-from orsched.requests import Requests
 
 EVIL = "\x1b]0;owned\x07\x1b[2Jname\norsched: is valid\x9b1m\u202e"
 
@@ -120,7 +120,7 @@ def test_formulas_in_csv_are_written_as_they_are_and_named(tmp_path, text, caplo
     names = [text] + [f"r{row}" for row in range(1, len(instance))]
     instance = instance.replace(requests=instance.requests.replace(ids=names))
     schedule = orsched.solve(instance, "fcfs").schedule
-    from orsched.report.records import write_records
+    from orsched.views.records import write_records
 
     with caplog.at_level(logging.WARNING):
         write_records(instance, schedule, tmp_path / "records.csv")

@@ -9,8 +9,8 @@ import pytest
 
 import orsched
 from orsched.cli.commands import run
+from orsched.data.schedule import Steps, Work
 from orsched.files import save_schedule
-from orsched.schedule import Steps, Work
 from tests.in_order import in_order
 
 MEASURED = {"device": "d", "clock": "c"}

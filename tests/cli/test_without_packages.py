@@ -10,10 +10,10 @@ from tests.blocking import run_without
 
 PROGRAM = """
 import sys
-import orsched.solver
+import orsched.solving.solver
 WORK = {work}
 if not WORK:
-    orsched.solver.solve = None  # is not reached
+    orsched.solving.solver.solve = None  # is not reached
 from orsched.cli import main
 main({words})
 """

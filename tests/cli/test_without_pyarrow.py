@@ -26,7 +26,7 @@ def bare(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
 def test_a_parquet_file_is_refused_before_the_work(bare, arguments, capsys, monkeypatch):
-    monkeypatch.setattr("orsched.locate.load", lambda name: 1 / 0)
+    monkeypatch.setattr("orsched.files.locate.load", lambda name: 1 / 0)
     monkeypatch.setattr("orsched.instances.catalog.generate", lambda *a, **k: 1 / 0)
     assert run(arguments) == 2
     assert "pip install 'orsched[parquet]'" in capsys.readouterr().err

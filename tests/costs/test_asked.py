@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import orsched
+from orsched.common.errors import InputError
 from orsched.costs.asked import MEMBERS
-from orsched.errors import InputError
 
 
 class Own:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost, BilinearCost
-from orsched.errors import InputError
 from tests.in_order import in_order
 
 COST = BilinearCost.from_ms((0.05, 1.0, 0.02, 20.0), (0.00003, 0.08, 0.001, 25.0))

@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched.calibration.fit import fit
+from orsched.calibration.fit_profiled import Basis
+from orsched.calibration.measurements import Measurements
 from orsched.costs import (
     AffineCost,
     LinearCost,
@@ -19,10 +22,7 @@ from orsched.costs import (
     mixed_ns,
     prefill_ns,
 )
-from orsched.costs.fit import fit
-from orsched.costs.fit_profiled import Basis
 from orsched.costs.linear import attended_tokens
-from orsched.costs.measurements import Measurements
 from tests.costs.test_floor import SHIPPED
 from tests.in_order import in_order
 

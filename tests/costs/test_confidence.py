@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from orsched.calibration.confidence import confidence, student
+from orsched.calibration.fit import fit
+from orsched.calibration.measurements import Measurements
 from orsched.cli.commands import run
-from orsched.costs.confidence import confidence, student
-from orsched.costs.fit import fit
-from orsched.costs.measurements import Measurements
 
 
 def rows(seed, noise, true=(5.0, 3.0), n=12):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orsched.common.errors import InputError
 from orsched.costs.exact import floor_sum, round_half_up, round_half_up_sum, to_whole_units
-from orsched.errors import InputError
 
 SMALL = st.integers(-300, 300)
 BIG = st.integers(-(10**25), 10**25)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from orsched.calibration.fit import fit
+from orsched.calibration.measurements import Measurements
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
-from orsched.costs.fit import fit
-from orsched.costs.measurements import Measurements
-from orsched.errors import InputError
 
 if TYPE_CHECKING:
     from orsched.costs import CostModel

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orsched.common.errors import InputError
 from orsched.costs import (
     AffineCost,
     BilinearCost,
@@ -26,7 +27,6 @@ from orsched.costs import (
     mixed_ns,
     splits,
 )
-from orsched.errors import InputError
 from tests.costs.test_models import any_cost
 from tests.in_order import in_order
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from orsched.common.errors import InputError
 from orsched.costs import CostModel, LevelsCost
-from orsched.errors import InputError
 
 LEVELS = ((512, 91_560_000), (2048, 291_240_000), (5000, 675_000_000))
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orsched.calibration.fit import fit
+from orsched.calibration.measurements import Measurements
+from orsched.common.errors import InputError
 from orsched.costs import LinearCost, RooflineCost, mixed_ns
-from orsched.costs.fit import fit
 from orsched.costs.linear import attended_tokens
-from orsched.costs.measurements import Measurements
-from orsched.errors import InputError
 from tests.in_order import in_order
 
 COST = st.builds(in_order, st.just(LinearCost), *[st.integers(0, 10**9)] * 8, st.integers(1, 3))

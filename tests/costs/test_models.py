@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orsched.common.errors import InputError
+from orsched.common.registry import cost_model, names
 from orsched.costs import (
     AffineCost,
     BilinearCost,
@@ -22,8 +24,6 @@ from orsched.costs import (
 )
 from orsched.costs.profiled import GRIDS
 from orsched.costs.profiled_grid import Grid
-from orsched.errors import InputError
-from orsched.registry import cost_model, names
 from tests.in_order import in_order
 
 COEFFICIENT = st.integers(0, 10**16)

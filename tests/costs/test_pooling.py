@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orsched.common.errors import InputError
 from orsched.costs import PoolingCost
-from orsched.errors import InputError
 from tests.in_order import in_order
 
 COST = PoolingCost.from_ms(alpha=2e-6, beta=0.1, c=18.5, gamma=0.003, delta=0.011, lambda_=1.2)

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.checker import check
+from orsched.common.errors import InputError
+from orsched.common.registry import resolve
 from orsched.costs import ProfiledCost, profiled_times
 from orsched.costs.profiled import GRIDS, PER_SEQUENCE
 from orsched.costs.profiled_grid import Grid
-from orsched.errors import InputError
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.models.bounds import bound, bound_for, makespan_bound
-from orsched.policy import Information
-from orsched.registry import resolve
-from orsched.requests import Requests
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
+from orsched.models.bounds.bounds import bound, bound_for, makespan_bound
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
+from orsched.simulator.policy import Information
 from tests.costs.plain_profiled import plain_ns
 
 LINE = Grid(("tokens",), ((4, 8, 16),), (100, 300, 500))

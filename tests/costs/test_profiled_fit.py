@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from orsched.costs.fit import fit
-from orsched.costs.fit_profiled import Basis
-from orsched.costs.measurements import Measurements
-from orsched.errors import InputError
+from orsched.calibration.fit import fit
+from orsched.calibration.fit_profiled import Basis
+from orsched.calibration.measurements import Measurements
+from orsched.common.errors import InputError
 
 BASIS = Basis((1, 16, 64, 512, 4096), (0, 16, 32, 64, 128, 256, 512))
 VALUES = [15e6, 15.5e6, 17e6, 52e6, 400e6, 2.5, 140.0]

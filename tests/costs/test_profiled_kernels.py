@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from orsched.common.errors import InputError
 from orsched.costs.profiled_kernels import from_kernels
-from orsched.errors import InputError
 
 DENSE = [
     ("embedding", 1, 1000),

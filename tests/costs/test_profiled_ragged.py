@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orsched.common.errors import InputError
 from orsched.costs.profiled import GRIDS, ProfiledCost
 from orsched.costs.profiled_grid import Grid
 from orsched.costs.profiled_ragged import completed
-from orsched.errors import InputError
 
 
 @pytest.mark.parametrize(

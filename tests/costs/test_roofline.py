@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.certificates.scope import Scope
+from orsched.common.errors import InputError
 from orsched.costs import Floor, RooflineCost, RoundFloor, StageFloor, floor_of, mixed_ns
-from orsched.errors import InputError
-from orsched.instance import Instance
-from orsched.models.bounds import bound
-from orsched.requests import Requests
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
+from orsched.models.bounds.bounds import bound
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 

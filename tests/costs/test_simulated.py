@@ -17,11 +17,11 @@ from orsched.costs import (
     PoolingCost,
     RooflineCost,
 )
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.instance import Instance
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 COSTS: list[Any] = [

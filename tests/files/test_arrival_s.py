@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched import InputError, Requests
-from orsched.units import MAX_TIME_NS, seconds_column
+from orsched.common.units import MAX_TIME_NS, seconds_column
 
 
 def _requests(seconds, **more):

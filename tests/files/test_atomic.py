@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.files.atomic import opened, write_bytes, write_text
 
 

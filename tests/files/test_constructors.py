@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orsched.autoscaling import Autoscaling, read_autoscaling
+from orsched.calibration import Server
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.errors import InputError
-from orsched.fidelity import Server
-from orsched.instance import Instance
+from orsched.data.autoscaling import Autoscaling, read_autoscaling
+from orsched.data.instance import Instance
+from orsched.data.links import Link, read_link
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Prefixes, Requests
+from orsched.data.schedule import Schedule, Steps, Work
+from orsched.data.workers import Worker
 from orsched.instances.failures import Exponential, read_failures
-from orsched.links import Link, read_link
-from orsched.memory import BlockMemory
-from orsched.requests import Prefixes, Requests
-from orsched.schedule import Schedule, Steps, Work
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 NAN, INF = float("nan"), float("inf")

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.data.requests import Requests
 from orsched.files import csv_requests, read_requests_csv, write_requests_csv
 from orsched.files.cells import nanoseconds, number_ns
-from orsched.requests import Requests
 
 
 def read(tmp_path, text):

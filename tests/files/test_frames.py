@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.data.instance import Instance
+from orsched.data.requests import Prefixes, Requests
+from orsched.data.workers import Worker
 from orsched.files.frames import requests_from_frame, requests_to_frame
-from orsched.instance import Instance
-from orsched.requests import Prefixes, Requests
-from orsched.workers import Worker
 
 FULL = Requests(
     [3, 4, 5],

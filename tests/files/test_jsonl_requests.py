@@ -7,7 +7,7 @@ import json
 import pytest
 
 from orsched.cli.commands import run
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.files import load_instance, read_requests_csv, read_requests_jsonl
 
 ROWS = [

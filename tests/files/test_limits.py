@@ -9,11 +9,11 @@ from io import BytesIO
 import numpy as np
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.limits import ROWS
 from orsched.files import load_instance, load_schedule, save_instance, save_schedule
 from orsched.instances.catalog import load_named
-from orsched.limits import ROWS
-from orsched.solver import solve
+from orsched.solving.solver import solve
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

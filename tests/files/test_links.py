@@ -9,21 +9,21 @@ import jsonschema
 import pytest
 
 import orsched
-from orsched.errors import InfeasibleError, InputError
+from orsched.common.errors import InfeasibleError, InputError
+from orsched.data.instance import Instance
+from orsched.data.links import Link, read_link
+from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.files import load_instance, load_schedule, save_instance, save_schedule
-from orsched.instance import Instance
-from orsched.links import Link, read_link
-from orsched.memory import BlockMemory, PrefixCache
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.pools import pool_instance, pool_policy
 
 SUFFIXES = (".json", ".parquet")
 
 
 def schema(kind):
-    path = Path(orsched.__file__).parent / "schemas" / f"{kind}.schema.json"
+    path = Path(orsched.__file__).parent / "files" / "schemas" / f"{kind}.schema.json"
     return json.loads(path.read_text(encoding="utf-8"))
 
 

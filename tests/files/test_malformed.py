@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.files import load_cost, load_instance, load_schedule, read_requests_csv
 from orsched.files.frames import requests_from_frame
 from orsched.files.instance_document import instance_from_document
@@ -124,7 +124,7 @@ def test_a_malformed_frame_is_an_input_error_at_its_place(case):
 
 @pytest.mark.parametrize("case", JSON)
 def test_the_schema_rejects_what_a_schema_can(case, repo_root):
-    name = f"orsched/schemas/{case.kind}.schema.json"
+    name = f"orsched/files/schemas/{case.kind}.schema.json"
     schema = json.loads((repo_root / name).read_text())
     broken = case.break_it(valid(case.kind))
     valid_by_schema = jsonschema.Draft202012Validator(schema).is_valid(broken)

@@ -7,8 +7,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from orsched.columns import int_column
-from orsched.errors import InputError
+from orsched.common.columns import int_column
+from orsched.common.errors import InputError
 
 
 @pytest.mark.parametrize("other", [0.0, np.float64(0), np.int64(0), np.uint8(0)])

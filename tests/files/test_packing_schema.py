@@ -9,7 +9,9 @@ from orsched.cli.commands import run
 
 
 def schema(name):
-    found = json.loads(files("orsched").joinpath("schemas", f"{name}.schema.json").read_text())
+    found = json.loads(
+        files("orsched.files").joinpath("schemas", f"{name}.schema.json").read_text()
+    )
     jsonschema.Draft202012Validator.check_schema(found)
     assert found["$id"] == f"urn:orsched:schema:{name}:1"
     return jsonschema.Draft202012Validator(found)

@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orsched.common.errors import InputError, MissingDependencyError
 from orsched.costs import AffineCost
-from orsched.errors import InputError, MissingDependencyError
-from orsched.eviction import RULES
+from orsched.data.eviction import RULES
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.requests import Prefixes, Requests
+from orsched.data.schedule import OPTIONAL_WORK, Schedule, Steps, Work
+from orsched.data.service_classes import DEFAULT_CLASSES, ServiceClass
+from orsched.data.workers import Worker
 from orsched.files import (
     load_cost,
     load_fitted_cost,
@@ -25,14 +31,8 @@ from orsched.files import (
 )
 from orsched.files.native import default_suffix
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.instance import Instance
 from orsched.instances.catalog import load_named
-from orsched.memory import BlockMemory, PrefixCache
-from orsched.requests import Prefixes, Requests
-from orsched.schedule import OPTIONAL_WORK, Schedule, Steps, Work
-from orsched.service_classes import DEFAULT_CLASSES, ServiceClass
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 SUFFIXES = (".json", ".parquet")

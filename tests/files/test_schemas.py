@@ -7,7 +7,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from orsched.common.registry import cost_model
 from orsched.costs import AffineCost
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Prefixes, Requests
+from orsched.data.workers import Worker
 from orsched.files import (
     load_cost,
     load_instance,
@@ -17,12 +22,7 @@ from orsched.files import (
     save_schedule,
 )
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.registry import cost_model
-from orsched.requests import Prefixes, Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 KINDS = ("instance", "schedule", "trace", "cost")
@@ -62,7 +62,7 @@ def model(name):
 
 @pytest.fixture(scope="module")
 def schemas(request):
-    folder = Path(request.config.rootpath) / "orsched/schemas"
+    folder = Path(request.config.rootpath) / "orsched/files/schemas"
     return {k: json.loads((folder / f"{k}.schema.json").read_text()) for k in KINDS}
 
 
@@ -194,5 +194,7 @@ def test_saved_schedules_and_traces_fit_their_schemas(schemas, tmp_path):
 def test_the_packaged_schemas_are_the_published_ones(schemas):
     spec = importlib.util.find_spec("orsched")
     for kind, schema in schemas.items():
-        path = Path(spec.submodule_search_locations[0]) / "schemas" / f"{kind}.schema.json"
+        path = (
+            Path(spec.submodule_search_locations[0]) / "files" / "schemas" / f"{kind}.schema.json"
+        )
         assert json.loads(path.read_text()) == schema

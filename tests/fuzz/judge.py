@@ -24,7 +24,8 @@ from orsched.checker.bulk_certificates import bulk_violations
 from orsched.checker.latency_certificates import bound_violations
 from orsched.cli.commands import run
 from orsched.cli.study_command import means_of
-from orsched.errors import InfeasibleError, InputError, TimeLimitError
+from orsched.common.errors import InfeasibleError, InputError, TimeLimitError
+from orsched.data.schedule_classes import allowances_of
 from orsched.files import (
     load_cost,
     load_instance,
@@ -38,17 +39,16 @@ from orsched.files import (
 from orsched.files.instance_document import instance_from_document
 from orsched.files.schedule_document import schedule_from_document
 from orsched.instances.readers import read
-from orsched.metrics import SLO, summarise
-from orsched.models.bulk_done import bulk_tokens
+from orsched.metrics.summary import SLO, summarise
+from orsched.models.bounds.bulk_done import bulk_tokens
+from orsched.planning.study.config import read_settings
+from orsched.planning.study.plan import key_of, read_study
+from orsched.planning.study.store import Store, _digest
+from orsched.planning.study.table import csv_text, rows_of
 from orsched.runner.loop.resume import prompts_of_rest
 from orsched.runner.resuming import rest_of
 from orsched.runner.worker_pool import RunSettings
-from orsched.schedule_classes import allowances_of
-from orsched.solver import solve
-from orsched.study.config import read_settings
-from orsched.study.plan import key_of, read_study
-from orsched.study.store import Store, _digest
-from orsched.study.table import csv_text, rows_of
+from orsched.solving.solver import solve
 from tests.by_the_book import rule_broken_by
 from tests.fuzz.mutate import (
     damaged,

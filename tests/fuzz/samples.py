@@ -7,20 +7,20 @@ import random
 
 import numpy as np
 
-from orsched.errors import OrschedError
+from orsched.common.errors import OrschedError
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.schedule import Steps, Work
+from orsched.data.workers import Worker
 from orsched.files.instance_document import instance_document
 from orsched.files.schedule_document import schedule_document
-from orsched.instance import Instance
 from orsched.instances.catalog import load_named
 from orsched.instances.small import affine_ms
-from orsched.metrics import SLO, summarise
-from orsched.models.bounds import bound, improving_bounds, makespan_bound
-from orsched.models.bulk_bound import attainment_bound, bulk_bound
-from orsched.requests import Requests
+from orsched.metrics.summary import SLO, summarise
+from orsched.models.bounds.bounds import bound, improving_bounds, makespan_bound
+from orsched.models.bounds.bulk_bound import attainment_bound, bulk_bound
 from orsched.runner.loop.resume import residual
-from orsched.schedule import Steps, Work
-from orsched.solver import solve
-from orsched.workers import Worker
+from orsched.solving.solver import solve
 from tests.brute_force import optimum_ns
 from tests.checker.any_mode import random_schedule
 from tests.files import malformed

@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 
 from orsched.costs import AffineCost
+from orsched.data.workers import Worker
 from orsched.heuristics.batch_builder import BatchBuilder
-from orsched.policy import View, WorkerState
-from orsched.workers import Worker
+from orsched.simulator.policy import View, WorkerState
 
 
 def batch_of(prompts, cap=None, clients=100, blocks=None, **worker):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 
-from orsched.memory import BlockMemory
+from orsched.data.memory import BlockMemory
 from tests.heuristics.building import batch_of
 
 

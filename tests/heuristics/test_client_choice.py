@@ -10,14 +10,14 @@ import pytest
 import orsched
 from benchmarks import client_choice
 from orsched.checker import check
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.errors import InputError
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.heuristics.client_choice import ClientChoice
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.heuristics.gated import GatedParams
-from orsched.instance import Instance
-from orsched.requests import Requests
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 BASE = "online+assignment=shared+order=arrival+gate=prefill_first"

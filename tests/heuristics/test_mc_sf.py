@@ -12,7 +12,7 @@ import random
 import pytest
 
 import orsched
-from orsched.errors import InfeasibleError, InputError
+from orsched.common.errors import InfeasibleError, InputError
 
 ROUND_NS = 10**9
 UNIT_COST = orsched.AffineCost(

@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orsched
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost, BilinearCost, PoolingCost
-from orsched.errors import InputError
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.heuristics.gated import GatedParams, GatedPolicy, make_gate
 from orsched.heuristics.gates import IdleCost, Waiting, fixed_costs
 from orsched.heuristics.queues import ClientQueues, SharedQueue
-from orsched.instance import Instance
-from orsched.policy import Information
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
+from orsched.simulator.policy import Information
 from tests.heuristics.building import batch_of
 from tests.in_order import in_order
 from tests.simulator.instances import instances

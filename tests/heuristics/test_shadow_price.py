@@ -10,15 +10,15 @@ from hypothesis import given, settings
 
 from orsched.checker import check
 from orsched.costs import AffineCost
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.heuristics.forecast import ArrivalRate, KnownEnds, LearnedEnds
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.robust import RobustParams, RobustPolicy, Skill
-from orsched.instance import Instance
-from orsched.metrics import summarise
-from orsched.policy import Information
-from orsched.requests import Requests
+from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
+from orsched.simulator.policy import Information
 from tests.in_order import in_order
 from tests.oracle import oracle
 from tests.simulator.instances import instances

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.catalog import GENERATORS, generate, load_named, names
 
 

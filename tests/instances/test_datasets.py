@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.data.workers import Worker
 from orsched.files import load_instance
 from orsched.instances import datasets
 from orsched.instances.dataset_table import DATA_SETS
 from orsched.instances.readers import FORMATS, read, spread_arrivals
-from orsched.workers import Worker
 
 TRACE = '{"timestamp": 0, "input_length": 6, "output_length": 5}\n' * 4 + (
     '{"timestamp": 100, "input_length": 7, "output_length": 0}\n'

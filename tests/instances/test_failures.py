@@ -10,10 +10,10 @@ import pytest
 
 import orsched
 from orsched.cli.commands import run as command
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.failures import read_failures, with_failures
-from orsched.scenario import scenario, with_workers
-from orsched.study import run as run_study
+from orsched.planning.study import run as run_study
+from orsched.solving.scenario import scenario, with_workers
 
 SPEC = "mtbf=20,mttr=5"
 

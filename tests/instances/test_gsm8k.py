@@ -8,12 +8,12 @@ import math
 import numpy as np
 import pytest
 
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.errors import InputError
+from orsched.data.memory import BlockMemory
 from orsched.instances.catalog import load_named
 from orsched.instances.gsm8k import gsm8k, output_tokens, pang_case, prompt_tokens
 from orsched.instances.predictions import Noise, predict
-from orsched.memory import BlockMemory
 
 
 def _digest(column):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.readers import read
 from tests.instances.malformed_readers import BROKEN, CASES
 

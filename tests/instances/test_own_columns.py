@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orsched
-from orsched.errors import InputError, MissingDependencyError
+from orsched.common.errors import InputError, MissingDependencyError
+from orsched.data.requests import Requests
 from orsched.files import read_requests_csv, write_requests_csv
 from orsched.instances.readers import detect, headings, read
-from orsched.requests import Requests
 
 PLAIN = "prompt_tokens,output_tokens,arrival_s\n300,20,0.5\n40,9,2\n"
 LENGTHS = ([300, 40], [20, 9])

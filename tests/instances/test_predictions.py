@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances import predict
 from orsched.instances.confusion import BORDERS, Confusion, load_confusion
 from orsched.instances.predictions import PREDICTORS, Classes, read_predictor

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.readers import FORMATS, read
 from tests.instances.test_readers import SAMPLES
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.readers import FORMATS, cells, detect, format_names, read, table
 
 AZURE = (

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orsched.data.requests import Requests
 from orsched.instances.readers import spread_arrivals
-from orsched.requests import Requests
 
 
 def _requests(times):

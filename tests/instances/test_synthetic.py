@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.synthetic import peers_workload, uniform
 
 

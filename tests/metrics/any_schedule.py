@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from orsched.costs import AffineCost
 from orsched.costs.protocol import mixed_ns
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
-from orsched.schedule import DECODE, INVALID, MIXED, PREFILL, Schedule, Steps, Work
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL, Schedule, Steps, Work
+from orsched.data.workers import Worker
 from tests.in_order import in_order
 from tests.simulator.instances import ContextCost
 

@@ -1,6 +1,6 @@
 """Numbers by class and tenant read literally: every token, every pair of times, one by one.
 
-Shares no line with ``orsched.class_metrics``, ``tenant_metrics`` and ``token_times``.
+Shares no line with ``orsched.metrics.class_metrics``, ``tenant_metrics`` and ``token_times``.
 """
 
 from __future__ import annotations

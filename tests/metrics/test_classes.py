@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched import token_times
 from orsched.checker import check
-from orsched.errors import InputError
-from orsched.metrics import SLO, distribution, summarise
-from orsched.request_times import request_times
-from orsched.service_classes import ServiceClass
-from orsched.tenant_service import TenantService
-from orsched.timeline import Timeline
+from orsched.common.errors import InputError
+from orsched.data.service_classes import ServiceClass
+from orsched.metrics import token_times
+from orsched.metrics.request_times import request_times
+from orsched.metrics.summary import SLO, distribution, summarise
+from orsched.metrics.tenant_service import TenantService
+from orsched.metrics.timeline import Timeline
 from tests.metrics import book_of_classes as book
 from tests.metrics.any_schedule import any_schedule
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.checker import check
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.files import load_schedule, save_schedule
-from orsched.flat_figures import FIGURES, flat_figures
-from orsched.metrics import SLO, summarise
-from orsched.request_records import request_columns
-from orsched.result import ROW
+from orsched.metrics.flat_figures import FIGURES, flat_figures
+from orsched.metrics.summary import SLO, summarise
+from orsched.solving.request_records import request_columns
+from orsched.solving.result import ROW
 from tests.metrics.any_schedule import any_schedule
 
 cases = st.integers(0, 10**6).map(any_schedule)

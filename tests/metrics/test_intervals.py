@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.columns import exact_sum
-from orsched.intervals import (
+from orsched.common.columns import exact_sum
+from orsched.metrics.intervals import (
     NOTHING,
     before,
     covered_above,

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orsched.checker import check
-from orsched.errors import InputError
-from orsched.metrics import SLO, summarise
-from orsched.request_times import request_times
-from orsched.schedule import INVALID, MIXED
-from orsched.timeline import Timeline
+from orsched.common.errors import InputError
+from orsched.data.schedule import INVALID, MIXED
+from orsched.metrics.request_times import request_times
+from orsched.metrics.summary import SLO, summarise
+from orsched.metrics.timeline import Timeline
 from tests.by_the_book import Book, require_reported
 from tests.checker.valid import with_step, with_work
 from tests.metrics.any_schedule import any_schedule
-from tests.plotting.samples import every_kind
+from tests.views.plotting.samples import every_kind
 
 cases = st.integers(0, 10**6).map(any_schedule)
 several = settings(max_examples=60)

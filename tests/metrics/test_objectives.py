@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import orsched
-from orsched.metrics import SLO, summarise
-from orsched.schedule import Steps, Work
+from orsched.data.schedule import Steps, Work
+from orsched.metrics.summary import SLO, summarise
 from tests.in_order import in_order
 
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 import orsched
 from orsched.costs import BilinearCost, LinearCost, PoolingCost, RooflineCost
 from orsched.costs.floor import stating
-from orsched.intervals import NOTHING, spanned_max
-from orsched.metrics import distribution, summarise
-from orsched.schedule import DECODE, INVALID, MIXED
-from orsched.timeline import Timeline
-from orsched.token_gaps import largest_gaps_ns
-from orsched.token_times import token_times as all_times
+from orsched.data.schedule import DECODE, INVALID, MIXED
+from orsched.metrics.intervals import NOTHING, spanned_max
+from orsched.metrics.summary import distribution, summarise
+from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_gaps import largest_gaps_ns
+from orsched.metrics.token_times import token_times as all_times
 from tests.by_the_book import Book
 from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule

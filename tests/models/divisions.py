@@ -6,6 +6,7 @@ from itertools import product
 
 from hypothesis import strategies as st
 
+from orsched.common.errors import InfeasibleError
 from orsched.costs import (
     AffineCost,
     BilinearCost,
@@ -14,11 +15,10 @@ from orsched.costs import (
     PoolingCost,
     RooflineCost,
 )
-from orsched.errors import InfeasibleError
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from tests.in_order import in_order
 
 COSTS = (

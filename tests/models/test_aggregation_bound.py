@@ -18,16 +18,16 @@ from orsched.certificates.jobs import jobs_on
 from orsched.certificates.scope import PLAIN
 from orsched.checker.certificates import certificate_violations
 from orsched.checker.latency_certificates import bound_violations
+from orsched.common.errors import InfeasibleError
 from orsched.costs import AffineCost, BilinearCost, mixed_ns
-from orsched.errors import InfeasibleError
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.models.aggregate_machine import choices_of
-from orsched.models.aggregation_bound import balanced_weights, charged_certificates
-from orsched.models.bounds import improving_bounds, makespan_bound
-from orsched.models.latency_bounds import OBJECTIVES
-from orsched.requests import Requests
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
+from orsched.models.bounds.aggregate_machine import choices_of
+from orsched.models.bounds.aggregation_bound import balanced_weights, charged_certificates
+from orsched.models.bounds.bounds import improving_bounds, makespan_bound
+from orsched.models.bounds.latency_bounds import OBJECTIVES
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.divisions import divisible, least_over_divisions

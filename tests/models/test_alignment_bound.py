@@ -16,13 +16,13 @@ from orsched.certificates.budget import Budget
 from orsched.certificates.jobs import Jobs
 from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, LevelsCost
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances import catalog
-from orsched.models.alignment_lp import Solver
-from orsched.models.bounds import bound, makespan_bound
-from orsched.models.position_weights import shorts_of
-from orsched.requests import Requests
-from orsched.workers import Worker
+from orsched.models.bounds.alignment_lp import Solver
+from orsched.models.bounds.bounds import bound, makespan_bound
+from orsched.models.bounds.position_weights import shorts_of
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 

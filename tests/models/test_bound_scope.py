@@ -8,6 +8,7 @@ import pytest
 
 from orsched.checker import check
 from orsched.checker.latency_certificates import bound_violations
+from orsched.common.errors import InfeasibleError, InputError
 from orsched.costs import (
     AffineCost,
     BilinearCost,
@@ -16,16 +17,15 @@ from orsched.costs import (
     PoolingCost,
     RooflineCost,
 )
-from orsched.errors import InfeasibleError, InputError
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.schedule_classes import ALLOWANCES, allowances_of
+from orsched.data.workers import Worker
 from orsched.instances import catalog
-from orsched.memory import BlockMemory
-from orsched.models.bounds import bound, bound_for, makespan_bound
-from orsched.models.latency_bounds import OBJECTIVES
-from orsched.requests import Requests
-from orsched.schedule_classes import ALLOWANCES, allowances_of
+from orsched.models.bounds.bounds import bound, bound_for, makespan_bound
+from orsched.models.bounds.latency_bounds import OBJECTIVES
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.in_order import in_order
 from tests.models.least_in_any_mode import Search
 from tests.random_instances import random_batching_instance
@@ -258,7 +258,7 @@ def test_the_bound_for_a_schedule_is_computed_once(monkeypatch):
     assert allowances_of(instance, schedule) == {"mixed"}
     lower = makespan_bound(instance)
     first = bound_for(instance, schedule, lower)
-    monkeypatch.setattr("orsched.models.bounds.bound", None)
+    monkeypatch.setattr("orsched.models.bounds.bounds.bound", None)
     assert bound_for(instance, schedule, lower, time_limit=1) is first
     assert bound_for(instance, schedule, first) is first
     assert bound_for(instance, schedule, None) is None

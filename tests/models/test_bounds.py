@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import orsched
 from orsched.checker.certificates import certificate_violations
 from orsched.checker.latency_certificates import bound_violations
+from orsched.common.errors import InfeasibleError, InputError
 from orsched.costs import (
     AffineCost,
     BilinearCost,
@@ -21,14 +22,13 @@ from orsched.costs import (
     PoolingCost,
     RooflineCost,
 )
-from orsched.errors import InfeasibleError, InputError
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances import catalog
-from orsched.memory import BlockMemory
-from orsched.models.bounds import improving_bounds, makespan_bound
-from orsched.models.no_queue import ordering_cannot_help
-from orsched.requests import Requests
-from orsched.workers import Worker
+from orsched.models.bounds.bounds import improving_bounds, makespan_bound
+from orsched.models.bounds.no_queue import ordering_cannot_help
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 

@@ -14,13 +14,13 @@ import orsched
 from orsched.checker import check
 from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, LevelsCost
-from orsched.instance import Instance
-from orsched.metrics import summarise
-from orsched.models.bounds import improving_bounds, makespan_bound
-from orsched.models.no_queue import ordering_cannot_help
-from orsched.requests import Requests
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
+from orsched.metrics.summary import summarise
+from orsched.models.bounds.bounds import improving_bounds, makespan_bound
+from orsched.models.bounds.no_queue import ordering_cannot_help
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.oracle import oracle

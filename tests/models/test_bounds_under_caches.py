@@ -10,14 +10,14 @@ import pytest
 import orsched
 from orsched.certificates.prefix_sharing import Sharing, cut_tokens, relaxed
 from orsched.checker.latency_certificates import bound_violations
-from orsched.instance import Instance
-from orsched.memory import PrefixCache
-from orsched.models.bounds import bound
-from orsched.models.bulk_bound import bulk_bound
-from orsched.prefixes import Prefixes
-from orsched.schedule_classes import allowances_of
+from orsched.data.instance import Instance
+from orsched.data.memory import PrefixCache
+from orsched.data.prefixes import Prefixes
+from orsched.data.schedule_classes import allowances_of
+from orsched.data.step import Step
+from orsched.models.bounds.bounds import bound
+from orsched.models.bounds.bulk_bound import bulk_bound
 from orsched.simulator import simulate_policy
-from orsched.step import Step
 from tests.checker.any_mode import COSTS
 from tests.in_order import in_order
 from tests.models.test_bulk_bound import attained

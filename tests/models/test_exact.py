@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 import orsched
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost, BilinearCost
-from orsched.errors import InputError
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA
-from orsched.memory import BlockMemory, PrefixCache
-from orsched.models.bounds import Bound
+from orsched.models.bounds.bounds import Bound
 from orsched.models.exact import choose
-from orsched.requests import Requests
-from orsched.workers import Worker
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 
@@ -39,7 +39,7 @@ def test_a_proof_beyond_the_certified_bound_is_said_to_have_no_certificate(backe
         certificate={"bound": "last_arrival", "value_ns": 0},
         reference={},
     )
-    for module in ("orsched.models.bounds", "orsched.models.full_mip.solve"):
+    for module in ("orsched.models.bounds.bounds", "orsched.models.full_mip.solve"):
         monkeypatch.setattr(f"{module}.bound", lambda *_, **__: weak)
     result = orsched.solve(SMALL, "exact", parameters={"backend": backend}, time_limit=600)
     assert (result.status, result.termination) == ("optimal", "finished")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.checker.latency_certificates import bound_violations
+from orsched.common.registry import resolve
 from orsched.costs import (
     AffineCost,
     Floor,
@@ -21,8 +22,7 @@ from orsched.costs import (
     RoundFloor,
     StageFloor,
 )
-from orsched.models.bounds import bound_for, no_floor
-from orsched.registry import resolve
+from orsched.models.bounds.bounds import bound_for, no_floor
 from tests.costs.test_floor import METHODS, SHIPPED, overriding
 from tests.in_order import in_order
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.models.killable_call import run_in_child
 
 

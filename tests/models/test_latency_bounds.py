@@ -12,6 +12,7 @@ import orsched
 from orsched.certificates.shared_rounds import WINDOW_FIELDS
 from orsched.certificates.single_machine import shortest_remaining_first
 from orsched.checker.latency_certificates import bound_violations
+from orsched.common.errors import InfeasibleError
 from orsched.costs import (
     AffineCost,
     BilinearCost,
@@ -20,13 +21,12 @@ from orsched.costs import (
     PoolingCost,
     RooflineCost,
 )
-from orsched.errors import InfeasibleError
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.models.bounds import Bound
-from orsched.models.latency_bounds import OBJECTIVES, candidates
-from orsched.requests import Requests
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
+from orsched.models.bounds.bounds import Bound
+from orsched.models.bounds.latency_bounds import OBJECTIVES, candidates
 from tests.in_order import in_order
 from tests.models.least_sums import least_sum_ns
 

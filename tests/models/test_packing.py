@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched.checker.packing import packing_violations
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.gsm8k import output_tokens
 from orsched.models.packing import pack, packing_bound
 

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched import SLO, AffineCost, Instance, Requests, Worker, solve
-from orsched.models.best_first import solve_best_first
-from orsched.models.best_first_times import solve_best_first_times
-from orsched.models.full_mip import solve_full_mip
-from orsched.models.full_mip.aim import MakespanAim, TimesAim
-from orsched.models.full_mip.problem import read_problem
-from orsched.models.mip.programs import read_program
-from orsched.models.pauses import pauses_cannot_help
-from orsched.objectives import objective_named
-from orsched.schedule_classes import (
+from orsched.data.schedule_classes import (
     ALL_SCHEDULES,
     PLAIN_SCHEDULES,
     WITHOUT_PAUSES,
@@ -28,7 +20,15 @@ from orsched.schedule_classes import (
     allowances_of,
     class_of,
 )
-from orsched.verdict import verdict_of
+from orsched.models.best_first import solve_best_first
+from orsched.models.best_first_times import solve_best_first_times
+from orsched.models.full_mip import solve_full_mip
+from orsched.models.full_mip.aim import MakespanAim, TimesAim
+from orsched.models.full_mip.problem import read_problem
+from orsched.models.mip.programs import read_program
+from orsched.models.pauses import pauses_cannot_help
+from orsched.solving.objectives import objective_named
+from orsched.solving.verdict import verdict_of
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.full_mip.small import random_instance

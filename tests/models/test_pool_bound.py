@@ -9,15 +9,15 @@ import pytest
 import orsched
 from orsched.checker.certificates import certificate_violations
 from orsched.checker.latency_certificates import bound_violations
-from orsched.errors import InputError
-from orsched.instance import Instance
-from orsched.links import Link
-from orsched.metrics import summarise
-from orsched.models.bounds import bound, bound_for
-from orsched.models.bulk_bound import attainment_bound
-from orsched.requests import Requests
+from orsched.common.errors import InputError
+from orsched.data.instance import Instance
+from orsched.data.links import Link
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
+from orsched.metrics.summary import summarise
+from orsched.models.bounds.bounds import bound, bound_for
+from orsched.models.bounds.bulk_bound import attainment_bound
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.pools import pool_instance, pool_policy
 from tests.simulator.test_pools import Cost
 

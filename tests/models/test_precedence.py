@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 
 import orsched
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.data.schedule import Schedule, Steps, Work
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
-from orsched.models.precedence import critical_path, critical_path_summary, precedence_graph
-from orsched.schedule import Schedule, Steps, Work
+from orsched.models.bounds.precedence import critical_path, critical_path_summary, precedence_graph
 from tests.by_the_book import Book
 from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule

@@ -15,12 +15,12 @@ from orsched.costs import (
     PoolingCost,
     RooflineCost,
 )
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.models.bounds import makespan_bound
-from orsched.models.no_queue import ordering_cannot_help
-from orsched.requests import Requests
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
+from orsched.models.bounds.bounds import makespan_bound
+from orsched.models.bounds.no_queue import ordering_cannot_help
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.divisions import least_over_divisions

@@ -22,12 +22,12 @@ from orsched.certificates.shared_rounds import (
 )
 from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost, LevelsCost, LinearCost, PoolingCost
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances import with_arrivals
-from orsched.models.latency_bounds import candidates
-from orsched.models.shared_rounds_bound import falling, shared_rounds_choices
-from orsched.requests import Requests
-from orsched.workers import Worker
+from orsched.models.bounds.latency_bounds import candidates
+from orsched.models.bounds.shared_rounds_bound import falling, shared_rounds_choices
 from tests.in_order import in_order
 from tests.models.least_in_any_mode import Search
 from tests.models.least_sums import least_sum_ns

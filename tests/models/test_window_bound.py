@@ -14,14 +14,14 @@ from orsched.certificates.jobs import all_jobs
 from orsched.certificates.windows import Rounding, windows
 from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, LevelsCost
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances import catalog
-from orsched.memory import BlockMemory
-from orsched.models import stages_rounds_bound
-from orsched.models.bounds import improving_bounds, makespan_bound
-from orsched.models.window_bound import best_price, long_lengths
-from orsched.requests import Requests
-from orsched.workers import Worker
+from orsched.models.bounds import stages_rounds_bound
+from orsched.models.bounds.bounds import improving_bounds, makespan_bound
+from orsched.models.bounds.window_bound import best_price, long_lengths
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 

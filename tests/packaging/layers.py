@@ -32,24 +32,21 @@ class Layer(NamedTuple):
 
 LAYERS = (
     Layer(
-        "words",
-        "errors, units, columns of whole numbers, names of what is registered",
+        "common",
+        "errors, units, checked numbers, names of what is registered",
+        ("common", "_version"),
+    ),
+    Layer(
+        "costs",
+        "the time of a step, and the fit of such times",
         (
-            "errors", "units", "limits", "columns", "scalars", "pairs", "registry",
-            "own_code", "own_file", "own_trace", "lazy_names", "near_names", "parameters",
-            "subprocess_call", "_version", "versions",
+            "costs", "calibration.fit", "calibration.fit_linear", "calibration.fit_pooling",
+            "calibration.fit_profiled", "calibration.fit_work", "calibration.least_squares",
+            "calibration.confidence", "calibration.measurements",
         ),
     ),
-    Layer("costs", "the time of a step, and the fit of such times", ("costs",)),
     Layer(
-        "data",
-        "requests, workers and memory make an instance; steps make a schedule",
-        (
-            "requests", "prefixes", "prefix_trees", "eviction", "memory", "availability",
-            "autoscaling", "workers", "links", "instance", "instance_checks", "feasibility",
-            "transfers", "schedule", "schedule_classes", "service_classes", "tenants", "slo",
-            "length_quantiles",
-        ),
+        "data", "requests, workers and memory make an instance; steps make a schedule", ("data",)
     ),
     Layer(
         "proofs",
@@ -60,24 +57,15 @@ LAYERS = (
         "time",
         "a policy decides, the simulator lets time pass, a timeline reads what came of it",
         (
-            "step", "views", "policy", "methods", "objectives", "progress", "stop", "result",
-            "search_history", "verdict",
-            "class_rows",
-            "simulator",
-            "intervals", "timeline", "handovers", "caches", "prefill_batches", "client_time",
-            "references",
-            "request_times", "request_limits", "token_times", "token_gaps", "tenant_service",
-            "flat_figures", "distributions", "request_records",
-            "prefix_replay", "prefix_blocks", "prefix_waits", "cache_use",
+            "simulator", "metrics", "solving.methods", "solving.objectives", "solving.progress",
+            "solving.result", "solving.search_history", "solving.request_records",
+            "solving.verdict",
         ),
     ),
     Layer(
         "verdicts",
-        "figures, rules kept, bounds proven: what is said of a schedule",
-        (
-            "metrics", "class_metrics", "tenant_metrics", "fleet_metrics", "checker",
-            "measured", "objective_values",
-        ),
+        "rules kept, bounds proven: what is said of a schedule",
+        ("checker", "calibration.step_contents"),
     ),
     Layer("models", "formulations, searches and bounds with their certificates", ("models",)),
     Layer("heuristics", "policies, and the methods that are made of them", ("heuristics",)),
@@ -85,24 +73,21 @@ LAYERS = (
     Layer(
         "instances",
         "shipped instances and machines, generators, readers of others' traces",
-        ("instances", "hardware"),
+        ("instances", "calibration"),
     ),
     Layer(
         "front",
-        "solve, simulate, compare, load, predict lengths, fit measured runs",
-        (
-            "method_choice", "splits", "scenario", "failures", "method_catalogue", "comparison",
-            "solver", "fit",
-            "stopping", "checked_result", "objective_run", "frontier_points", "frontiers",
-            "request_files", "locate", "predict", "fidelity",
-        ),
+        "solve, simulate, compare, load, predict lengths",
+        ("solving", "files.locate", "files.request_files", "prediction"),
     ),
     Layer(
         "pictures",
         "charts, reports, studies, capacities",
-        ("plotting", "report", "study", "sizing", "extending"),
+        ("views", "planning", "extending"),
     ),
-    Layer("runner", "workers that execute, their calibration, vLLM", ("runner", "predict.proxies")),
+    Layer(
+        "runner", "workers that execute, their calibration, vLLM", ("runner", "prediction.proxies")
+    ),
     Layer("command line", "orsched ...", ("cli", "__main__")),
 )  # fmt: skip
 
@@ -140,16 +125,16 @@ class Stop(NamedTuple):
 
 WAY = (
     Stop("files", "read, checked, made an instance", "files.native:load_instance"),
-    Stop("front", "the method is looked up and started", "solver:solve"),
+    Stop("front", "the method is looked up and started", "solving.solver:solve"),
     Stop("heuristics", "the method makes its policy", "heuristics.policy_method:PolicyMethod"),
     Stop("time", "the simulator asks: decide(view)", "simulator.loop:Loop"),
     Stop("heuristics", "the policy answers with a Step", "heuristics.gated:GatedPolicy.decide"),
     Stop("costs", "the time of the step", "costs.protocol:CostModel"),
-    Stop("data", "steps and work become a schedule", "schedule:Schedule"),
-    Stop("models", "a lower bound with its certificate", "models.bounds:bound"),
+    Stop("data", "steps and work become a schedule", "data.schedule:Schedule"),
+    Stop("models", "a lower bound with its certificate", "models.bounds.bounds:bound"),
     Stop("verdicts", "figures; every rule checked", "checker.checker:check"),
     Stop("files", "the schedule file is written", "files.native:save_schedule"),
-    Stop("pictures", "charts and report", "report.html:write_report"),
+    Stop("pictures", "charts and report", "views.html:write_report"),
     Stop("runner", "the same schedule on a real worker", "runner.execution:run"),
 )
 

@@ -10,9 +10,9 @@ import types
 
 import pytest
 
-from orsched import registry
 from orsched.cli.commands import run
-from orsched.study import read_study
+from orsched.common import registry
+from orsched.planning.study import read_study
 
 
 def blocks(root, page, kind):

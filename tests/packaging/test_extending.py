@@ -11,8 +11,9 @@ import sys
 import pytest
 
 import orsched
-from orsched import extending, registry
+from orsched import extending
 from orsched.cli.commands import run
+from orsched.common import registry
 
 PAGES = ("own-policy", "own-reader", "own-cost-model")
 PUBLIC = ("orsched", "orsched.extending")
@@ -49,7 +50,7 @@ def test_every_name_is_documented_and_is_the_one_of_the_library():
         thing = getattr(extending, name)
         if inspect.isclass(thing) or inspect.isfunction(thing) or inspect.ismodule(thing):
             assert inspect.getdoc(thing), name
-        if name in orsched.__all__:  # orsched.predict is the package, extending.predict the laws
+        if name in orsched.__all__:  # orsched.prediction is the package, extending.predict the laws
             assert getattr(orsched, name) is thing, name
     needed = {"View", "Step", "Information", "Dispatcher", "PolicyMethod", "CostModel", "Trace"}
     assert needed <= set(extending.__all__)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched import Instance, Requests, Worker
-from orsched.errors import InputError
-from orsched.eviction import LEAST_FUTURE_USE, LRU, RULES, TASK_AWARE, Eviction
-from orsched.memory import BlockMemory, PrefixCache
-from orsched.prefixes import Prefixes
+from orsched.common.errors import InputError
+from orsched.data.eviction import LEAST_FUTURE_USE, LRU, RULES, TASK_AWARE, Eviction
+from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.prefixes import Prefixes
 
 
 def shared_tokens(prefixes, a, b):

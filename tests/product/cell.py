@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from orsched.methods import Run
-from orsched.models.bounds import bound_for, makespan_bound
-from orsched.policy import Information
-from orsched.registry import resolve
-from orsched.solver import read_spec
-from orsched.stop import MaxIterations
+from orsched.common.registry import resolve
+from orsched.common.stop import MaxIterations
+from orsched.models.bounds.bounds import bound_for, makespan_bound
+from orsched.simulator.policy import Information
+from orsched.solving.methods import Run
+from orsched.solving.solver import read_spec
 from tests.by_the_book import require_reported, rule_broken_by
 from tests.product.information import begun, otherwise
 from tests.product.laws import LAWS, Account, work_is_conserved

@@ -14,10 +14,10 @@ from orsched.costs import (
     PoolingCost,
     RooflineCost,
 )
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from tests.in_order import in_order
 
 MS = 1_000_000

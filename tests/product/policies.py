@@ -6,8 +6,8 @@ declares. What it refuses is to be named in ``refusals.py``.
 
 from __future__ import annotations
 
+from orsched.common.registry import names, resolve
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.registry import names, resolve
 
 SEARCHES = ("windows", "exact", "auto", "latency_search")
 """Methods that plan before anything runs: no policies to ask step by step. They have tests of their

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orsched.errors import InputError
-from orsched.registry import names
+from orsched.common.errors import InputError
+from orsched.common.registry import names
 from tests.product.cell import Size, content, instance_of_cell, serve
 from tests.product.modes import FACTORS
 from tests.product.policies import METHODS, POLICIES, SEARCHES, SHARING, is_dispatched

@@ -9,15 +9,15 @@ import pytest
 import orsched
 from orsched.checker import check
 from orsched.cli.commands import run
+from orsched.common.errors import InfeasibleError, InputError
 from orsched.costs import AffineCost
-from orsched.errors import InfeasibleError, InputError
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.service_classes import ServiceClass
+from orsched.data.slo import SLO
+from orsched.data.workers import Worker
 from orsched.files import load_instance, save_instance
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
-from orsched.service_classes import ServiceClass
-from orsched.slo import SLO
-from orsched.workers import Worker
 
 COST = AffineCost()
 SLOW = SLO(ttft_s=60)

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.errors import InfeasibleError, InputError, MissingDependencyError
+from orsched.calibration.gaps import gaps_ns
+from orsched.common.errors import InfeasibleError, InputError, MissingDependencyError
+from orsched.common.registry import names, resolve
 from orsched.files import load_schedule, save_schedule
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.measured.gaps import gaps_ns
-from orsched.registry import names, resolve
+from orsched.metrics.timeline import Timeline
 from orsched.runner import RunSettings, plan_against_run, run
 from orsched.runner.capacity import Size, require_room
 from orsched.simulator import simulate_policy
-from orsched.timeline import Timeline
 from tests.in_order import in_order
 
 VIRTUAL = RunSettings("virtual")

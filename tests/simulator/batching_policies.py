@@ -7,8 +7,17 @@ from __future__ import annotations
 
 import random
 
-from orsched.policy import Information, Policy
-from orsched.step import ARRIVAL, FINISH, FOREVER, Step, Wait, batch_rounds, decode_rounds, evict
+from orsched.data.step import (
+    ARRIVAL,
+    FINISH,
+    FOREVER,
+    Step,
+    Wait,
+    batch_rounds,
+    decode_rounds,
+    evict,
+)
+from orsched.simulator.policy import Information, Policy
 
 EVENTS = (0, FINISH, ARRIVAL, FINISH | ARRIVAL)
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 from hypothesis import strategies as st
 
 from orsched.costs import AffineCost
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
-from orsched.workers import Worker
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from tests.in_order import in_order
 
 

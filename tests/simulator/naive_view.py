@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orsched.policy import ClairvoyantView, Information, PredictedView, View
+from orsched.simulator.policy import ClairvoyantView, Information, PredictedView, View
 
 
 class Shown(Sequence):

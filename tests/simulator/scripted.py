@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orsched.policy import Policy
-from orsched.step import decode_rounds
+from orsched.data.step import decode_rounds
+from orsched.simulator.policy import Policy
 
 
 class Script(Policy):

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from orsched import registry
 from orsched.checker import check
+from orsched.common import registry
+from orsched.data.memory import BlockMemory
+from orsched.data.step import Step, prefill_stage
 from orsched.instances.synthetic import peers_workload
-from orsched.memory import BlockMemory
-from orsched.policy import Information, Policy, View
 from orsched.simulator import simulate_policy
 from orsched.simulator.asleep import Asleep
-from orsched.solver import read_spec
-from orsched.step import Step, prefill_stage
+from orsched.simulator.policy import Information, Policy, View
+from orsched.solving.solver import read_spec
 from tests.simulator.losses import losing
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.data.instance import Instance
 
 
 class State:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 import orsched
-from orsched.autoscaling import Autoscaling, OnTime, read_autoscaling
 from orsched.checker import check
-from orsched.errors import InfeasibleError, InputError
+from orsched.common.errors import InfeasibleError, InputError
+from orsched.data.autoscaling import Autoscaling, OnTime, read_autoscaling
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.models.bounds import makespan_bound
-from orsched.policy import Policy
+from orsched.models.bounds.bounds import makespan_bound
+from orsched.simulator.policy import Policy
 from tests.in_order import in_order
 from tests.simulator.losses import losing, steady
 from tests.simulator.test_losses import COST, solved
@@ -177,7 +177,7 @@ def test_what_cannot_be_scaled_is_refused():
         def decide(self, view):
             return None
 
-    with pytest.raises(orsched.errors.PolicyError, match="none will arrive"):
+    with pytest.raises(orsched.common.errors.PolicyError, match="none will arrive"):
         orsched.simulate(by_hand(), Stuck())
 
 
@@ -205,7 +205,7 @@ def test_errors_name_what_was_said(spec, field):
 def test_specification_and_files_say_the_same(tmp_path):
     rule = read_autoscaling("min=2,max=3,target=0.5,startup=1.5,interval=2,cooldown=0")
     assert rule == in_order(Autoscaling, 1_500_000_000, 2, 3, 0.5, 2 * 10**9, 0)
-    instance = orsched.scenario.scenario(orsched.load("pang-100x20"), 4, autoscale=rule)
+    instance = orsched.solving.scenario.scenario(orsched.load("pang-100x20"), 4, autoscale=rule)
     assert instance.sha256 != instance.replace(autoscaling=None).sha256
     schedule = orsched.simulate(instance, "vllm").schedule
     for name in ("a.json", "a.parquet"):

@@ -5,12 +5,20 @@ from __future__ import annotations
 import pytest
 
 from orsched.costs import AffineCost
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.step import (
+    Step,
+    Wait,
+    batch_rounds,
+    decode_rounds,
+    evict,
+    mixed_step,
+    prefill_stage,
+)
+from orsched.data.workers import Worker
 from orsched.simulator import simulate_policy
-from orsched.step import Step, Wait, batch_rounds, decode_rounds, evict, mixed_step, prefill_stage
-from orsched.workers import Worker
 from tests.in_order import in_order
 from tests.oracle import oracle
 from tests.simulator.instances import ContextCost

@@ -9,8 +9,8 @@ from itertools import groupby
 import pytest
 
 from orsched.checker import check
-from orsched.errors import PolicyError
-from orsched.metrics import summarise
+from orsched.common.errors import PolicyError
+from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
 from tests.oracle import oracle
 from tests.random_instances import random_batching_instance

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from orsched.common.errors import PolicyError
 from orsched.costs import AffineCost
-from orsched.errors import PolicyError
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.step import FOREVER, Step, Wait, batch_rounds, decode_rounds, evict, prefill_stage
+from orsched.data.workers import Worker
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.policy import Policy
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.step import FOREVER, Step, Wait, batch_rounds, decode_rounds, evict, prefill_stage
-from orsched.workers import Worker
+from orsched.simulator.policy import Policy
 from tests.in_order import in_order
 from tests.oracle import oracle
 from tests.simulator.scripted import Script

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orsched.errors import PolicyError
+from orsched.common.errors import PolicyError
 from orsched.simulator.block_cache import BlockCache
 from orsched.simulator.free_blocks import LeastRecent
 from orsched.simulator.prefix_chains import PrefixChains

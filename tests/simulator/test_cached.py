@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import orsched
 from orsched.checker import check
 from orsched.costs import RooflineCost
-from orsched.memory import PrefixCache
-from orsched.prefixes import Prefixes
-from orsched.schedule import DECODE, MIXED, PREFILL
+from orsched.data.memory import PrefixCache
+from orsched.data.prefixes import Prefixes
+from orsched.data.schedule import DECODE, MIXED, PREFILL
+from orsched.data.step import Step
 from orsched.simulator import simulate_policy
-from orsched.step import Step
 from tests.in_order import in_order
 from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
 from tests.simulator.scripted import Script

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 
 from orsched.checker import check
+from orsched.common.errors import InfeasibleError, InputError, PolicyError
 from orsched.costs import AffineCost
-from orsched.errors import InfeasibleError, InputError, PolicyError
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.step import ARRIVAL, FINISH, Step, decode_rounds, prefill_stage
+from orsched.data.workers import Worker
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.metrics import summarise
-from orsched.policy import Information, Policy
-from orsched.requests import Requests
+from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
-from orsched.step import ARRIVAL, FINISH, Step, decode_rounds, prefill_stage
-from orsched.workers import Worker
+from orsched.simulator.policy import Information, Policy
 from tests.in_order import in_order
 from tests.simulator.instances import ContextCost, instances
 from tests.simulator.policies import POLICIES

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orsched.checker import check
+from orsched.data.instance import Instance
+from orsched.data.schedule import Work
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.instance import Instance
-from orsched.metrics import summarise
-from orsched.models.bounds import makespan_bound
-from orsched.schedule import Work
+from orsched.metrics.summary import summarise
+from orsched.models.bounds.bounds import makespan_bound
 from orsched.simulator import simulate_policy
 from tests.simulator.instances import instances
 from tests.simulator.policies import POLICIES

@@ -9,13 +9,13 @@ import pytest
 
 import orsched
 from orsched.checker import check
+from orsched.common.errors import InfeasibleError, InputError
 from orsched.costs import AffineCost
-from orsched.errors import InfeasibleError, InputError
+from orsched.data.step import decode_rounds, prefill_stage
 from orsched.heuristics.policy_method import LiveMethod
-from orsched.method_choice import method_named, method_names
-from orsched.models.bounds import makespan_bound
-from orsched.policy import Policy
-from orsched.step import decode_rounds, prefill_stage
+from orsched.models.bounds.bounds import makespan_bound
+from orsched.simulator.policy import Policy
+from orsched.solving.method_choice import method_named, method_names
 from tests.in_order import in_order
 from tests.simulator.losses import losing, steady
 
@@ -236,7 +236,7 @@ def test_no_worker_left_is_said():
 
 
 def test_what_cannot_be_lost_is_refused():
-    memory = orsched.BlockMemory(100, 4, "paged", orsched.memory.PrefixCache())
+    memory = orsched.BlockMemory(100, 4, "paged", orsched.data.memory.PrefixCache())
     worker = orsched.Worker(4, COST, None, memory, available_ns=[(0, 32), (50, None)])
     with pytest.raises(InputError, match="prefix caches of workers"):
         orsched.simulate(

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.errors import PolicyError
+from orsched.common.errors import PolicyError
+from orsched.data.step import Step, decode_rounds, prefill_stage
 from orsched.instances.catalog import generate
-from orsched.policy import Policy
 from orsched.simulator import simulate_policy
-from orsched.step import Step, decode_rounds, prefill_stage
+from orsched.simulator.policy import Policy
 
 
 class Answers(Policy):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from orsched.checker import check
-from orsched.metrics import summarise
+from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
 from tests.oracle import oracle
 from tests.simulator.instances import instances

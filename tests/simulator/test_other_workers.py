@@ -7,8 +7,8 @@ import pytest
 from orsched.heuristics.gittins import Gittins
 from orsched.heuristics.gittins.params import GittinsParams
 from orsched.heuristics.scls import ContinuousSlices
-from orsched.policy import Information
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 from tests.heuristics.gittins.drawn import drawn
 from tests.oracle import oracle
 

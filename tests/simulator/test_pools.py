@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from orsched.checker import check
+from orsched.common.errors import PolicyError
 from orsched.costs import AffineCost
-from orsched.errors import PolicyError
+from orsched.data.instance import Instance
+from orsched.data.links import Link
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.step import Step, decode_rounds, evict, prefill_stage
+from orsched.data.workers import Worker
 from orsched.heuristics.continuous.methods import VLLM
 from orsched.heuristics.disaggregated.methods import DISAGGREGATED
-from orsched.instance import Instance
-from orsched.links import Link
-from orsched.memory import BlockMemory
-from orsched.policy import Information, Policy
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.step import Step, decode_rounds, evict, prefill_stage
-from orsched.workers import Worker
+from orsched.simulator.policy import Information, Policy
 from tests.by_the_book import require_reported
 from tests.pools import CONTEXTS, pool_instance, pool_policy, split_on_one_device
 

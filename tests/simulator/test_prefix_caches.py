@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched.errors import PolicyError
-from orsched.memory import PrefixCache
-from orsched.policy import Policy
-from orsched.prefixes import Prefixes
-from orsched.schedule import PREFILL
+from orsched.common.errors import PolicyError
+from orsched.data.memory import PrefixCache
+from orsched.data.prefixes import Prefixes
+from orsched.data.schedule import PREFILL
+from orsched.data.step import Step, decode_rounds
 from orsched.simulator import simulate_policy
-from orsched.step import Step, decode_rounds
+from orsched.simulator.policy import Policy
 from tests.simulator.prefix_workloads import (
     COST,
     Whimsical,

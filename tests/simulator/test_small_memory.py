@@ -9,17 +9,17 @@ import pytest
 
 import orsched
 from orsched.checker import check
+from orsched.common.errors import InputError
+from orsched.common.registry import names, resolve
 from orsched.costs import AffineCost
-from orsched.errors import InputError
-from orsched.feasibility import fits_some_worker
+from orsched.data.feasibility import fits_some_worker
+from orsched.data.instance import Instance
+from orsched.data.links import Link
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.heuristics.dispatching import DISPATCHERS
-from orsched.instance import Instance
-from orsched.links import Link
-from orsched.memory import BlockMemory
-from orsched.registry import names, resolve
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 25_000_000, 130_000, 29_000_000, 210_000)

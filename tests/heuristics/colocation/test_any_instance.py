@@ -7,8 +7,8 @@ import random
 import pytest
 
 import orsched
-from orsched.registry import resolve
-from orsched.service_classes import ServiceClass
+from orsched.common.registry import resolve
+from orsched.data.service_classes import ServiceClass
 from orsched.simulator import simulate_policy
 from tests.random_instances import random_batching_instance
 from tests.simulator.prefix_workloads import prefix_instance

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched import registry
-from orsched.errors import InputError, PolicyError
+from orsched.common import registry
+from orsched.common.errors import InputError, PolicyError
+from orsched.data.schedule import INVALID
 from orsched.heuristics.continuous import ContinuousParams, engine_steps
-from orsched.policy import Information
-from orsched.schedule import INVALID
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 from tests.random_instances import random_batching_instance
 
 CONTINUOUS = {

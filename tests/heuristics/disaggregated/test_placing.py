@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from orsched.checker import check
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.data.instance import Instance
+from orsched.data.links import Link
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.heuristics.disaggregated.methods import DISAGGREGATED
-from orsched.instance import Instance
-from orsched.links import Link
-from orsched.memory import BlockMemory
-from orsched.policy import Information
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
+from orsched.simulator.policy import Information
 
 N = 24
 

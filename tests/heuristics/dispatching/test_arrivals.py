@@ -6,15 +6,15 @@ import pytest
 
 from orsched.checker import check
 from orsched.costs import AffineCost
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.step import ARRIVAL
+from orsched.data.workers import Worker
 from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.policy import Information
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.step import ARRIVAL
-from orsched.workers import Worker
+from orsched.simulator.policy import Information
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns

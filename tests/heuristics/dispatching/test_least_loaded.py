@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from orsched.data.memory import BlockMemory
+from orsched.data.workers import Worker
 from orsched.heuristics.dispatching import FewestRequests, LeastWork
-from orsched.memory import BlockMemory
-from orsched.workers import Worker
 
 
 def view_of(workers: list[Worker], prompts: list[int]) -> Any:

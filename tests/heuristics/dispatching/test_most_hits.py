@@ -6,8 +6,8 @@ import numpy as np
 
 import orsched
 from orsched.costs import AffineCost
-from orsched.memory import PrefixCache
-from orsched.prefixes import Prefixes
+from orsched.data.memory import PrefixCache
+from orsched.data.prefixes import Prefixes
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 1000, 10, 1000, 10)

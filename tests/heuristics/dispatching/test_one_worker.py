@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import orsched
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.data.step import decode_rounds, prefill_stage
 from orsched.heuristics.policy_method import LiveMethod
-from orsched.method_choice import method_named, method_names
-from orsched.policy import Policy
-from orsched.scenario import scenario, with_workers
-from orsched.step import decode_rounds, prefill_stage
+from orsched.simulator.policy import Policy
+from orsched.solving.method_choice import method_named, method_names
+from orsched.solving.scenario import scenario, with_workers
 
 POLICIES = [name for name in method_names() if isinstance(method_named(name), LiveMethod)]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import orsched
+from orsched.common.errors import InputError
+from orsched.common.registry import resolve
 from orsched.costs import AffineCost
-from orsched.errors import InputError
+from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.prefixes import Prefixes
+from orsched.data.service_classes import ServiceClass
 from orsched.heuristics.continuous import engine_steps
-from orsched.memory import BlockMemory, PrefixCache
-from orsched.prefixes import Prefixes
-from orsched.registry import resolve
-from orsched.service_classes import ServiceClass
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from orsched.heuristics.gittins.methods import GITTINS
 from orsched.instances import predict
-from orsched.policy import Information
+from orsched.simulator.policy import Information
 from tests.random_instances import random_batching_instance
 
 KNOWN = ("none", "predicted", "clairvoyant")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from orsched.common.units import NS_PER_S
 from orsched.heuristics.gittins import Gittins
 from orsched.heuristics.gittins.batch import GittinsBatch
-from orsched.policy import ClairvoyantView
-from orsched.units import NS_PER_S
+from orsched.simulator.policy import ClairvoyantView
 
 
 class PlainGittins(Gittins):

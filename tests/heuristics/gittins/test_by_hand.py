@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import orsched
+from orsched.common.errors import InputError, PolicyError
 from orsched.costs import AffineCost
-from orsched.errors import InputError, PolicyError
 from orsched.heuristics.gittins import GittinsParams
 from orsched.heuristics.gittins.methods import GITTINS
-from orsched.policy import Information
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 10, 1, 10, 1)
@@ -117,7 +117,7 @@ def test_who_does_not_fit_alone_is_named():
         requests, orsched.Worker(2, COST, None, memory), first_token="decode"
     )
     policy, _ = GITTINS.build(instance, Information.NONE, {}, 0)
-    with pytest.raises((PolicyError, orsched.errors.InfeasibleError)):
+    with pytest.raises((PolicyError, orsched.common.errors.InfeasibleError)):
         simulate_policy(instance, policy)
 
 

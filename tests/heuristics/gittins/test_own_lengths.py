@@ -16,8 +16,8 @@ from orsched.heuristics.gittins.lengths import Lengths, bins
 from orsched.heuristics.gittins.methods import GITTINS
 from orsched.heuristics.gittins.own_lengths import Calibration, Calibrations, OwnLengths
 from orsched.heuristics.length_atoms import ATOMS, LengthAtoms
-from orsched.policy import Information
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 from tests.heuristics.gittins.drawn import drawn, params_of
 from tests.heuristics.gittins.plain import PlainGittins
 from tests.in_order import in_order

@@ -7,16 +7,16 @@ import random
 import pytest
 
 from orsched.costs import AffineCost, BilinearCost
+from orsched.data.memory import BlockMemory
+from orsched.data.workers import Worker
 from orsched.heuristics.gittins import Gittins, GittinsParams, LengthModel, policy
 from orsched.heuristics.gittins.prices import Prices
 from orsched.heuristics.gittins.routing import RoutingDecision
 from orsched.heuristics.gittins.waiting import WaitingRequests
 from orsched.instances import predict
 from orsched.instances.synthetic import peers_workload
-from orsched.memory import BlockMemory
-from orsched.policy import Information, View, WorkerState
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
+from orsched.simulator.policy import Information, View, WorkerState
 from tests.heuristics.gittins.drawn import KNOWN, drawn, params_of
 from tests.heuristics.gittins.plain import PlainGittins
 from tests.in_order import in_order

@@ -8,7 +8,7 @@ import pytest
 import orsched
 from orsched import AffineCost, Requests, Worker
 from orsched.checker import check
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.heuristics.gittins.params import GittinsParams
 from orsched.instances import with_arrivals
 from orsched.instances.streams import stream

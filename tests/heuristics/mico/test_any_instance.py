@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from orsched.checker import check
 from orsched.costs import AffineCost, BilinearCost
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.heuristics.mico import Mico, MicoParams
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 LIMIT = 20

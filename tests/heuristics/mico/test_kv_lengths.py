@@ -5,11 +5,11 @@ from __future__ import annotations
 from benchmarks.reproductions import mico_setting
 from benchmarks.reproductions.mico_runs import cache_lengths, kv_lengths, run, summed
 from orsched.costs import AffineCost
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.heuristics.mico import Mico, MicoParams
-from orsched.instance import Instance
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 

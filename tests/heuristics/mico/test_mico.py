@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from orsched.checker import check
+from orsched.common.errors import InputError
+from orsched.common.registry import resolve
 from orsched.costs import AffineCost
-from orsched.errors import InputError
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
+from orsched.data.workers import Worker
 from orsched.heuristics.mico import ABLATION, Mico, MicoParams
 from orsched.heuristics.mico.methods import MICO
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
-from orsched.metrics import summarise
-from orsched.registry import resolve
-from orsched.requests import Requests
-from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
+from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 UNIT = in_order(AffineCost, 0, 0, 1, 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from orsched import Instance, Requests, Worker, check
 from orsched.costs import BilinearCost
+from orsched.data.memory import BlockMemory
 from orsched.heuristics.scls import SlicedPolicy, SliceParams
-from orsched.memory import BlockMemory
 from orsched.simulator import simulate_policy
 
 MS = 1_000_000

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from orsched import Instance, Requests, Worker
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.errors import InputError
+from orsched.data.memory import BlockMemory
 from orsched.heuristics.scls import ContinuousParams, ContinuousSlices, IterationLevel
 from orsched.heuristics.scls.iteration import IterationParams
 from orsched.heuristics.scls.methods import ILS
-from orsched.memory import BlockMemory
-from orsched.metrics import summarise
-from orsched.policy import Information
-from orsched.timeline import Timeline
+from orsched.metrics.summary import summarise
+from orsched.metrics.timeline import Timeline
+from orsched.simulator.policy import Information
 from tests.heuristics.scls.parts import MS, instance, run, steps
 from tests.in_order import in_order
 

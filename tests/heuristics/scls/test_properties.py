@@ -10,6 +10,7 @@ import pytest
 
 import orsched
 from orsched import check
+from orsched.data.schedule import DECODE, PREFILL
 from orsched.heuristics.scls import (
     ABLATION,
     ContinuousParams,
@@ -18,10 +19,9 @@ from orsched.heuristics.scls import (
     SliceParams,
 )
 from orsched.heuristics.scls.methods import ILS
-from orsched.policy import Information
-from orsched.schedule import DECODE, PREFILL
+from orsched.metrics.timeline import Timeline
 from orsched.simulator import simulate_policy
-from orsched.timeline import Timeline
+from orsched.simulator.policy import Information
 from tests.random_instances import random_batching_instance
 
 NAMES = [*ABLATION, "deepspeed", "continuous", "ils"]

@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 import orsched
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.heuristics.scls import ABLATION, SliceParams
-from orsched.metrics import summarise
+from orsched.metrics.summary import summarise
 from tests.heuristics.scls.parts import MS, instance, run, steps
 
 PREFILL, DECODE = 0, 1

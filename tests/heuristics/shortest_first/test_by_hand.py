@@ -9,12 +9,12 @@ from __future__ import annotations
 import pytest
 
 import orsched
-from orsched import registry
+from orsched.common import registry
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.errors import InputError
 from orsched.heuristics.continuous import engine_steps
-from orsched.policy import Information
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 10, 1, 10, 1)

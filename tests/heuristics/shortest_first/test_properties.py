@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched import registry
+from orsched.common import registry
 from orsched.heuristics.continuous import engine_steps
 from orsched.instances import predict
-from orsched.policy import Information
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
 

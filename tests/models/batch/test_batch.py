@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost, BilinearCost
-from orsched.errors import InputError
 from orsched.models.batch import DEEPSPEED, PaddedMemory, TableMemory, batch
 from tests.in_order import in_order
 

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 
 import orsched
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost, LevelsCost
-from orsched.errors import InputError
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances.gsm8k import gsm8k
-from orsched.memory import BlockMemory
 from orsched.models.best_first import solve_best_first
 from orsched.models.best_first.search import BestFirst
 from orsched.models.best_first.states import States
 from orsched.models.full_mip import solve_full_mip
 from orsched.models.full_mip.problem import read_problem
-from orsched.requests import Requests
-from orsched.workers import Worker
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.full_mip.small import instances

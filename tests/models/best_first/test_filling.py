@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from orsched.costs import AffineCost
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.models.best_first import expansion, filling
 from orsched.models.best_first.packed import Packed, bins_of
 from orsched.models.best_first.states import States
 from orsched.models.full_mip.problem import read_problem
-from orsched.requests import Requests
-from orsched.workers import Worker
 from tests.in_order import in_order
 from tests.models.best_first.test_packed import searched, varied
 

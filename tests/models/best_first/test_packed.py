@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from orsched.costs import AffineCost
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.best_first import expansion, packed, solve_best_first
 from orsched.models.best_first.compiled import engine
@@ -19,8 +21,6 @@ from orsched.models.best_first.search import BestFirst
 from orsched.models.best_first.states import States
 from orsched.models.full_mip.plan import schedule_of
 from orsched.models.full_mip.problem import read_problem
-from orsched.requests import Requests
-from orsched.workers import Worker
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.best_first.test_best_first import STAGE_COSTS, _every_stage, _to_go, plain

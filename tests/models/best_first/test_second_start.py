@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import orsched
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.best_first import solve_best_first
 from orsched.models.best_first.packed import Packed
@@ -132,7 +132,7 @@ def test_what_windows_does_not_take_is_searched_on(asked, monkeypatch):
         raise InputError("not that one", field="instance")
 
     given = orsched.solve(FIFTEEN, "hybrid").schedule
-    monkeypatch.setattr("orsched.solver.solve", refuse)
+    monkeypatch.setattr("orsched.solving.solver.solve", refuse)
     result = solve_best_first(FIFTEEN, initial_schedule=given)
     assert asked == [False]
     assert (result.status, result.makespan_ns) == ("optimal", best.makespan_ns)
@@ -158,7 +158,7 @@ def test_callbacks_see_its_schedule_and_ctrl_c_in_it_ends_the_search(asked, monk
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("orsched.solver.solve", interrupt)
+    monkeypatch.setattr("orsched.solving.solver.solve", interrupt)
     result = solve_best_first(instance, initial_schedule=first)
     assert (result.status, result.termination) == ("feasible", "interrupted")
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 import orsched
 from orsched import AffineCost, InputError, Instance, Requests, Worker, check, solve
 from orsched.costs import LevelsCost
-from orsched.memory import BlockMemory
+from orsched.data.memory import BlockMemory
+from orsched.data.schedule_classes import allowances_of
+from orsched.metrics.objective_values import objective_value
 from orsched.models.best_first_times import solve_best_first_times
 from orsched.models.best_first_times.cases import read_case
 from orsched.models.best_first_times.epochs import Epochs, State
@@ -22,9 +24,7 @@ from orsched.models.best_first_times.search import TimesSearch
 from orsched.models.full_mip import solve_full_mip
 from orsched.models.full_mip.aim import TimesAim
 from orsched.models.full_mip.problem import read_problem
-from orsched.objective_values import objective_value
-from orsched.objectives import objective_named
-from orsched.schedule_classes import allowances_of
+from orsched.solving.objectives import objective_named
 from tests.in_order import in_order
 from tests.models.full_mip.timed import TIMES, optimum, weighted
 

@@ -10,22 +10,22 @@ import pytest
 
 import orsched
 import orsched.models.full_mip.solve as module
-from orsched.errors import (
+from orsched.common.errors import (
     InfeasibleError,
     InputError,
     InvalidScheduleError,
     OrschedError,
     TimeLimitError,
 )
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA, generate, load_named
-from orsched.memory import BlockMemory
-from orsched.models.bounds import makespan_bound
+from orsched.models.bounds.bounds import makespan_bound
 from orsched.models.full_mip import solve_full_mip, solve_windows_mip
 from orsched.models.full_mip.plan import plan_of
 from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.search import Search
-from orsched.requests import Requests
-from orsched.workers import Worker
 from tests.in_order import in_order
 
 BACKENDS = module.BACKENDS
@@ -104,7 +104,7 @@ def test_time_ends_without_a_schedule_but_with_a_bound(backend, monkeypatch):
     def too_slow(*_, **__):
         raise TimeLimitError("too slow")
 
-    monkeypatch.setattr("orsched.solver.solve", too_slow)
+    monkeypatch.setattr("orsched.solving.solver.solve", too_slow)
     instance = hard()
     result = solve_full_mip(instance, backend, time_limit=0.01)
     assert (result.status, result.termination) == ("unknown", "time_limit")

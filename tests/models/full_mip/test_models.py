@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 
 import orsched
+from orsched.common.errors import InputError
 from orsched.costs import LevelsCost
-from orsched.errors import InputError
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.models.full_mip import cpsat_backend, scip_backend, write_full_mip
 from orsched.models.full_mip.formulation import FullMip
@@ -20,8 +22,6 @@ from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.stages import least_makespan_ns, stages_that_suffice
 from orsched.models.full_mip.windows_mip import WindowsMip
-from orsched.requests import Requests
-from orsched.workers import Worker
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.full_mip.small import instances, random_instance

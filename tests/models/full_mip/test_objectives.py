@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orsched import SLO, AffineCost, InputError, Instance, Requests, Worker, solve
+from orsched.metrics.objective_values import objective_value
 from orsched.models.full_mip import solve_full_mip
 from orsched.models.full_mip.aim import MissesAim, TimesAim
 from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
 from orsched.models.full_mip.objectives import served_alone
 from orsched.models.full_mip.plan import plan_of
 from orsched.models.full_mip.problem import read_problem
-from orsched.objective_values import objective_value
-from orsched.objectives import objective_named
+from orsched.solving.objectives import objective_named
 from tests.brute_force import least_total, most_attained, optimum_ns
 from tests.in_order import in_order
 from tests.models.full_mip.small import random_instance
@@ -75,7 +75,7 @@ def test_bounds_are_below_the_optimum_and_policies_above(seed, objective):
 
 
 def allowed(instance, schedule):
-    from orsched.schedule_classes import allowances_of
+    from orsched.data.schedule_classes import allowances_of
 
     return allowances_of(instance, schedule)
 
@@ -151,8 +151,8 @@ def found_by(found):
         def __call__(self, instance, run):
             from array import array
 
-            from orsched.methods import Outcome
-            from orsched.result import Termination
+            from orsched.solving.methods import Outcome
+            from orsched.solving.result import Termination
 
             schedule = found.schedule.replace(method="ready", information="clairvoyant")
             return Outcome(schedule, Termination.FINISHED, array("q"), {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from orsched.objective_values import weighted_times
+from orsched.metrics.objective_values import weighted_times
 from tests.brute_force import least_total
 from tests.models.full_mip.small import random_instance
 

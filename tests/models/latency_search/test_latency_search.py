@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 import orsched
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost, LinearCost, splits
-from orsched.errors import InputError
-from orsched.instance import Instance
-from orsched.memory import BlockMemory
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
+from orsched.metrics.objective_values import objective_value
 from orsched.models.latency_search import moves
 from orsched.models.latency_search.compiled import engine
 from orsched.models.latency_search.following import FollowSteps
@@ -19,11 +22,8 @@ from orsched.models.latency_search.listed import listed
 from orsched.models.latency_search.problem import problem_of
 from orsched.models.latency_search.search import Search
 from orsched.models.latency_search.starting import orders_of, plans_of
-from orsched.objective_values import objective_value
-from orsched.objectives import objective_named
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
+from orsched.solving.objectives import objective_named
 from tests.in_order import in_order
 from tests.models.least_in_any_mode import Search as Exhaustive
 from tests.models.least_sums import least_sum_ns

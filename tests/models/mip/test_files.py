@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.models.full_mip.linear import BINARY, CONTINUOUS, INTEGER, LinearModel
 from orsched.models.mip import FORMATS, Program, build, file_lines, read_program

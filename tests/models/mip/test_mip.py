@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import orsched
-from orsched.errors import InputError, MissingDependencyError
+from orsched.common.errors import InputError, MissingDependencyError
 from orsched.instances.catalog import KNOWN_OPTIMA, generate, load_named
-from orsched.metrics import summarise
+from orsched.metrics.summary import summarise
 from orsched.models.full_mip import solve_full_mip
 from orsched.models.mip import PROGRAMS, available_solvers, build, read_program
 from orsched.models.mip.solvers import _HIGHS_LINE
-from orsched.objectives import minimised
+from orsched.solving.objectives import minimised
 from tests.brute_force import optimum_ns
 from tests.models.full_mip.small import random_instance
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from benchmarks.speed.packing_families import FAMILIES, lawrinenko, planted, triplets
 from orsched.checker.packing import packing_violations
-from orsched.errors import InputError
+from orsched.common.errors import InputError
+from orsched.common.stop import Clock
 from orsched.models import packing as packing_module
 from orsched.models.packing import pack
 from orsched.models.pcmax.assignment import solve_assignment
-from orsched.stop import Clock
 
 
 def brute_force(jobs, clients):

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from benchmarks.speed.packing_families import FAMILIES, gsm8k_like, triplets
 from orsched.checker.packing import packing_violations
+from orsched.common.stop import Clock
 from orsched.models.packing import pack
 from orsched.models.pcmax import decimate, frequent_size_bound
 from orsched.models.pcmax.decimate import Decimation
 from orsched.models.pcmax.entropy import Entropy
 from orsched.models.pcmax.knapsack import Pricer
 from orsched.models.pcmax.problem import Problem
-from orsched.stop import Clock
 
 
 def decimated(problem, capacity, seed=0):

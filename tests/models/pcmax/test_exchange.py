@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.speed.packing_families import wide
+from orsched.common.stop import Clock
 from orsched.models.packing import pack
 from orsched.models.pcmax import exchanges
 from orsched.models.pcmax.compiled import compiled_exchanges
 from orsched.models.pcmax.exchange import _clients, exchange
 from orsched.models.pcmax.local import longest_first, repartition
-from orsched.stop import Clock
 
 
 def walked(loops, groups, target, moves, seed=0):

@@ -15,6 +15,7 @@ from benchmarks.speed.packing_families import FAMILIES
 from orsched.certificates.budget import Budget
 from orsched.certificates.packing import _ruled_out
 from orsched.checker.packing import packing_violations
+from orsched.common.stop import Clock
 from orsched.models.packing import pack
 from orsched.models.pcmax import belief_propagation
 from orsched.models.pcmax import search as search_module
@@ -25,7 +26,6 @@ from orsched.models.pcmax.local import longest_first
 from orsched.models.pcmax.problem import Problem
 from orsched.models.pcmax.search import Search
 from orsched.models.pcmax.tree import Tree
-from orsched.stop import Clock
 
 
 def pool_of(jobs, clients, capacity):

@@ -6,20 +6,20 @@ import math
 
 import pytest
 
+from orsched.common.registry import resolve
+from orsched.common.stop import MaxIterations, MaxRuntime
 from orsched.instances.gsm8k import gsm8k
-from orsched.methods import Run
-from orsched.models.bounds import makespan_bound
+from orsched.models.bounds.bounds import makespan_bound
 from orsched.models.windows import method
 from orsched.models.windows.compiled import compiled
 from orsched.models.windows.method import SHORT_S, WINDOWS, _Follower
-from orsched.policy import Information
-from orsched.registry import resolve
-from orsched.stop import MaxIterations, MaxRuntime
+from orsched.simulator.policy import Information
+from orsched.solving.methods import Run
 
 
 @pytest.fixture(autouse=True)
 def _stopped_clock(monkeypatch):
-    monkeypatch.setattr("orsched.stop.perf_counter", lambda: 0.0)
+    monkeypatch.setattr("orsched.common.stop.perf_counter", lambda: 0.0)
 
 
 def _searches(seconds, requests):

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 import orsched
+from orsched.common.errors import TimeLimitError
 from orsched.costs import AffineCost, LevelsCost
-from orsched.errors import TimeLimitError
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.windows import method
 from orsched.models.windows.smoothing import smoothed
-from orsched.result import Termination
+from orsched.solving.result import Termination
 from tests.stops import TimeUp
 
 CAPS = (256, 512, 1024, 2048)

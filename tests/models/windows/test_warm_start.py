@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 import orsched
+from orsched.common.errors import InvalidScheduleError
 from orsched.costs import PoolingCost
-from orsched.errors import InvalidScheduleError
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.windows import method as windows_method
 from orsched.models.windows.construction import state_of

@@ -14,12 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched.common.errors import InfeasibleError, InputError
 from orsched.costs import AffineCost, LevelsCost, PoolingCost
-from orsched.errors import InfeasibleError, InputError
-from orsched.instance import Instance
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA
 from orsched.instances.gsm8k import gsm8k
-from orsched.memory import BlockMemory
 from orsched.models.windows.annealing import anneal
 from orsched.models.windows.assignment import assign
 from orsched.models.windows.compiled import compiled
@@ -31,9 +33,7 @@ from orsched.models.windows.structure import Windows
 from orsched.models.windows.surrogate import affine_beside
 from orsched.models.windows.target_reduction import REDUCTIONS, stretched, with_end
 from orsched.models.windows.terms import terms_of
-from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.full_mip.small import random_instance

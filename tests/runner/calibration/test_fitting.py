@@ -8,9 +8,9 @@ import random
 import numpy as np
 import pytest
 
+from orsched.calibration.measurements import Measurements
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost, BilinearCost, LevelsCost
-from orsched.costs.measurements import Measurements
-from orsched.errors import InputError
 from orsched.runner.calibration.fitting import (
     MODELS,
     anchored,

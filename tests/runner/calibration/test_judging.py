@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost, RooflineCost
-from orsched.errors import InputError
 from orsched.runner.calibration.fitting import (
     Calibration,
     Candidate,

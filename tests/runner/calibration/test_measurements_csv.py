@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orsched.costs.measurements import Measurements
-from orsched.errors import InputError
+from orsched.calibration.measurements import Measurements
+from orsched.common.errors import InputError
 from orsched.runner.calibration.measurements_csv import read_measurements, write_measurements
 
 HEAD = "phase,count,duration_ns,tokens,longest,context_sum,context_max\n"

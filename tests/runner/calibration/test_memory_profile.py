@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.runner.calibration.memory_profile import (
     Footprint,
     Found,

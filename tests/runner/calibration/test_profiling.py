@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.runner.calibration.profiling import Point, grid
 
 
@@ -52,7 +52,7 @@ def test_a_worker_of_one_slot_has_no_mixed_steps():
 
 def test_profiles_become_measurements_that_can_be_fitted():
     pytest.importorskip("torch", reason="the extra 'runner' is not installed")
-    from orsched.costs.fit import fit
+    from orsched.calibration.fit import fit
     from orsched.runner.calibration.profiling import profile
     from orsched.runner.devices.device import TorchDevice
     from orsched.runner.worker.torch_worker import TorchWorker

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from orsched.calibration.observed import averaged, observed
+from orsched.calibration.step_contents import step_contents
+from orsched.common.errors import InputError
 from orsched.costs import BilinearCost, RooflineCost
-from orsched.errors import InputError
-from orsched.instance import Instance
-from orsched.measured.observed import averaged, observed
-from orsched.measured.step_contents import step_contents
-from orsched.requests import Requests
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.schedule import PREFILL
+from orsched.data.step import Step
+from orsched.data.workers import Worker
 from orsched.runner.calibration.fitting import predicted_ns
 from orsched.runner.calibration.rehearsal import Rehearsal, made_up_requests
-from orsched.schedule import PREFILL
 from orsched.simulator import simulate_policy
-from orsched.step import Step
-from orsched.workers import Worker
 from tests.in_order import in_order
 from tests.simulator.scripted import Script
 

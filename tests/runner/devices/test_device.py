@@ -9,7 +9,7 @@ from time import perf_counter
 
 import pytest
 
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.runner.devices import settings as module
 from orsched.runner.devices.device import VirtualDevice, start_together, wait
 from orsched.runner.devices.settings import WorkerSettings, one_each, visible_gpu

@@ -7,7 +7,7 @@ import os
 import pytest
 
 import orsched
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.runner.devices.lost import WorkerLostError
 from orsched.runner.devices.messages import Ended, Ready
 from orsched.runner.devices.remote import RemoteDevice

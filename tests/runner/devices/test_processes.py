@@ -15,8 +15,8 @@ from time import monotonic, sleep
 import pytest
 
 from orsched import Instance, Requests, Worker, check
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.errors import InputError
 from orsched.runner.devices.device import start_together, wait
 from orsched.runner.devices.lost import WorkerLostError
 from orsched.runner.devices.processes import ProcessDevice

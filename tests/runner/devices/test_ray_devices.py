@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from orsched.errors import MissingDependencyError
+from orsched.common.errors import MissingDependencyError
 from orsched.runner.devices.ray_devices import RayDevice, boot_id, connect
 from orsched.runner.devices.settings import WorkerSettings
 

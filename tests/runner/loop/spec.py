@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from orsched.common.registry import resolve
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.methods import GatedMethod
-from orsched.policy import Information
-from orsched.registry import resolve
-from orsched.solver import read_spec
+from orsched.simulator.policy import Information
+from orsched.solving.solver import read_spec
 
 
 def build(instance, spec, seed, parameters=None):

@@ -7,12 +7,12 @@ import random
 import pytest
 
 import orsched
-from orsched.errors import InfeasibleError, InputError, PolicyError
+from orsched.common.errors import InfeasibleError, InputError, PolicyError
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.policy import ClairvoyantView
 from orsched.runner.devices.device import VirtualDevice
 from orsched.runner.loop.live import execute_policy
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import ClairvoyantView
 from tests.product.policies import POLICIES
 from tests.random_instances import random_batching_instance
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference

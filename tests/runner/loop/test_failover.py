@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.registry import resolve
+from orsched.common.registry import resolve
 from orsched.runner.loop.following import FollowSchedule
 from orsched.runner.loop.live import execute_policy
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orsched
-from orsched.errors import InfeasibleError, InputError, PolicyError
+from orsched.common.errors import InfeasibleError, InputError, PolicyError
 from orsched.runner.loop.live import execute_policy
 from orsched.simulator import simulate_policy
 from orsched.simulator.run_state import overridden

@@ -7,7 +7,7 @@ import random
 import pytest
 
 import orsched
-from orsched.errors import InfeasibleError, InputError, PolicyError
+from orsched.common.errors import InfeasibleError, InputError, PolicyError
 from orsched.runner.devices.device import VirtualDevice
 from orsched.runner.loop.following import FollowSchedule
 from orsched.runner.loop.live import execute_policy

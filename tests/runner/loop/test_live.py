@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.errors import InputError, PolicyError
+from orsched.common.errors import InputError, PolicyError
+from orsched.common.registry import names, resolve
+from orsched.data.step import Wait, decode_rounds, prefill_stage
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.registry import names, resolve
 from orsched.runner.devices.device import Times, VirtualDevice
 from orsched.runner.loop.live import AT_ONCE, execute_policy
 from orsched.simulator import simulate_policy
-from orsched.step import Wait, decode_rounds, prefill_stage
 from tests.random_instances import random_batching_instance
 
 POLICIES = [name for name in names("methods") if isinstance(resolve("methods", name), PolicyMethod)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import orsched
-from orsched.errors import InfeasibleError, InputError
+from orsched.common.errors import InfeasibleError, InputError
 from orsched.runner import RunSettings, run
 from orsched.runner.loop.following import FollowSchedule
 from orsched.runner.loop.live import execute_policy

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from orsched import Instance, Requests, Worker, check
-from orsched.errors import InputError
-from orsched.prefixes import Prefixes
+from orsched.common.errors import InputError
+from orsched.data.prefixes import Prefixes
 from orsched.runner.devices.device import VirtualDevice
 from orsched.runner.execution import run
 from orsched.runner.loop.following import FollowSchedule
@@ -22,7 +22,7 @@ from tests.runner.loop.fake_device import VOCABULARY, next_token
 from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
 
 if TYPE_CHECKING:
-    from orsched.policy import Policy
+    from orsched.simulator.policy import Policy
 
 SEEDS = [*range(40), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(40, 400))]
 

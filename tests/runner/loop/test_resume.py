@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import orsched
-from orsched.errors import InfeasibleError, InputError, PolicyError
+from orsched.common.errors import InfeasibleError, InputError, PolicyError
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.loop.resume import merge, prompts_of_rest, residual, with_lengths

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import orsched
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.runner.devices.device import Times, VirtualDevice
 from orsched.runner.loop.interrupts import Interrupts
@@ -28,7 +28,7 @@ def two(instance):
 
 
 def fcfs(instance):
-    return orsched.registry.resolve("methods", "fcfs").build(instance, "none", {}, 0)[0]
+    return orsched.common.registry.resolve("methods", "fcfs").build(instance, "none", {}, 0)[0]
 
 
 class Presses(FormulaDevice):

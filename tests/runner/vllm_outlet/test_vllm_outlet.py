@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.cli.commands import cli
-from orsched.errors import InputError
+from orsched.common.errors import InputError
 from orsched.files import save_instance, save_schedule
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.instances.readers import read
-from orsched.request_times import request_times
+from orsched.metrics.request_times import request_times
 from orsched.runner.vllm_outlet import (
     in_order,
     priorities,

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orsched
+from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.errors import InputError
 from orsched.files import save_cost
 from orsched.heuristics.gittins import Gittins, GittinsParams
-from orsched.policy import Information
 from orsched.runner.vllm_outlet import Known, Order, make_order
 from orsched.runner.vllm_outlet.orders import ORDERS
 from orsched.runner.vllm_outlet.request_registry import RequestRegistry
 from orsched.runner.vllm_outlet.waiting import OrderedRequests
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 from tests.in_order import in_order
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from orsched.errors import InputError, OrschedError
+from orsched.common.errors import InputError, OrschedError
 
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
 transformers = pytest.importorskip("transformers", reason="the extra 'runner' is not installed")

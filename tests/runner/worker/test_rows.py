@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
-from orsched.errors import InputError  # noqa: E402
+from orsched.common.errors import InputError  # noqa: E402
 from orsched.runner.worker import dense  # noqa: E402
 from orsched.runner.worker.chunk import Chunk  # noqa: E402
 from orsched.runner.worker.graphs import Budget  # noqa: E402

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from orsched import Instance, Requests, Worker, check
+from orsched.common.errors import InputError
+from orsched.common.registry import resolve
 from orsched.costs import AffineCost
-from orsched.errors import InputError
-from orsched.memory import BlockMemory
-from orsched.registry import resolve
+from orsched.data.memory import BlockMemory
 from tests.in_order import in_order
 
 if TYPE_CHECKING:

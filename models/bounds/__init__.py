@@ -1,0 +1,1 @@
+"""Lower bounds: proposals of certificates, each verified by ``orsched.certificates``."""

@@ -1,0 +1,164 @@
+"""A makespan bound by what requests are charged: arrivals that ramp up, and unequal workers.
+
+All workers are one machine (``aggregate_machine``). What is released at or after a moment is
+charged after it; while few requests have arrived, rounds have few active requests and take more
+than they charge; and a request that would end too late on a worker must be served by another.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from math import gcd
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.certificates.aggregation import Charged, Option, Workers
+from orsched.certificates.scope import PLAIN, Scope
+from orsched.models.bounds.aggregate_machine import choices_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from orsched.data.instance import Instance
+
+_STEPS, _SAMPLE, _WHOLE = 300, 4_000, 1 << 20
+_FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 24, 100_000
+
+
+def balanced_weights(workers: Workers, instance: Instance, makespan: int | None) -> list[int]:
+    """Return a weight for each worker that makes the sum of least times on the machine large.
+
+    Such weights are the dual of assigning requests, in parts, to workers so that the largest load
+    is least; they are found by multiplicative steps. A worker that cannot end a request before
+    the makespan, if one is given, does not serve it.
+    """
+    if len(workers.parts) == 1:
+        return [1]
+    times = np.full((len(workers.parts), len(instance)), np.inf)
+    arrivals = instance.requests.arrival_ns.tolist()
+    for k, part in enumerate(workers.parts):
+        rows, scale = part.charges.rows, part.charges.scale
+        times[k, rows] = [time / scale for time in workers.times[k]]
+        if makespan is not None:
+            alone = zip(rows, part.alone_ns, strict=True)
+            times[k, [row for row, time in alone if arrivals[row] + time >= makespan]] = np.inf
+    times = times[:, np.isfinite(times).any(axis=0)]
+    if times.shape[1] > _SAMPLE:
+        times = times[:, :: -(-times.shape[1] // _SAMPLE)]
+    best = _ascend(times)
+    whole = [max(1, round(float(weight) * _WHOLE)) for weight in best / best.max()]
+    divisor = gcd(*whole)
+    return [weight // divisor for weight in whole]
+
+
+def _ascend(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Maximise the sum of least weighted times over the sum of weights."""
+    count, columns, finite = times.shape[0], np.arange(times.shape[1]), np.isfinite(times)
+    best, most = np.ones(count), -1.0
+    if not len(columns):
+        return best
+    known = np.where(finite, times, 0.0)
+    sums = known[:, finite.all(axis=0)].sum(axis=1)
+    speeds = np.where(
+        sums > 0, sums.min(initial=np.inf, where=sums > 0) / np.maximum(sums, 1e-9), 1.0
+    )
+    for start in (np.ones(count), speeds):
+        now = np.where(finite.any(axis=1), start, 0.0)
+        for step in range(_STEPS):
+            weighted = np.where(finite, now[:, None] * known, np.inf)
+            chosen = np.argmin(weighted, axis=0)
+            value = float(weighted[chosen, columns].sum() / now.sum())
+            if value > most:
+                best, most = now, value
+            loads = np.bincount(chosen, weights=times[chosen, columns], minlength=count)
+            if not loads.max() > 0:
+                break
+            now = now * (1.0 + 0.5 / (1.0 + 0.2 * step) * (loads / loads.max()))
+            now = now / now.max()
+    return best
+
+
+def charged_certificates(
+    instance: Instance, out_of_time: Callable[[], bool], scope: Scope = PLAIN
+) -> Iterator[dict[str, Any]]:
+    """Yield certificates of bounds by charges, at several moments and for several weights."""
+    workers = Workers.of(instance, choices_of(instance, scope), scope)
+    weights = balanced_weights(workers, instance, None)
+    bounds = ChargedBound(instance, workers, weights)
+    best: dict[str, Any] | None = None
+    for moment in bounds.likely_moments():
+        if best is not None and out_of_time():
+            return
+        found = bounds.certificate(moment)
+        if best is None or found["value_ns"] > best["value_ns"]:
+            best = found
+            yield found
+    if best is not None and bounds.late_are_elsewhere and not out_of_time():
+        weights = balanced_weights(workers, instance, best["value_ns"])
+        yield ChargedBound(instance, workers, weights).certificate(best["released_ns"])
+
+
+class ChargedBound(Charged):
+    """Makespan bounds over the requests released at or after a moment, for given weights."""
+
+    def certificate(self, moment: int) -> dict[str, Any]:
+        """Return the certificate of the bound by what is released at or after a moment."""
+        first = bisect_left(self.arrivals, moment)
+        lost = self.lost(first)
+        value = moment + -(-(lost + self.needed_from[first]) // self.speed)
+        value = max(value, self.last_end_from[first])
+        if self.late_are_elsewhere:
+            value = self._without_late(moment, lost, self.options[first:], value)
+        return {
+            "bound": "charged",
+            **self.workers.scope.stated(),
+            "released_ns": moment,
+            "workers": self.workers.choices(self.weights),
+            "value_ns": value,
+        }
+
+    def _without_late(self, moment: int, lost: int, options: list[list[Option]], value: int) -> int:
+        """Return the largest makespan bound that proves itself.
+
+        Below a makespan V no worker serves a request that it cannot end before V. If what is left
+        needs at least V, no schedule is shorter.
+        """
+        contested = [each for each in options if max(option.end_ns for option in each) >= value]
+        settled = lost + sum(
+            min(option.time for option in each)
+            for each in options
+            if max(option.end_ns for option in each) < value
+        )
+
+        def needed(makespan: int) -> int:
+            total = settled
+            for each in contested:
+                in_time = [option.time for option in each if option.end_ns < makespan]
+                if not in_time:
+                    return makespan
+                total += min(in_time)
+            return moment - (-total // self.speed)
+
+        # Beyond all ends nothing is late.
+        low = high = value
+        if contested:
+            high = max(value, max(option.end_ns for each in contested for option in each))
+        while low < high:
+            middle = (low + high + 1) // 2
+            if needed(middle) >= middle:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def likely_moments(self) -> list[int]:
+        """Return the moments whose later requests need most, the first one always."""
+        needed = np.array([total / self.speed for total in self.needed_from])
+        moments, first = np.unique(np.array(self.arrivals, np.int64), return_index=True)
+        estimate = moments + needed[first]
+        tried = max(_FEWEST_MOMENTS, min(_MOST_MOMENTS, _ROWS_IN_ALL // len(self.arrivals)))
+        likely = moments[np.argsort(-estimate, kind="stable")[:tried]]
+        return list(dict.fromkeys([int(moments[0]), *likely.tolist()]))

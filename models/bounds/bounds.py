@@ -1,0 +1,364 @@
+"""Lower bounds on the makespan and on mean latencies, with certificates.
+
+Time splits into prefill stages and decode rounds, since a worker does one of the two at a time.
+What the tokens cost is the same in every order; what can differ is the number K of stages and
+the number R of rounds. Each is bounded alone, over the requests released at or after a moment.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.certificates.jobs import all_jobs, released_after
+from orsched.certificates.prefix_sharing import FOR_ALL, prefills_grow, relaxed
+from orsched.certificates.scope import PLAIN, Scope, equal_workers, schedules_of
+from orsched.checker.latency_certificates import bound_violations
+from orsched.common.errors import InputError
+from orsched.common.stop import Clock
+from orsched.common.units import NS_PER_S
+from orsched.data.instance import require_instance
+from orsched.data.schedule_classes import ALLOWANCES, allowances_of
+from orsched.metrics.objective_values import weighted_times
+from orsched.models.bounds.latency_bounds import BOUNDED, latency_certificates
+from orsched.models.bounds.makespan_certificates import Limits, last_arrival, makespan_certificates
+from orsched.models.bounds.stages_rounds_bound import (
+    SEARCH_SECONDS,
+    shared,
+    stages_and_rounds,
+)
+from orsched.models.packing import packing_bound
+from orsched.solving.objectives import other_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator
+
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.schedule_classes import ScheduleClass
+
+_LOG = logging.getLogger(__name__)
+_CHEAP_SECONDS, _ALWAYS_SECONDS = 2.0, 0.1
+_MEAN_SECONDS_A_ROW = 6e-5
+_MOST_KEPT = 64
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A proven lower bound on an objective.
+
+    Attributes:
+        name: which bound it is.
+        value_ns: the bound, in nanoseconds.
+        certificate: integers that re-derive it without a solver; checked by
+            ``orsched.checker.certificates``.
+        reference: values that are no bounds, such as Pang's (31)-(32); never part of a gap.
+    """
+
+    name: str
+    _: KW_ONLY
+    value_ns: int
+    certificate: dict[str, Any]
+    reference: dict[str, int]
+
+    @property
+    def allows(self) -> frozenset[str]:
+        """What schedules may do for which the bound holds; see ``bound``."""
+        return self.schedules.features.intersection(ALLOWANCES)
+
+    @property
+    def schedules(self) -> ScheduleClass:
+        """The class of schedules for which the bound holds."""
+        return schedules_of(self.certificate)
+
+    @property
+    def value_s(self) -> float:
+        """The bound in seconds."""
+        return self.value_ns / NS_PER_S
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return name, value and certificate, as they are in a schedule file."""
+        return {"name": self.name, "value_ns": self.value_ns, "certificate": self.certificate}
+
+
+def makespan_bound(instance: Instance, allows: Iterable[str] = ()) -> Bound:
+    """Return the best lower bound on the makespan that is proven without a search.
+
+    Candidates: stages and rounds over the requests released at or after each of some moments (the
+    whole instance among them), both counts together (``window_bound``) at the best of these, and
+    the request that cannot end before its own arrival, prefill and rounds. Cost models without a
+    floor (``orsched.Floor``) get the last arrival only: ``no_floor`` says so.
+
+    Several equal workers: their steps, one worker after the other, are a schedule of one worker
+    from a moment on, so one of them is busy for its share of the bound for one worker. Arrivals
+    that ramp up and workers that are not equal: ``aggregation_bound``.
+
+    Args:
+        instance: one or several workers, equal or not.
+        allows: as in ``bound``.
+
+    Raises:
+        InputError: another allowance.
+        InfeasibleError: no schedule exists.
+    """
+    # Unequal workers have no bound in its place.
+    seconds = _CHEAP_SECONDS if equal_workers(instance) else float("inf")
+    scope = Scope.allowing(allows, instance)
+    limits = Limits(lambda: False, lambda: seconds, False, scope)
+    return _largest_proven(instance, _improving(instance, limits))
+
+
+def improving_bounds(
+    instance: Instance,
+    out_of_time: Callable[[], bool],
+    seconds_left: Callable[[], float] = lambda: SEARCH_SECONDS,
+) -> Iterator[Bound]:
+    """Yield lower bounds on the makespan, each larger than the one before, cheap ones first.
+
+    The first comes in milliseconds, whatever ``out_of_time`` says, which is asked before each
+    further one. One that would take longer than ``seconds_left`` says is left out. The last ones
+    come from a search for dual prices of packing the rounds, of at most ``SEARCH_SECONDS``.
+
+    Raises:
+        InfeasibleError: no schedule exists.
+    """
+    limits = Limits(out_of_time, seconds_left, True)
+    return (b for b in _improving(instance, limits) if _is_proven(instance, b, "makespan"))
+
+
+def _improving(instance: Instance, limits: Limits) -> Iterator[Bound]:
+    cache = _Cache.of(instance, limits.scope)
+    if len(instance) == 0:
+        yield Bound("empty", value_ns=0, certificate={"bound": "empty"}, reference={})
+        return
+    one = len(instance.workers) == 1 and instance.link is None
+    plain = limits.scope.is_plain
+    reference = pang_reference(instance) if one and plain else {}
+    if cache.hides:
+        last = last_arrival(instance)
+        yield Bound(last["bound"], value_ns=last["value_ns"], certificate=last, reference={})
+        return
+    best = -1
+    for found in makespan_certificates(cache.relaxed, limits):
+        if found["value_ns"] > best:
+            best = found["value_ns"]
+            yield Bound(
+                found["bound"], value_ns=best, certificate=cache.stated(found), reference=reference
+            )
+
+
+class _Cache(NamedTuple):
+    """What prefix caches leave of an instance for bounds.
+
+    Attributes:
+        relaxed: the instance with prompts cut by what caches may hold.
+        cut: tokens that are cut.
+        hides: whether nothing is proven but what holds for all schedules: less may take longer.
+    """
+
+    relaxed: Instance
+    cut: int
+    hides: bool
+
+    @classmethod
+    def of(cls, instance: Instance, scope: Scope) -> _Cache:
+        """Return it; ``InfeasibleError`` where no schedule exists."""
+        instance.require_feasible(chunks=True)
+        found = relaxed(instance)
+        found.require_feasible(scope.chunks)
+        if found is instance:
+            return cls(instance, 0, False)
+        cut = int((instance.requests.prompt_tokens - found.requests.prompt_tokens).sum())
+        return cls(found, cut, not prefills_grow(instance))
+
+    def stated(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return a certificate that says what was cut."""
+        return (
+            found if not self.cut or found["bound"] in FOR_ALL else found | {"cut_tokens": self.cut}
+        )
+
+
+def bound(
+    instance: Instance,
+    objective: str = "makespan",
+    time_limit: float | None = None,
+    allows: Iterable[str] = (),
+) -> Bound:
+    """Return a proven lower bound on an objective; its ``name`` says which one it is.
+
+    Args:
+        instance: one or several workers, equal or not.
+        objective: ``makespan``, ``mean_jct`` or ``mean_ttft``, or the names of these as figures,
+            ``jct_mean`` and ``ttft_mean``, or ``weighted_jct_mean``. A bound on a mean is that on
+            the sum over the requests (``sum_ns`` in the certificate) divided by their number, or by
+            all weights, rounded down to whole nanoseconds.
+        time_limit: seconds from the call. The cheap bounds come first, and the first is always
+            computed; the best one found in time is returned. None or infinity: all of them; the
+            search for dual prices, where there is one, ends after ``SEARCH_SECONDS``.
+        allows: what the schedules may do for which it holds, beside whole prefills between the
+            rounds, with pauses, static batches and padding: ``chunks``, ``mixed``, ``restarts``.
+
+    Raises:
+        InputError: another objective or allowance, or a time limit that is no number above 0.
+        InfeasibleError: no schedule exists.
+    """
+    require_instance(instance)
+    objective = other_name(objective)
+    clock = Clock(time_limit)
+    scope = Scope.allowing(allows, instance)
+    limits = Limits(clock.out, clock.left, True, scope)
+    if objective == "makespan":
+        found = _improving(instance, limits)
+    elif objective in BOUNDED:
+        if len(instance):
+            weighted_times(instance, objective)  # refuses weights that are all 0
+        found = _improving_latency_bounds(instance, objective, limits)
+    else:
+        raise InputError(
+            f"no bound on {objective!r}",
+            field="objective",
+            remedy=f"the objectives are makespan, {', '.join(BOUNDED)}",
+        )
+    return _largest_proven(instance, found, objective)
+
+
+def _largest_proven(
+    instance: Instance, found: Iterable[Bound], objective: str = "makespan"
+) -> Bound:
+    """Return the last of some growing bounds of which the checker says that it is proven.
+
+    The first ones are formulas. What a search proposes might be wrong, or be beyond what is
+    verified: then the one before it stands.
+    """
+    first, *others = found
+    return next((b for b in reversed(others) if _is_proven(instance, b, objective)), first)
+
+
+def _is_proven(instance: Instance, lower: Bound, objective: str) -> bool:
+    """Return whether the checker finds a bound proven; a warning is logged where it does not."""
+    faults = bound_violations(instance, lower.to_dict(), objective)
+    if faults:
+        _LOG.warning(
+            "the bound %s of %d ns on the %s is left out, for it is not proven: %s",
+            lower.name, lower.value_ns, objective, faults[0],
+        )  # fmt: skip
+    return not faults
+
+
+def no_floor(instance: Instance, allows: Iterable[str] = ()) -> str | None:
+    """Return why there is no bound but the last arrival, or None where there may be others."""
+    scope = Scope.allowing(allows, instance)
+    for worker in instance.workers:
+        if not scope.has_floor(worker):
+            kind = type(worker.cost).__name__
+            plain = PLAIN.has_floor(worker)
+            what = f"schedules with {', '.join(scope.names)}" if plain else "its steps"
+            return (
+                f"{kind} states no floor under {what}, so nothing is proven but that no schedule "
+                "ends before the last arrival (docs: A cost model of your own)"
+            )
+    return None
+
+
+def bound_for(
+    instance: Instance,
+    schedule: Schedule,
+    lower: Bound | None,
+    time_limit: float | None = None,
+    objective: str = "makespan",
+) -> Bound | None:
+    """Return the best bound known to hold for schedules that do what this one does.
+
+    ``lower`` where it holds as it is; else one that allows what the schedule does
+    (``allowances_of``), which is kept for the next schedule of the same instance. None only where
+    ``lower`` is: under any cost model nothing ends before the last arrival.
+
+    Raises:
+        InputError: another objective, or a time limit that is no number above 0.
+        InfeasibleError: the schedule cannot be valid.
+    """
+    if lower is None:
+        return None
+    needed = allowances_of(instance, schedule)
+    if lower.allows >= needed:
+        return lower
+    kinds = tuple(type(worker.cost) for worker in instance.workers)  # one file may fit several
+    key = (instance.sha256, kinds, objective, needed, lower.name, lower.value_ns)
+    seconds = float("inf") if time_limit is None else time_limit
+    known = _KEPT.get(key)
+    if known is None or known[0] < seconds:
+        clock = Clock(time_limit)
+        found = bound(instance, objective, time_limit, needed)
+        other = _by_known_rounds(instance, lower, Scope.allowing(needed, instance))
+        if other is not None and other.value_ns > found.value_ns:
+            found = _largest_proven(instance, [found, other])
+        known = (seconds if clock.out() else float("inf"), found)
+        _KEPT[key] = known
+        if len(_KEPT) > _MOST_KEPT:
+            del _KEPT[next(iter(_KEPT))]
+    return known[1]
+
+
+_KEPT: dict[tuple[Hashable, ...], tuple[float, Bound]] = {}
+"""The bounds of ``bound_for``, and for how many seconds each was improved (inf: it cannot be)."""
+
+
+def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | None:
+    """Return the bound by stages and rounds, the rounds as dual prices have proven them before.
+
+    Without restarts a request's rounds are on one client, whatever else a schedule does.
+    """
+    certificate = lower.certificate.get("one_worker", lower.certificate)
+    rounds, cache = certificate.get("decode_rounds"), _Cache.of(instance, scope)
+    floor = all(scope.has_floor(worker) for worker in instance.workers)
+    if rounds is None or "duals" not in rounds or scope.restarts or not floor:
+        return None
+    one, moment = cache.relaxed.replace(workers=instance.workers[0]), certificate["released_ns"]
+    released = released_after(one, all_jobs(one), moment)
+    counted = stages_and_rounds(one.worker, released, moment, rounds, scope)
+    found = cache.stated(shared(counted, len(instance.workers)))
+    return Bound(found["bound"], value_ns=found["value_ns"], certificate=found, reference={})
+
+
+def _improving_latency_bounds(
+    instance: Instance, objective: str, limits: Limits
+) -> Iterator[Bound]:
+    cache = _Cache.of(instance, limits.scope)
+    if len(instance) == 0:
+        yield Bound("empty", value_ns=0, certificate={"bound": "empty"}, reference={})
+        return
+    rows = len(instance) * len(instance.workers)
+    enough = rows * _MEAN_SECONDS_A_ROW <= max(_ALWAYS_SECONDS, limits.seconds_left())
+    enough = enough and not cache.hides
+    for found in latency_certificates(
+        cache.relaxed, objective, limits.out_of_time, enough, limits.scope
+    ):
+        yield Bound(
+            found["bound"],
+            value_ns=found["value_ns"],
+            certificate=cache.stated(found),
+            reference={},
+        )
+
+
+def pang_reference(instance: Instance) -> dict[str, int]:
+    """Return Pang's (31)-(32), reported as "Pang's reference value": no bound.
+
+    ``T^p_L ceil(sum N^p / N^cap_L)`` plus the packing's rounds at the time of a full round
+    (under the affine cost, and in Pang's MIP with several levels, it exceeds real schedules): the
+    sum, then both parts. Empty
+    without a cap, and under cost models by contexts, which the paper does not have.
+    """
+    worker, req = instance.worker, instance.requests
+    limit, cost = worker.prefill_limit, instance.worker.cost
+    if limit is None or len(req) == 0 or cost.context_matters:
+        return {}
+    prefill = cost.prefill_ns([limit]) * -(-int(req.prompt_tokens.sum()) // limit)
+    rounds = packing_bound(instance.rounds_needed.tolist(), worker.clients)["value"]
+    decode = rounds * cost.round_ns(worker.clients, 0, 0)
+    return {
+        "pang_31_32_ns": prefill + decode,
+        "pang_31_32_prefill_ns": prefill,
+        "pang_31_32_decode_ns": decode,
+    }

@@ -1,0 +1,337 @@
+"""How much bulk work any schedule can do while enough requests meet their limits, at the most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.certificates.budget import Budget
+from orsched.certificates.bulk_program import BulkProgram, Question
+from orsched.certificates.demands import Demands
+from orsched.certificates.scope import Scope
+from orsched.checker.bulk_certificates import bulk_violations
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError, OrschedError
+from orsched.common.near_names import known_names
+from orsched.common.units import NS_PER_S, seconds_to_ns
+from orsched.data.instance import require_instance
+from orsched.data.schedule import as_schedule
+from orsched.data.schedule_classes import ALLOWANCES
+from orsched.models.bounds.bulk_done import bulk_tokens
+from orsched.models.bounds.bulk_lp import prices_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Scheduled
+
+MOST_WINDOWS = 256
+CREDITS = ("output", "prefill")
+MEASURES = ("attained", "in_time")
+_MOST_SPANS = 60_000
+_PIECES = 4
+
+
+@dataclass(frozen=True)
+class BulkBound:
+    """A proven upper bound on bulk work, or proof that too few requests can meet their limits.
+
+    Attributes:
+        value: tokens of bulk requests done by the horizon, weighted, at most; 0 where no schedule
+            reaches the attainment.
+        feasible: False where it is proven that no schedule reaches the attainment. True says
+            nothing of the contrary.
+        attainment: share of the requests with limits that are to meet them.
+        most_attained: requests that can meet their limits at most, where ``feasible`` is False.
+        certificate: whole numbers that re-derive it without a solver.
+    """
+
+    value: int
+    feasible: bool
+    attainment: float
+    most_attained: int | None
+    certificate: dict[str, Any]
+    _instance: Instance = field(repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """``bulk``, or ``attained`` where the attainment is out of reach."""
+        return str(self.certificate["bound"])
+
+    @property
+    def horizon_ns(self) -> int:
+        """Until when work counts."""
+        return int(self.certificate["windows"][-1])
+
+    @property
+    def horizon_s(self) -> float:
+        """Until when work counts, in seconds."""
+        return self.horizon_ns / NS_PER_S
+
+    @property
+    def tokens_per_s(self) -> float:
+        """The bound divided by the horizon."""
+        return self.value / self.horizon_s
+
+    def done(self, schedule: Scheduled) -> int:
+        """Return the same of a schedule: tokens of bulk requests done by the horizon, weighted."""
+        claim = self.certificate
+        (prompt, output), credit = claim.get("weights", [1, 1]), claim.get("credit", "output")
+        return bulk_tokens(
+            self._instance, as_schedule(schedule), self.horizon_ns, prompt, output, credit
+        )
+
+    def share(self, schedule: Scheduled) -> float:
+        """Return ``done(schedule) / value``: what a schedule reaches of the bound.
+
+        Of a schedule in which fewer requests meet their limits it may be above 1. 1.0 where both
+        are 0.
+        """
+        done = self.done(schedule)
+        return done / self.value if self.value else float(done == 0) or float("inf")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return name, value and certificate, as ``bulk_violations`` takes them."""
+        return {"name": self.name, "value": self.value, "certificate": self.certificate}
+
+
+def bulk_bound(
+    instance: Instance,
+    attainment: float = 0.9,
+    horizon_s: float | None = None,
+    *,
+    prompt_weight: int = 1,
+    output_weight: int = 1,
+    credit: str = "output",
+    measure: str = "attained",
+    allows: Iterable[str] = ALLOWANCES,
+    restarts: int | None = None,
+    windows: int = MOST_WINDOWS,
+    time_limit: float | None = None,
+) -> BulkBound:
+    """Return the most bulk work that any schedule can do while the others meet their limits.
+
+    The instance's classes say which requests are bulk, and which limits the others have
+    (``Instance.classes``). Each token of a bulk request's output counts when it is there, and
+    brings its part of the prompt with it, computed or found in a cache: a request that is finished
+    counts prompt and output. A linear program over time windows; docs/bulk-bound.md has the proof.
+
+    Args:
+        instance: one or several workers, equal or not.
+        attainment: share of the requests with limits, all classes together, that meet them.
+        horizon_s: until when work counts; None: the last moment at which something is due.
+        prompt_weight, output_weight: what a token counts; 0 and 1: output only.
+        credit: ``output``, or ``prefill``: the whole prompt counts when its prefill is complete,
+            which favours requests that are prefilled and never go on.
+        measure: what meeting the limits means. ``attained``: the first token is in time, and the
+            mean of the others; ``in_time``: each token i comes within ``ttft + i tpot``.
+        allows: what schedules may do, as in ``bound``; by default everything.
+        restarts: the bound is for schedules with so many evictions at most; None: any number.
+        windows: time windows at most. More make the bound tighter and its proof longer.
+        time_limit: seconds for each linear program; where it ends first, fewer windows are taken.
+
+    Raises:
+        InputError: a wrong argument, or cost models that state no floor under these schedules.
+    """
+    share = _require_share(attainment)
+    how = _how(instance, credit, measure, restarts, allows)
+    question = _question(instance, share, horizon_s, (prompt_weight, output_weight), how, windows)
+    while True:
+        found = _bulk(instance, question, attainment, time_limit)
+        if found is None and question.needed:
+            found = _out_of_reach(instance, question, attainment, time_limit)
+        if found is not None:
+            return found
+        if len(question.windows) <= 2:
+            return _everything(instance, question, attainment)
+        question = _with_windows(instance, question, (len(question.windows) - 1) // 2)
+
+
+def _bulk(
+    instance: Instance, question: Question, attainment: float, seconds: float | None
+) -> BulkBound | None:
+    program = BulkProgram(instance, question, Budget(None))
+    prices = prices_of(program, seconds)
+    if prices is None:
+        return None
+    return _bound(instance, question, attainment, program.proven(prices), prices)
+
+
+def _bound(
+    instance: Instance,
+    question: Question,
+    attainment: float,
+    value: int,
+    prices: list[tuple[int, int]],
+) -> BulkBound:
+    claim: dict[str, Any] = {"bound": "bulk", "needed": question.needed}
+    claim["weights"] = [question.prompt_weight, question.output_weight]
+    claim |= {
+        "credit": question.credit,
+        "pieces": question.pieces,
+        **_stated(question, prices),
+        "value": value,
+    }
+    return _proven(BulkBound(value, True, attainment, None, claim, instance))
+
+
+def _out_of_reach(
+    instance: Instance, question: Question, attainment: float, seconds: float | None
+) -> BulkBound | None:
+    """Return the proof that fewer requests meet their limits than are needed, or None."""
+    most, claim = _attained(instance, question, seconds)
+    if claim is None or question.needed is None or most >= question.needed:
+        return None
+    return _proven(BulkBound(0, False, attainment, most, claim, instance))
+
+
+def _attained(
+    instance: Instance, question: Question, seconds: float | None
+) -> tuple[int, dict[str, Any] | None]:
+    free = replace(question, needed=None, prompt_weight=0, output_weight=0, pieces=1)
+    program = BulkProgram(instance, free, Budget(None))
+    prices = prices_of(program, seconds)
+    if prices is None:
+        return len(program.demands.rows), None
+    value = program.proven(prices)
+    return value, {"bound": "attained", **_stated(free, prices), "value": value}
+
+
+def _stated(question: Question, prices: list[tuple[int, int]]) -> dict[str, Any]:
+    stated = question.scope.stated()
+    if question.restarts is not None:
+        stated["restarts"] = question.restarts
+    return {
+        **stated,
+        "measure": question.measure,
+        "windows": list(question.windows),
+        "prices": [list(pair) for pair in prices],
+    }
+
+
+def _everything(instance: Instance, question: Question, attainment: float) -> BulkBound:
+    """Return what no price is needed for: all bulk work that arrives in time."""
+    value = BulkProgram(instance, question, Budget(None)).proven([])
+    return _bound(instance, question, attainment, value, [])
+
+
+def _proven(found: BulkBound) -> BulkBound:
+    faults = bulk_violations(found._instance, found.to_dict(), None)
+    if faults:
+        raise OrschedError(f"the bulk bound is not proven: {faults[0]}")
+    return found
+
+
+def attainment_bound(
+    instance: Instance,
+    horizon_s: float | None = None,
+    *,
+    measure: str = "attained",
+    allows: Iterable[str] = ALLOWANCES,
+    restarts: int | None = None,
+    windows: int = MOST_WINDOWS,
+    time_limit: float | None = None,
+) -> BulkBound:
+    """Return how many requests can meet their limits at most (``most_attained``), in any schedule.
+
+    The same linear program without bulk work; arguments and errors as in ``bulk_bound``. Its
+    ``value`` is 0, and ``feasible`` says whether all of them can, as far as it knows.
+    """
+    how = _how(instance, "output", measure, restarts, allows)
+    question = _question(instance, Fraction(1), horizon_s, (0, 0), how, windows)
+    while True:
+        most, claim = _attained(instance, question, time_limit)
+        if claim is not None:
+            everyone = most >= len(Demands.of(instance).rows)
+            return _proven(BulkBound(0, everyone, 1.0, most, claim, instance))
+        if len(question.windows) <= 2:
+            free = _stated(question, [])
+            claim = {"bound": "attained", **free, "value": most}
+            return _proven(BulkBound(0, True, 1.0, most, claim, instance))
+        question = _with_windows(instance, question, (len(question.windows) - 1) // 2)
+
+
+# -- the question -----------------------------------------------------------------------------
+
+
+def _how(
+    instance: Instance, credit: str, measure: str, restarts: int | None, allows: Iterable[str]
+) -> tuple[str, str, int | None, Scope]:
+    """Return what counts and what schedules may do, read; ``InputError`` for what is unknown."""
+    require_instance(instance)
+    for name, value, known in (("credit", credit, CREDITS), ("measure", measure, MEASURES)):
+        if value not in known:
+            raise InputError(
+                f"{value!r} is unknown", field=name, remedy=known_names(value, known, "one of: ")
+            )
+    if restarts is not None:
+        restarts = whole_number(restarts, "restarts")
+    scope = Scope.allowing(allows, instance)
+    for worker in instance.workers:
+        floor = scope.floor_of(worker)
+        if floor is None or not floor.stage.grows:
+            raise InputError(
+                f"{type(worker.cost).__name__} states no floor under schedules with "
+                f"{', '.join(scope.names) or 'stages and rounds'}",
+                field="cost",
+                remedy="a cost model with a floor (docs: A cost model of your own)",
+            )
+    return credit, measure, restarts, scope
+
+
+def _question(
+    instance: Instance,
+    share: Fraction,
+    horizon_s: float | None,
+    weights: tuple[int, int],
+    how: tuple[str, str, int | None, Scope],
+    windows: int,
+) -> Question:
+    names = ("prompt_weight", "output_weight")
+    read = [
+        whole_number(value, name, maximum=10**6) for name, value in zip(names, weights, strict=True)
+    ]
+    windows = whole_number(windows, "windows", minimum=1, maximum=10**6)
+    if instance.link is not None:
+        raise InputError(
+            "these bounds know of no links",
+            field="link",
+            remedy="take an instance whose requests decode where they are prefilled",
+        )
+    demands = Demands.of(instance)
+    horizon = demands.horizon_ns if horizon_s is None else seconds_to_ns(horizon_s, "horizon_s")
+    if horizon <= 0:
+        raise InputError("nothing is due after time 0", field="horizon_s", remedy="give seconds")
+    needed = -(-share.numerator * len(demands.rows) // share.denominator)
+    question = Question(horizon, needed, read[0], read[1], *how, [0, horizon], _PIECES)
+    return _with_windows(instance, question, windows)
+
+
+def _require_share(value: float) -> Fraction:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 <= value <= 1:
+        raise InputError(
+            f"{value!r} is no share", field="attainment", remedy="a number from 0 to 1"
+        )
+    return Fraction(value).limit_denominator(10**9)
+
+
+def _with_windows(instance: Instance, question: Question, count: int) -> Question:
+    """Return the question with so many windows, or fewer where requests would span too many.
+
+    They are equally long.
+    """
+    horizon = question.horizon_ns
+    while True:
+        bounds = sorted({horizon * k // count for k in range(count + 1)})
+        cut = replace(question, windows=bounds)
+        demands = Demands.of(instance)
+        first = np.searchsorted(bounds, demands.arrival_ns)
+        last = np.searchsorted(bounds, np.minimum(demands.end_ns, horizon))
+        if count == 1 or int((last - first + 1).clip(0).sum()) <= _MOST_SPANS:
+            return cut
+        count = max(1, count * 2 // 3)

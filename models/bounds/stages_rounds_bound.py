@@ -1,0 +1,223 @@
+"""Makespan bounds by the two counts: stages and rounds, alone or together, on equal workers."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.certificates.budget import Budget
+from orsched.certificates.jobs import Jobs, all_jobs, released_after
+from orsched.certificates.scope import PLAIN, Scope
+from orsched.certificates.stages_rounds import stages_and_rounds as valued
+from orsched.certificates.step_lower_bounds import own_rounds_ns
+from orsched.common.errors import MissingDependencyError
+from orsched.models.bounds.alignment_bound import ends_certificate
+from orsched.models.bounds.stage_round_counts import round_bound, stage_bound
+from orsched.models.bounds.window_bound import joint_certificate
+from orsched.models.packing import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from orsched.common.columns import IntColumn
+    from orsched.costs import Floor
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
+
+_LOG = logging.getLogger(__name__)
+SEARCH_SECONDS = 5.0
+_FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 64, 200_000
+_CANDIDATES = 64
+_LARGEST_PACKING, _LARGEST_TOTAL = 20_000, 2**60
+
+
+def by_counts(
+    instance: Instance, last: dict[str, Any], out_of_time: Callable[[], bool]
+) -> Iterator[dict[str, Any]]:
+    """Yield the bounds by stages and rounds, for one worker or several equal ones."""
+    one, workers = instance.replace(workers=instance.workers[0]), len(instance.workers)
+    jobs = all_jobs(one)
+    moments = release_moments(one, jobs)
+    plain = stages_and_rounds(one.worker, released_after(one, jobs, moments[0]), moments[0])
+    longest = longest_chain(one, PLAIN.require_floor(one.worker), jobs.clients)
+    yield larger(larger(last, shared(plain, workers)), longest)
+    for moment in moments[1:]:
+        if out_of_time():
+            return
+        found = stages_and_rounds(one.worker, released_after(one, jobs, moment), moment)
+        yield shared(found, workers)
+        if shared(found, workers)["value_ns"] > shared(plain, workers)["value_ns"]:
+            plain = found
+    if not out_of_time():
+        yield from _jointly(one, plain, workers)
+
+
+def _jointly(one: Instance, plain: dict[str, Any], workers: int) -> Iterator[dict[str, Any]]:
+    """Yield the joint bound over what is released as in a bound by stages and rounds."""
+    released = released_after(one, all_jobs(one), plain["released_ns"])
+    joint = joint_certificate(one.worker, released, plain)
+    if joint is not None:
+        yield shared(joint, workers)
+
+
+def by_packing(
+    instance: Instance, best: dict[str, Any], seconds_left: Callable[[], float]
+) -> Iterator[dict[str, Any]]:
+    """Yield bounds whose rounds are proven by dual prices of packing them onto the clients.
+
+    That is the linear program of Pang (26)-(30) with a column for each content of a client.
+    """
+    one, workers = instance.replace(workers=instance.workers[0]), len(instance.workers)
+    jobs = all_jobs(one)
+    moment = best.get("one_worker", best).get(
+        "released_ns", int(instance.requests.arrival_ns.min())
+    )
+    released = released_after(one, jobs, moment)
+    seconds = min(SEARCH_SECONDS, seconds_left())
+    total = sum(released.rounds.tolist())
+    if seconds <= 0 or len(released) > _LARGEST_PACKING or not 0 < total < _LARGEST_TOTAL:
+        return
+    result = pack(released.rounds.tolist(), released.clients, time_limit=seconds)
+    packed = result.uninterrupted().certificate
+    if packed["value"] > round_bound(released, one.worker)["value"] and "duals" in packed:
+        proof = {name: field for name, field in packed.items() if name not in ("bound", "value")}
+        rounds = {"value": packed["value"], "reason": packed["bound"], **proof}
+        try:
+            plain = stages_and_rounds(one.worker, released, moment, rounds)
+        except ValueError as error:  # beyond what is verified, or no proof at all
+            _LOG.warning("a packing's bound is left out, for it is not proven: %s", error)
+            return
+        if plain["decode_rounds"] != rounds:
+            _LOG.warning("a packing's bound is left out, for it is not proven: %s", rounds["value"])
+            return
+        yield shared(plain, workers)
+        yield from _jointly(one, plain, workers)
+
+
+def by_ends(
+    instance: Instance, best: dict[str, Any], out_of_time: Callable[[], bool]
+) -> Iterator[dict[str, Any]]:
+    """Yield the best bound by counts, if it is one, raised by where clients begin and end.
+
+    None where pyscipopt is missing.
+    """
+    workers, counted = len(instance.workers), best.get("one_worker", best)
+    if counted["bound"] not in ("stages_and_rounds", "joint"):
+        return
+    one = instance.replace(workers=instance.workers[0])
+    released = released_after(one, all_jobs(one), counted["released_ns"])
+    try:
+        found = ends_certificate(one.worker, released, counted, out_of_time)
+    except MissingDependencyError:  # pyscipopt: the bounds before stand
+        return
+    if found is not None:
+        yield shared(found, workers)
+
+
+def shared(certificate: dict[str, Any], workers: int) -> dict[str, Any]:
+    """Return the certificate for several workers, from that for one of them."""
+    if workers == 1:
+        return certificate
+    released = certificate["released_ns"]
+    share = -(-(certificate["value_ns"] - released) // workers)
+    return {
+        "bound": "shared",
+        "workers": workers,
+        "one_worker": certificate,
+        "value_ns": released + share,
+    }
+
+
+def larger(best: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return the certificate of the larger value, the first of two equal ones."""
+    return other if other["value_ns"] > best["value_ns"] else best
+
+
+def stages_and_rounds(
+    worker: Worker,
+    jobs: Jobs,
+    released: int,
+    rounds: dict[str, Any] | None = None,
+    scope: Scope = PLAIN,
+) -> dict[str, Any]:
+    """Return the certificate of the bound by the jobs released at or after a moment.
+
+    ``rounds``: a bound on them with its reason, in place of the best by formula.
+    """
+    stages = stage_bound(jobs, worker, scope.chunks)
+    rounds = round_bound(jobs, worker, scope.restarts) if rounds is None else rounds
+    return valued(worker, jobs, released, stages, rounds, scope, Budget())
+
+
+def release_moments(instance: Instance, jobs: Jobs) -> list[int]:
+    """Return the moments whose later requests may give the best bound, the first one always.
+
+    Ranked by an estimate in floats, with stages and rounds of typical contents; what is returned
+    is then bounded exactly. The more requests, the fewer moments are tried.
+    """
+    moments, index = np.unique(instance.requests.arrival_ns, return_inverse=True)
+    if len(moments) == 1:
+        return [int(moments[0])]
+
+    def later(column: IntColumn) -> NDArray[np.float64]:
+        per_moment = np.bincount(index, weights=column.astype(np.float64))
+        sums: NDArray[np.float64] = np.cumsum(per_moment[::-1], dtype=np.float64)[::-1]
+        return sums
+
+    longest = np.zeros(len(moments), np.int64)
+    np.maximum.at(longest, index, jobs.rounds)
+    rounds = np.maximum(
+        later(jobs.rounds) / jobs.clients, np.maximum.accumulate(longest[::-1])[::-1]
+    )
+    floor, limit = PLAIN.require_floor(instance.worker), instance.worker.prefill_limit
+    prompt = int(jobs.prompts.mean())
+    context = prompt + int(jobs.rounds.mean()) // 2 + 1
+    round_ns = floor.round_ns(jobs.clients, jobs.clients * context, context)
+    many = jobs.clients if limit is None else max(1, min(jobs.clients, limit // prompt))
+    stage_ns = floor.prefill_ns([prompt] * many)
+    estimate = moments + rounds * round_ns + later(np.ones_like(jobs.prompts)) / many * stage_ns
+    tried = max(_FEWEST_MOMENTS, min(_MOST_MOMENTS, _ROWS_IN_ALL // len(jobs)))
+    likely = moments[np.argsort(-estimate, kind="stable")[:tried]]
+    return list(dict.fromkeys([int(moments[0]), *likely.tolist()]))
+
+
+def longest_chain(instance: Instance, floor: Floor, clients: int) -> dict[str, Any]:
+    """Return the request that ends last if each were served alone at its arrival.
+
+    A request needs its own prefill stage and its rounds, each at least as long as with nothing else
+    in it, but for a mean context: see ``own_rounds_ns``.
+    """
+    rounds, requests = instance.rounds_needed, instance.requests
+    prompts, arrivals = requests.prompt_tokens, requests.arrival_ns
+    least = int(prompts.min())
+    best: dict[str, Any] = {"value_ns": -1}
+    for row in _candidates(instance):
+        p, d = int(prompts[row]), int(rounds[row])
+        alone = floor.prefill_ns([p]) + own_rounds_ns(floor, clients, least, p, d)
+        value = int(arrivals[row]) + alone
+        if value > best["value_ns"]:
+            best = {"bound": "longest_request", "request": row, "value_ns": value}
+    return best
+
+
+def _candidates(instance: Instance) -> list[int]:
+    """Rows with the latest arrivals, most rounds and longest prompts, some of each.
+
+    Ties are broken by the other columns, so that the order of the rows changes no bound.
+    """
+    req = instance.requests
+    columns = [req.prompt_tokens, instance.rounds_needed, req.arrival_ns]
+    some = min(_CANDIDATES, len(req))
+    rows: dict[int, None] = {}
+    for _ in columns:
+        columns = columns[1:] + columns[:1]
+        key = columns[-1]
+        least = np.partition(key, -some)[-some]
+        top = np.flatnonzero(key >= least)
+        order = np.lexsort([column[top] for column in columns])
+        rows |= dict.fromkeys(top[order[-some:]].tolist())
+    return list(rows)

@@ -1,0 +1,38 @@
+"""Where step times come from: fits to measurements, data sheets, and the catalogue of machines."""
+
+from orsched.common.lazy_names import lazy_names
+
+_HOME = {
+    "orsched.calibration.catalogue": ("Machine", "machine", "machines", "read_cost"),
+    "orsched.calibration.data_sheet": ("data_sheet_cost", "fitting"),
+    "orsched.calibration.gpus": ("GPUS", "Gpu"),
+    "orsched.calibration.shapes": ("MODELS", "ModelShape", "read_config"),
+    "orsched.calibration.machine_words": ("cost_words", "machine_words"),
+    "orsched.calibration.recipe": ("RunFit", "fit_run"),
+    "orsched.calibration.runs": ("MeasuredRun", "Server", "Times", "read_run", "recorded_settings"),
+}
+
+__all__ = [
+    "GPUS",
+    "MODELS",
+    "Gpu",
+    "Machine",
+    "MeasuredRun",
+    "ModelShape",
+    "RunFit",
+    "Server",
+    "Times",
+    "cost_words",
+    "data_sheet_cost",
+    "fit_run",
+    "fitting",
+    "machine",
+    "machine_words",
+    "machines",
+    "read_config",
+    "read_cost",
+    "read_run",
+    "recorded_settings",
+]
+
+__getattr__ = lazy_names(__name__, _HOME)

@@ -1,0 +1,240 @@
+"""Named machines: a model on a device, and the cost model of the two."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orsched.calibration.data_sheet import BLOCK_TOKENS, data_sheet_cost, fitting, least_gpus
+from orsched.calibration.gpus import GPUS
+from orsched.calibration.shapes import MODELS, SHORT
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.near_names import nearest
+from orsched.costs import AffineCost
+from orsched.data.memory import BlockMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from orsched.costs import CostModel
+
+MEASURED, PAPER, DATA_SHEET = "measured", "paper", "data sheet"
+SUFFIX = "-sheet"
+PRESETS = Path(__file__).parent / "presets"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A model on a device under a name that every option for a cost model takes.
+
+    Attributes:
+        name: such as ``h100-llama3-8b`` or ``h100-llama3-8b-sheet``.
+        kind: ``measured``, from steps that a device took; ``paper``, as its authors give it;
+            ``data sheet``, derived from peaks, with no measurement.
+        title: model and device in words.
+        cost: its cost model.
+        source: where the numbers are from.
+        facts: more of it: device, date, software and error of measurements; ``kv_tokens``, the
+            tokens that fit into its KV cache.
+    """
+
+    name: str
+    kind: str
+    title: str
+    cost: CostModel
+    source: str
+    facts: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    def __repr__(self) -> str:
+        return f"Machine {self.name}: {self.words}"
+
+    @property
+    def memory(self) -> BlockMemory | None:
+        """Its KV cache as paged memory, in the blocks of its engine; None where it is not known."""
+        return memory_of(self.facts)
+
+    @property
+    def words(self) -> str:
+        """What it is in one line: ``roofline, Llama 3.1 8B on NVIDIA H100 (data sheet)``."""
+        kind = f" ({self.source})" if self.kind == PAPER else f" ({self.kind})"
+        return f"{self.cost.model}, {self.title}{kind}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "title": self.title,
+            "model": self.cost.model,
+            "source": self.source,
+            **self.facts,
+            "cost": {"model": self.cost.model, **self.cost.to_dict()},
+        }
+
+
+PANG = Machine(
+    "pang-llama65b-ascend",
+    PAPER,
+    "LLaMA-65B on Ascend 910",
+    AffineCost(),
+    "Pang et al.",
+    {
+        "device": "8 Ascend devices",
+        "reference": "arXiv:2502.15763, section V-A",
+        "kv_tokens": 131_072,
+        "block_tokens": 128,
+    },
+)
+"""The default of instances: what Pang et al. measured."""
+
+
+@cache
+def machines() -> tuple[Machine, ...]:
+    """Return the machines of the catalogue: measured ones, those of papers, of data sheets.
+
+    Of the last there is one for each GPU and model, on the least power of two of GPUs that hold it;
+    ``machine`` knows more, such as ``h100x4-llama3-8b-sheet``.
+    """
+    sheets = []
+    for gpu in GPUS.values():
+        for shape in MODELS.values():
+            count = least_gpus(gpu, shape)
+            if count <= 8:
+                sheets.append(_sheet(gpu.name, count, shape.name))
+    return (*measured(), *sheets)
+
+
+def measured() -> tuple[Machine, ...]:
+    """Return the machines that somebody measured: those of orsched, and those of papers."""
+    return (*_presets(), PANG)
+
+
+def sheets_of(count: int) -> Iterator[Machine]:
+    """Yield the machines of data sheets on so many GPUs, without models that they do not hold."""
+    for gpu in GPUS.values():
+        for shape in MODELS.values():
+            if least_gpus(gpu, shape) <= count:
+                yield _sheet(gpu.name, count, shape.name)
+
+
+@cache
+def machine(name: str) -> Machine:
+    """Return a machine by its name.
+
+    Raises:
+        InputError: there is none of that name; the message names those that are like it.
+    """
+    for found in measured():
+        if found.name == name:
+            return found
+    for gpu, count, model in _cuts(name):
+        return _sheet(gpu, count or least_gpus(GPUS[gpu], MODELS[model]), model)
+    near = _near(name)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise InputError(
+        f"there is no machine {name!r}", field="cost", remedy=f"{hint}orsched info machines"
+    )
+
+
+def _near(name: str) -> list[str]:
+    """Return names that one may have meant: first of all that of the data sheet."""
+    if _cuts(name + SUFFIX):
+        return [machine(name + SUFFIX).name]
+    return nearest(name, [each.name for each in machines()], most=3)
+
+
+def _cuts(name: str) -> list[tuple[str, int | None, str]]:
+    """Return (GPU, number of GPUs or None, model) of a name of a data sheet; names have dashes."""
+    found = []
+    for gpu in GPUS:
+        rest = re.fullmatch(rf"{re.escape(gpu)}(?:x([1-9]\d{{0,2}}))?-(.+){SUFFIX}", name)
+        if rest is not None and SHORT.get(rest[2], rest[2]) in MODELS:
+            count = None if rest[1] is None else int(rest[1])
+            found.append((gpu, count, SHORT.get(rest[2], rest[2])))
+    return found
+
+
+@cache
+def _sheet(gpu_name: str, count: int, model: str) -> Machine:
+    gpu, shape = GPUS[gpu_name], MODELS[model]
+    room = fitting(gpu, shape, count)
+    several = f"{count} x " if count > 1 else ""
+    return Machine(
+        f"{gpu_name}{f'x{count}' if count > 1 else ''}-{model}{SUFFIX}",
+        DATA_SHEET,
+        f"{shape.title} on {several}{gpu.title}",
+        data_sheet_cost(gpu, shape, tensor_parallel=count),
+        f"{gpu.source}; {shape.source}",
+        {"gpus": count, "kv_tokens": room.kv_tokens},
+    )
+
+
+@cache
+def _presets() -> tuple[Machine, ...]:
+    """Return the measured machines: a cost-model file each, whose report says of what."""
+    from orsched.files import load_fitted_cost
+
+    found = []
+    for path in sorted(PRESETS.glob("*.json")):
+        cost, report = load_fitted_cost(path)
+        facts = dict((report or {}).get("machine", {}))
+        title, source = str(facts.pop("title", path.stem)), str(facts.pop("source", ""))
+        found.append(Machine(path.stem, MEASURED, title, cost, source, facts))
+    return tuple(found)
+
+
+def memory_of(facts: Mapping[str, Any]) -> BlockMemory | None:
+    """Return the paged memory that the facts of a machine state, None where they state none.
+
+    Those are ``kv_tokens``, and ``block_tokens`` where blocks do not have 16 tokens; raises
+    ``InputError`` for a number that is none.
+    """
+    tokens, size = facts.get("kv_tokens"), facts.get("block_tokens", BLOCK_TOKENS)
+    if tokens is None:
+        return None
+    size = whole_number(size, "fit.machine.block_tokens", minimum=1)
+    tokens = whole_number(tokens, "fit.machine.kv_tokens", minimum=size)
+    return BlockMemory(tokens // size, size, "paged")
+
+
+def read_cost(source: str | os.PathLike[str], base: Path | None = None) -> CostModel:
+    """Return the cost model of ``read_machine``."""
+    return read_machine(source, base)[0]
+
+
+def read_machine(
+    source: str | os.PathLike[str], base: Path | None = None
+) -> tuple[CostModel, BlockMemory | None]:
+    """Return cost model and memory of a machine's name, or of a cost-model file.
+
+    What has a suffix ``.json`` or a folder in it, or is a file, is a file; its path is from
+    ``base``. The memory is None where the machine, or the report in the file, does not state it.
+
+    Raises:
+        InputError: there is neither, or the file is wrong.
+    """
+    text = os.fspath(source)
+    path = Path(text) if base is None else base / text
+    if not (text.endswith(".json") or os.path.split(text)[0] or os.path.isfile(path)):
+        found = machine(text)
+        return found.cost, found.memory
+    from orsched.files import load_fitted_cost
+
+    if base is not None and not os.path.exists(path):
+        raise InputError(
+            f"there is no cost-model file {str(path)!r}",
+            field="cost",
+            remedy="give its path from the worker file, a machine (orsched info machines), or "
+            "the cost model itself",
+        )
+    cost, report = load_fitted_cost(path)
+    facts = (report or {}).get("machine")
+    try:
+        return cost, memory_of(facts) if isinstance(facts, dict) else None
+    except InputError as error:
+        raise error.located(file=str(path)) from None

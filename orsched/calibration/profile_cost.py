@@ -1,0 +1,224 @@
+"""A cost model from a profile of kernels: which of them a step runs, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from orsched.calibration.profile_tables import (
+    all_reduce_rows,
+    attention_rows,
+    expert_rows,
+    kernel_rows,
+)
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.costs.profiled_kernels import from_kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from orsched.calibration.profile_files import ProfileFiles
+    from orsched.costs import ProfiledCost
+
+A_LAYER = {
+    "layernorm": 2,
+    "qkv_proj": 1,
+    "qk_norm": 1,
+    "rotary_emb": 1,
+    "o_proj": 1,
+}
+"""Kernels that every layer runs, and how often: a norm is before attention and before the MLP."""
+
+MLP = ("gate_up_proj", "act_fn", "down_proj")
+"""Kernels of a layer without experts."""
+
+A_STEP = ("embedding", "final_layernorm", "lm_head", "sampler")
+"""Kernels that a step runs once."""
+
+MOST_LAYERS = 10_000
+
+_BYTES = 2
+"""Of a number that is reduced, unless said otherwise: 16 bits."""
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a profile does not say of its model; None: not known.
+
+    Attributes:
+        layers: of the whole model: the profile has the times of one.
+        hidden: numbers of a token between layers, for all-reduce times by bytes.
+        dense_layers: of a mixture of experts, layers that have none.
+        expert_parallel: groups of GPUs among which the experts are divided.
+        activated: experts that a step activates; None: on average, of random choices.
+        times_a_step: how often a step runs a kernel, where that is not what its name says.
+    """
+
+    layers: int
+    hidden: int | None = None
+    dense_layers: int = 0
+    expert_parallel: int = 1
+    activated: int | None = None
+    times_a_step: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        whole_number(self.layers, "layers", minimum=1, maximum=MOST_LAYERS)
+        whole_number(self.dense_layers, "dense_layers", maximum=self.layers)
+        whole_number(self.expert_parallel, "expert_parallel", minimum=1)
+        for name in ("hidden", "activated"):
+            if getattr(self, name) is not None:
+                whole_number(getattr(self, name), name, minimum=1)
+        for name, times in self.times_a_step.items():
+            whole_number(times, name)
+
+
+def profile_cost(files: ProfileFiles, model: ModelFacts, fixed_ns: int = 0) -> ProfiledCost:
+    """Return the cost of steps of the whole model, from the tables of a profile.
+
+    A step runs the kernels of ``dense`` and ``per_sequence`` as often as their names say
+    (``A_LAYER``, ``MLP``, ``A_STEP``) or ``model.times_a_step`` does, attention once a layer, and,
+    on several GPUs, an all-reduce after attention and after the MLP of each layer and one after the
+    embedding. The tables have nothing of the host: that is ``fixed_ns``.
+
+    Raises:
+        InputError: a table is wrong, a kernel is not known, or all-reduce times are needed and not
+            there; names file, row, field and remedy.
+    """
+    dense = kernel_rows(files.dense, "tokens")
+    sequences = [] if files.per_sequence is None else kernel_rows(files.per_sequence, "sequences")
+    if files.moe is not None:
+        dense += expert_rows(files.moe, model.expert_parallel, model.activated)
+    if files.tensor_parallel > 1:
+        dense += _all_reduces(files, sorted({size for _, size, _ in dense}), model)
+    times = {}
+    for path, rows in ((files.dense, dense), (files.per_sequence, sequences)):
+        for kernel in dict.fromkeys(name for name, _, _ in rows):
+            times[kernel] = _times(kernel, model, path, experts=files.moe is not None)
+    _known_times(model, times)
+    used = {kernel: count for kernel, count in times.items() if count}
+    try:
+        return from_kernels(
+            [row for row in dense if row[0] in used],
+            attention_rows(files.attention),
+            times_a_step=used,
+            layers=model.layers,
+            fixed_ns=fixed_ns,
+            per_sequence=[row for row in sequences if row[0] in used],
+        )
+    except InputError as error:
+        path = files.attention if error.field in ("prefill", "decode") else files.dense
+        raise error.located(file=str(path)) from None
+
+
+def _times(kernel: str, model: ModelFacts, path: Path | None, *, experts: bool) -> int:
+    """Return how often a step runs a kernel."""
+    if kernel in model.times_a_step:
+        return model.times_a_step[kernel]
+    if kernel in A_LAYER:
+        return A_LAYER[kernel] * model.layers
+    if kernel in MLP:
+        return model.dense_layers if experts else model.layers
+    if kernel == "moe":
+        return model.layers - model.dense_layers
+    if kernel == "all_reduce":
+        return 2 * model.layers + 1
+    if kernel in A_STEP:
+        return 1
+    raise InputError(
+        f"how often a step runs the kernel {kernel!r} is not known",
+        file=str(path),
+        field="layer",
+        remedy=f"say it: --kernel {kernel}=N for N times a step, 0 for not at all; "
+        + known_names(kernel, (*A_LAYER, *MLP, *A_STEP), "known kernels: "),
+    )
+
+
+def _known_times(model: ModelFacts, found: Mapping[str, int]) -> None:
+    for kernel in model.times_a_step:
+        if kernel not in found:
+            raise InputError(
+                f"the profile has no kernel {kernel!r}",
+                field="kernel",
+                remedy=known_names(kernel, found),
+            )
+
+
+def _all_reduces(
+    files: ProfileFiles, tokens: list[int], model: ModelFacts
+) -> list[tuple[str, int, int]]:
+    path = files.all_reduce or files.hardware
+    if path is None:
+        raise InputError(
+            f"no times of all-reduce on {files.tensor_parallel} GPUs",
+            file=str(files.dense.parent),
+            field="all_reduce",
+            remedy="put all_reduce.csv with tokens,time_us or bytes,time_us beside dense.csv, or "
+            "hardware.yaml with samples above it",
+        )
+    return all_reduce_rows(path, tokens, model.hidden and model.hidden * _BYTES)
+
+
+_CONFIG = {"layers": "num_hidden_layers", "hidden": "hidden_size"}
+
+
+def config_facts(path: Path) -> dict[str, int]:
+    """Return layers and hidden size of a model's ``config.json``, of any family.
+
+    Raises ``InputError`` for what cannot be read.
+    """
+    from orsched.files.text import locating, parse_json, read_text
+
+    file = path / "config.json" if path.is_dir() else path
+    with locating(file):
+        values: Any = parse_json(read_text(file))
+        if isinstance(values, dict) and isinstance(values.get("text_config"), dict):
+            values = values["text_config"]
+        if not isinstance(values, dict):
+            raise InputError("holds no object", remedy="a model's config.json")
+        found = {}
+        for own, theirs in _CONFIG.items():
+            if theirs not in values:
+                raise InputError(
+                    "the field is missing", field=theirs, remedy="add it, or give --layers N"
+                )
+            most = MOST_LAYERS if own == "layers" else 2**24
+            found[own] = whole_number(values[theirs], theirs, minimum=1, maximum=most)
+        return found | {"dense_layers": _dense_layers(values, found["layers"])}
+
+
+def _dense_layers(values: dict[str, Any], layers: int) -> int:
+    """Return how many layers have no experts, by the rules of DeepSeek, Qwen and Llama 4."""
+    first = whole_number(values.get("first_k_dense_replace") or 0, "first_k_dense_replace")
+    every, interleave, freq = (
+        whole_number(values.get(name) or 1, name, minimum=1)
+        for name in ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq")
+    )
+    alone = values.get("mlp_only_layers") or []
+    if not isinstance(alone, list):
+        raise InputError("is not a list", field="mlp_only_layers", remedy="a list of layers")
+    return sum(
+        layer < first
+        or layer in alone
+        or (layer + 1) % every > 0
+        or (layer + 1) % interleave > 0
+        or layer % freq > 0
+        for layer in range(layers)
+    )
+
+
+def described(cost: ProfiledCost, files: ProfileFiles, model: ModelFacts) -> dict[str, Any]:
+    """Return what the cost was made of, and how much of its tables was filled in, for reports."""
+    grids = {name: getattr(cost, name) for name in ("dense", "prefill", "decode", "per_sequence")}
+    return {
+        "kind": "profile of kernels",
+        "layers": model.layers,
+        "gpus": files.tensor_parallel,
+        "files": files.to_dict(),
+        "not_used": list(files.unused),
+        "points": {name: len(grid.times_ns) for name, grid in grids.items() if grid is not None},
+        "filled_in": {name: grid.filled for name, grid in grids.items() if grid is not None},
+        "source": str(files.dense.parent),
+    }

@@ -1,0 +1,239 @@
+"""The recipe: constants of a cost model from a measured run, with how firm they are.
+
+One for every run, with nothing to choose but what is known of the model: the tables of a profile,
+or its shape. Which steps lie between two measured times is what a simulation says.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from orsched.calibration.confidence import Constant, student
+from orsched.calibration.families import FactorOfTables, TimesOfShape
+from orsched.calibration.least_squares import solve
+from orsched.calibration.spans import design_of, owners, spans
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.scalars import printed, require_one_of
+from orsched.common.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from orsched.calibration.families import Family
+    from orsched.calibration.least_squares import FloatArray
+    from orsched.calibration.runs import MeasuredRun, Server, Times
+    from orsched.calibration.shapes import ModelShape
+    from orsched.costs import CostModel, ProfiledCost
+
+MOST_ITERATIONS = 20
+BLOCKS = 10
+"""Blocks of consecutive requests, each left out once: neighbours share steps and are no
+independent measurements."""
+
+WEIGHTINGS = ("seconds", "relative")
+LEAST_REQUESTS = 20
+
+
+@dataclass(frozen=True)
+class RunFit:
+    """A cost model fitted to a measured run.
+
+    Attributes:
+        cost: the model.
+        constants: as fitted, with standard errors and 95 % intervals, in the units of their names.
+        fitted: requests whose times were fitted to, the first to arrive.
+        weighting: seconds or relative.
+        error: root mean square of what the spans are missed by: seconds, or a share.
+        measured, simulated: figures of all requests in seconds; ``rest`` those not fitted to.
+    """
+
+    cost: CostModel
+    constants: tuple[Constant, ...]
+    fitted: int
+    weighting: str
+    error: float
+    measured: dict[str, float]
+    simulated: dict[str, float]
+    measured_rest: dict[str, float]
+    simulated_rest: dict[str, float]
+
+    def errors(self, *, rest: bool = False) -> dict[str, float]:
+        """Return simulated by measured less 1, by figure; ``rest``: of requests not fitted to."""
+        true, found = self.measured, self.simulated
+        if rest:
+            true, found = self.measured_rest, self.simulated_rest
+        return {name: found[name] / value - 1 for name, value in true.items() if value}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the model as JSON values."""
+        return {
+            "constants": {found.name: found.to_dict() for found in self.constants},
+            "fitted_requests": self.fitted,
+            "weighting": self.weighting,
+            "error": self.error,
+            "measured_s": self.measured,
+            "simulated_s": self.simulated,
+            "errors": self.errors(),
+            "errors_not_fitted": self.errors(rest=True) if self.measured_rest else {},
+        }
+
+
+def require_enough(run: MeasuredRun) -> None:
+    """Raise ``InputError`` for a run of fewer than ``LEAST_REQUESTS`` requests."""
+    if len(run.requests) < LEAST_REQUESTS:
+        raise InputError(
+            f"has {len(run.requests)} requests, too few to fit to",
+            file=run.name,
+            remedy=f"a run of {LEAST_REQUESTS} at least",
+        )
+
+
+def fit_run(
+    run: MeasuredRun,
+    server: Server,
+    base: ProfiledCost | ModelShape | Family,
+    *,
+    requests: int | None = None,
+    weighting: str = "seconds",
+) -> RunFit:
+    """Fit a cost model to a measured run, and simulate the run with it.
+
+    With a profile (``base`` is its cost model) one constant is fitted, a factor of all its times;
+    with a model's shape two: the time of a byte read and of an operation. Least squares over the
+    spans of the first requests, with constants of at least 0: from each one's first to its last
+    token, and from its arrival to its first. A simulation with the constants so far says
+    which steps lie in a span; that is repeated until they stay, or ``MOST_ITERATIONS`` times, and
+    the least error is taken. The simulation knows arrivals and lengths, and no measured time.
+
+    Standard errors are those of leaving out each of ``BLOCKS`` blocks of consecutive requests
+    (jackknife), the steps of each span as they are.
+
+    Args:
+        run, server: what was measured, and the settings it was measured with.
+        base: what is known of the model; or a family of cost models of one's own.
+        requests: how many, the first to arrive, are fitted to; default: half, at least
+            ``LEAST_REQUESTS``.
+        weighting: "seconds" makes squared seconds small, so that sums over the run are met;
+            "relative" the squared shares, in which short times count most.
+
+    Raises:
+        InputError: fewer than ``LEAST_REQUESTS`` requests, or constants that the run does not
+            determine, which it names.
+    """
+    require_one_of(weighting, "weighting", WEIGHTINGS)
+    require_enough(run)
+    every = len(run.requests)
+    count = max(LEAST_REQUESTS, every // 2) if requests is None else requests
+    count = whole_number(count, "requests", minimum=LEAST_REQUESTS, maximum=every)
+    family = family_of(base, server)
+    best = _fitted(run, server, family, count, weighting)
+    constants = _constants(best, family, count)
+    cost = family.cost(best.values)
+    rest = slice(count, None) if count < every else slice(0, 0)
+    return RunFit(
+        cost,
+        constants,
+        count,
+        weighting,
+        best.error,
+        run.times.figures(),
+        best.times.figures(),
+        run.times.figures(rest) if count < every else {},
+        best.times.figures(rest) if count < every else {},
+    )
+
+
+def family_of(base: ProfiledCost | ModelShape | Family, server: Server) -> Family:
+    """Return the cost models that a run is fitted by."""
+    from orsched.calibration.shapes import ModelShape as Shape
+    from orsched.costs import ProfiledCost as Tables
+
+    if isinstance(base, Tables):
+        return FactorOfTables(base)
+    if isinstance(base, Shape):
+        return TimesOfShape(base, server.clients)
+    if not hasattr(base, "start"):
+        raise InputError(
+            f"{printed(base)} is nothing to fit",
+            field="base",
+            remedy="a profiled cost model, a model's shape, or a family of cost models",
+        )
+    return base
+
+
+class _Best(NamedTuple):
+    values: list[float]
+    error: float
+    times: Times
+    design: FloatArray
+    target: FloatArray
+    kept: NDArray[np.bool_]
+
+
+def _fitted(run: MeasuredRun, server: Server, family: Family, count: int, weighting: str) -> _Best:
+    """Return the constants of the least error, in nanoseconds, and the weighted spans."""
+    true = spans(run.times, count)
+    target = (true[:, 1] - true[:, 0]).astype(np.float64)
+    kept = target > 0  # an answer of one token has no time of its own
+    weight = np.where(
+        kept, 1 / NS_PER_S if weighting == "seconds" else 1 / np.maximum(target, 1), 0
+    )
+    if not kept.any():
+        raise InputError("all times are equal", field="last_token_s", remedy="check the run")
+    values, best = list(family.start), None
+    for _ in range(MOST_ITERATIONS):
+        instance, schedule, times = run.simulate(family.cost(values), server)
+        found = spans(times, count)
+        took = (found[:, 1] - found[:, 0]).astype(np.float64)
+        error = float(np.sqrt(np.mean((weight * (took - target))[kept] ** 2)))
+        design = design_of(instance, schedule, family, found)
+        given = took - design @ np.array(values)
+        weighted = (design * weight[:, None])[kept]
+        aim = ((target - given) * weight)[kept]
+        if best is None or error < best.error:
+            best = _Best(values, error, times, weighted, aim, kept)
+        new = solve(weighted, aim, family.names, nonnegative=True).tolist()
+        if np.allclose(new, values, rtol=1e-9):
+            break
+        values = new
+    assert best is not None
+    return best
+
+
+def _constants(best: _Best, family: Family, count: int) -> tuple[Constant, ...]:
+    """Return the constants with the standard errors of leaving out blocks of requests."""
+    blocks = (owners(count) * BLOCKS // count)[best.kept]
+    without: list[list[float]] = []
+    for block in range(BLOCKS):
+        rows = blocks != block
+        try:
+            found = solve(best.design[rows], best.target[rows], family.names, nonnegative=True)
+        except InputError:
+            return tuple(_open(best, family))
+        without.append(found.tolist())
+    table = np.array(without)
+    spread = np.sqrt((BLOCKS - 1) / BLOCKS * ((table - table.mean(axis=0)) ** 2).sum(axis=0))
+    constants = []
+    for place, name in enumerate(family.names):
+        value, error = best.values[place] / family.units[place], float(spread[place])
+        error /= family.units[place]
+        half = student(BLOCKS - 1) * error
+        if math.isfinite(half):
+            low, high = max(0.0, value - half), value + half
+            constants.append(Constant(name, value, error, low, high))
+    return tuple(constants)
+
+
+def _open(best: _Best, family: Family) -> Sequence[Constant]:
+    """Return constants that hang on one block of requests: they have no interval."""
+    return [
+        Constant(name, value / unit, None, None, None)
+        for name, value, unit in zip(family.names, best.values, family.units, strict=True)
+    ]

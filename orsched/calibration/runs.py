@@ -1,0 +1,271 @@
+"""Measured runs: requests with the times of their first and last token, and the server's settings.
+
+Two clocks: arrivals count from when the first request was sent, all else from when the engine had
+it. What lies between is not recorded, but no request is queued before it is sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TOKENS, NS_PER_S
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.workers import Worker
+from orsched.heuristics.continuous.methods import VLLM
+from orsched.instances.readers import cells, detect, read
+from orsched.instances.readers.assemble import DROP_REMEDY
+from orsched.instances.readers.objects import Fields, read_objects
+from orsched.instances.readers.spreadsheet import is_spreadsheet
+from orsched.instances.readers.table import read_table
+from orsched.instances.readers.text import head_of
+from orsched.instances.readers.vllm_bench import read_bench_times
+from orsched.metrics.request_times import request_times
+from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from numpy.typing import NDArray
+
+    from orsched.costs import CostModel
+    from orsched.data.requests import Requests
+    from orsched.data.schedule import Schedule
+
+    Column = NDArray[np.int64]
+
+RUN_FORMAT, BENCH_FORMAT = "llmservingsim-run", "vllm-bench"
+_RUNS = (
+    "give CSV with arrival_s, first_token_s and last_token_s, the result of vllm bench serve "
+    "--save-detailed, or a requests.jsonl of LLMServingSim"
+)
+_CSV = ("queued_s", "first_token_s", "last_token_s")
+_META = ("engine_kwargs", "kv_cache")
+_JSON = ("queued_ts", "first_token_ts", "last_token_ts")
+
+
+@dataclass(frozen=True)
+class Server:
+    """Settings of the server that was measured: those of vLLM that matter here.
+
+    Attributes:
+        clients: most requests at once (``max_num_seqs``).
+        memory_blocks: KV-cache blocks for requests; None: memory never limits.
+        block_tokens: of a block.
+        token_budget: most tokens of a step (``max_num_batched_tokens``).
+    """
+
+    clients: int
+    memory_blocks: int | None = None
+    block_tokens: int = 16
+    token_budget: int = 2048
+
+    def __post_init__(self) -> None:
+        for name in ("clients", "block_tokens", "token_budget", "memory_blocks"):
+            if name != "memory_blocks" or self.memory_blocks is not None:
+                whole_number(getattr(self, name), name, minimum=1, maximum=MAX_TOKENS)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Arrival, first and last token of each request in nanoseconds, and output tokens."""
+
+    arrival: Column
+    first: Column
+    last: Column
+    tokens: Column
+
+    def figures(self, rows: slice = slice(None)) -> dict[str, float]:
+        """Return the figures compared, in seconds, over some requests.
+
+        The makespan is that of all requests, from the first arrival to the last token. TPOT is the
+        time from first to last token over the tokens after the first, of requests with any.
+        Percentiles are nearest rank.
+        """
+        ttft = np.sort((self.first - self.arrival)[rows])
+        spans, more = (self.last - self.first)[rows], self.tokens[rows] - 1
+        several = more > 0
+        found = {
+            "makespan": float(self.last.max()),
+            "mean TPOT": float((spans[several] / more[several]).mean()) if several.any() else 0.0,
+            "mean TTFT": float(ttft.mean()),
+            "mean JCT": float((self.last - self.arrival)[rows].mean()),
+        }
+        for p in (50, 90, 99):
+            found[f"TTFT p{p}"] = float(ttft[-(-p * len(ttft) // 100) - 1])
+        return {name: value / NS_PER_S for name, value in found.items()}
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A measured run, on the clock of the arrivals.
+
+    Attributes:
+        name: of its file.
+        requests: arrivals and lengths.
+        times: as measured.
+        offset_ns: by how much the engine's clock was behind that of the arrivals.
+    """
+
+    name: str
+    requests: Requests
+    times: Times
+    offset_ns: int
+
+    def simulate(self, cost: CostModel, server: Server) -> tuple[Instance, Schedule, Times]:
+        """Run vLLM's rules on the requests; the policy knows no lengths."""
+        blocks = server.memory_blocks
+        memory = None if blocks is None else BlockMemory(blocks, server.block_tokens, "paged")
+        worker = Worker(server.clients, cost, None, memory)
+        instance = Instance(self.requests, (worker,), first_token="prefill")
+        parameters = {"max_num_batched_tokens": server.token_budget}
+        policy, _ = VLLM.build(instance, Information.NONE, parameters, seed=0)
+        schedule = simulate_policy(instance, policy).schedule
+        found = request_times(instance, schedule)
+        tokens, arrival = self.requests.output_tokens, self.requests.arrival_ns
+        times = Times(arrival, found["first_token_ns"], found["finish_ns"], tokens)
+        return instance, schedule, times
+
+
+def recorded_settings(path: str | PathLike[str]) -> dict[str, int]:
+    """Return what ``meta.json`` beside a run that LLMServingSim recorded says of its server.
+
+    Fields of ``Server``, those that it has; nothing if there is no such file. vLLM keeps one block
+    of its cache for itself.
+
+    Raises:
+        InputError: the file is wrong, or the run is of several engines.
+    """
+    from orsched.files.text import locating, parse_json, read_text
+
+    file = Path(path).parent / "meta.json"
+    if not file.is_file():
+        return {}
+    with locating(file):
+        values: Any = parse_json(read_text(file))
+        parts = [values.get(name) if isinstance(values, dict) else None for name in _META]
+        engine, cache = (part if isinstance(part, dict) else {} for part in parts)
+        engines = whole_number(engine.get("data_parallel_size", 1), "data_parallel_size", minimum=1)
+        if engines != 1:
+            raise InputError(
+                f"{engines} engines served the run, one is simulated",
+                field="data_parallel_size",
+                remedy="give the requests of one engine, without meta.json, and --clients",
+            )
+        found: dict[str, int] = {}
+        for own, part, theirs, less in (
+            ("clients", engine, "max_num_seqs", 0),
+            ("token_budget", engine, "max_num_batched_tokens", 0),
+            ("memory_blocks", cache, "num_gpu_blocks", 1),
+            ("block_tokens", cache, "block_size", 0),
+        ):
+            if part.get(theirs) is not None:
+                found[own] = whole_number(part[theirs], theirs, minimum=1 + less) - less
+        return found
+
+
+def read_run(path: str | PathLike[str]) -> MeasuredRun:
+    """Read a measured run: CSV with ``arrival_s``, lengths, ``first_token_s`` and ``last_token_s``.
+
+    Or the ``requests.jsonl`` of a run that LLMServingSim recorded, or the result of ``vllm bench
+    serve --save-detailed``, whose times are the client's. Where the engine's own clock is
+    recorded (``queued_s``, ``queued_ts``), it is taken to be behind by the largest difference of
+    arrival and queueing: so the fastest request took no time from one to the other.
+
+    Raises:
+        InputError: a column is missing or wrong, or a request is answered before it arrives; names
+            file, row and field.
+    """
+    file = Path(path)
+    form = detect(file)
+    if form == BENCH_FORMAT:
+        bench = read_bench_times(file)
+        some = bench.requests
+        whole = Times(some.arrival_ns, bench.first_token_ns, bench.finish_ns, some.output_tokens)
+        return MeasuredRun(file.name, some, whole, 0)
+    if form != RUN_FORMAT and not _is_csv(file):
+        raise InputError(
+            f"the format {form} holds requests without the times of their tokens",
+            file=str(file),
+            remedy=_RUNS,
+        )
+    requests = _all_of(file, form)
+    if form == RUN_FORMAT:
+        arrival, queued, first, last, lines = _objects(file)
+        names = _JSON
+    else:
+        arrival, queued, first, last, lines = _table(file, requests)
+        names = _CSV
+    offset = int((arrival - queued).max()) if queued is not None else 0
+    moved = offset - int(arrival.min())  # arrivals of the requests begin at 0
+    times = Times(requests.arrival_ns, first + moved, last + moved, requests.output_tokens)
+    _check(file, times, None if queued is None else queued + moved, lines, names)
+    return MeasuredRun(file.name, requests, times, offset if form != RUN_FORMAT else 0)
+
+
+def _all_of(file: Path, form: str) -> Requests:
+    """Return the requests of a file; no row is left out, since each row has times, too."""
+    try:
+        return read(file, form).requests
+    except InputError as error:
+        if error.remedy != DROP_REMEDY:
+            raise
+        raise InputError(
+            error.problem,
+            file=error.file,
+            row=error.row,
+            field=error.field,
+            remedy="remove the rows of failed requests from the file",
+        ) from None
+
+
+def _is_csv(file: Path) -> bool:
+    return not is_spreadsheet(file) and not head_of(file).lstrip().startswith("{")
+
+
+def _table(
+    file: Path, requests: Requests
+) -> tuple[Column, Column | None, Column, Column, list[int]]:
+    table = read_table(file, dict.fromkeys(_CSV[1:], cells.seconds), {_CSV[0]: cells.seconds})
+    columns = table.columns
+    arrival = requests.arrival_ns
+    return arrival, columns.get(_CSV[0]), columns[_CSV[1]], columns[_CSV[2]], table.lines.tolist()
+
+
+def _objects(file: Path) -> tuple[Column, Column | None, Column, Column, list[int]]:
+    fields, lines = Fields(file), []
+    names = ("arrival_time", *_JSON)
+    found: dict[str, list[int]] = {name: [] for name in names}
+    for line, values in read_objects(file):
+        lines.append(line)
+        for name in names:
+            found[name].append(fields.time_ns(values, name, line, NS_PER_S))
+    arrival, queued, first, last = (np.array(found[name], np.int64) for name in names)
+    return arrival, queued, first, last, lines
+
+
+def _check(
+    file: Path, times: Times, queued: Column | None, lines: list[int], names: tuple[str, ...]
+) -> None:
+    taken = times.first if queued is None else queued
+    for early, late, name, what in (
+        (times.arrival, times.first, names[1], "the first token comes before the request arrives"),
+        (taken, times.first, names[1], "the first token comes before the request is queued"),
+        (times.first, times.last, names[2], "the last token comes before the first"),
+    ):
+        bad: Any = late < early
+        if bad.any():
+            raise InputError(
+                what,
+                file=str(file),
+                row=lines[int(np.argmax(bad))],
+                field=name,
+                remedy="arrivals on one clock, all other times on one",
+            )

@@ -1,0 +1,119 @@
+"""The one registry: names to attributes, resolved at first use.
+
+The literal table below is merged with the entry points of installed packages: ``orsched.methods``,
+``orsched.policies`` (classes of policies, which become methods), ``orsched.cost_models`` and
+``orsched.readers``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+
+BUILT_IN: dict[str, dict[str, str]] = {
+    "cost_models": {
+        "affine": "orsched.costs.affine:AffineCost",
+        "levels": "orsched.costs.levels:LevelsCost",
+        "bilinear": "orsched.costs.bilinear:BilinearCost",
+        "pooling": "orsched.costs.pooling:PoolingCost",
+        "profiled": "orsched.costs.profiled:ProfiledCost",
+        "roofline": "orsched.costs.roofline:RooflineCost",
+        "linear": "orsched.costs.linear:LinearCost",
+    },
+    # What methods of classes do by rooms above their own: charts, tables, frames, training.
+    "attached": {
+        "all_methods": "orsched.solving.method_catalogue:all_methods",
+        "fit_proxy": "orsched.prediction.proxies.training:fit_proxy",
+        "figure_of": "orsched.views.figures:figure_of",
+        "frontier_chart": "orsched.views.frontier:frontier_chart",
+        "instance_html": "orsched.views.tables:instance_html",
+        "request_times": "orsched.metrics.request_times:request_times",
+        "requests_from_frame": "orsched.instances.readers.own_columns:requests_of_frame",
+        "requests_to_frame": "orsched.files.frames:requests_to_frame",
+        "schedule_html": "orsched.views.tables:schedule_html",
+    },
+    "methods": {
+        "fcfs": "orsched.heuristics.methods:FCFS",
+        "offline": "orsched.heuristics.methods:OFFLINE",
+        "online": "orsched.heuristics.methods:ONLINE",
+        "hybrid": "orsched.heuristics.methods:HYBRID",
+        "vllm": "orsched.heuristics.continuous.methods:VLLM",
+        "vtc": "orsched.heuristics.vtc:VTC",
+        "disaggregated": "orsched.heuristics.disaggregated.methods:DISAGGREGATED",
+        "static": "orsched.heuristics.continuous.methods:STATIC",
+        "dynamic": "orsched.heuristics.continuous.methods:DYNAMIC",
+        "one_at_a_time": "orsched.heuristics.continuous.methods:ONE_AT_A_TIME",
+        "sls": "orsched.heuristics.scls.methods:SLS",
+        "ils": "orsched.heuristics.scls.methods:ILS",
+        "scls": "orsched.heuristics.scls.methods:SCLS",
+        "scls_continuous": "orsched.heuristics.scls.methods:SCLS_CONTINUOUS",
+        "ssjf": "orsched.heuristics.shortest_first.methods:SSJF",
+        "sjf": "orsched.heuristics.shortest_first.methods:SJF",
+        "fcfs_batched": "orsched.heuristics.shortest_first.methods:FCFS_BATCHED",
+        "mico": "orsched.heuristics.mico.methods:MICO",
+        "gittins": "orsched.heuristics.gittins.methods:GITTINS",
+        "echo": "orsched.heuristics.echo.methods:ECHO",
+        "hygen": "orsched.heuristics.colocation.methods:HYGEN",
+        "conserve": "orsched.heuristics.colocation.methods:CONSERVE",
+        "slack": "orsched.heuristics.slack.methods:SLACK",
+        "mc_sf": "orsched.heuristics.mc_sf:MC_SF",
+        "robust": "orsched.heuristics.robust:ROBUST",
+        "windows": "orsched.models.windows.method:WINDOWS",
+        "latency_search": "orsched.models.latency_search.method:LATENCY_SEARCH",
+        "exact": "orsched.models.exact:EXACT",
+        "auto": "orsched.models.exact:AUTO",
+    },
+}
+
+
+@cache
+def _entry_points(kind: str) -> dict[str, str]:
+    from importlib.metadata import entry_points
+
+    return {e.name: e.value for e in entry_points(group=f"orsched.{kind}")}
+
+
+def names(kind: str) -> list[str]:
+    """Return the registered names of a kind, the built-in ones first."""
+    built_in = list(BUILT_IN.get(kind, {}))
+    return built_in + sorted(set(_entry_points(kind)) - set(built_in))
+
+
+def resolve(kind: str, name: str) -> Any:
+    """Return what a name stands for, imported now.
+
+    Raises:
+        InputError: the name is unknown; the message lists the known ones.
+    """
+    target = BUILT_IN.get(kind, {}).get(name) or _entry_points(kind).get(name)
+    if target is None:
+        raise InputError(
+            f"unknown {kind.replace('_', ' ').rstrip('s')} {name!r}",
+            field=kind,
+            remedy=known_names(name, names(kind)),
+        )
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def attached(name: str) -> Any:
+    """Return a function that a class of data hands itself to, from a room above it."""
+    return resolve("attached", name)
+
+
+def cost_model(name: str) -> Any:
+    """Return the cost model class of a name."""
+    return resolve("cost_models", name)
+
+
+def method_information(name: str) -> tuple[str, ...] | None:
+    """Return the information classes that a method may run with, or None for unknown names."""
+    try:
+        method = resolve("methods", name)
+    except InputError:
+        return None
+    return tuple(str(kind) for kind in method.information)

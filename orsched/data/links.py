@@ -1,0 +1,105 @@
+"""Links: what the caches of requests go over from a worker that prefills to one that decodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Self
+
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.pairs import read_list_of_pairs
+from orsched.common.scalars import is_number, printed, set_whole
+from orsched.common.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_to_ns, set_times
+from orsched.costs.parameters import read_parameters
+
+_OF_TEXT = ("ns_per_token", "latency_ns", "bandwidth", "kv_bytes", "latency")
+
+
+@dataclass(frozen=True, init=False)
+class Link:
+    """The link by which each worker sends caches: one each, whoever receives.
+
+    A worker sends one cache after the other. Each takes the latency and the time of its tokens.
+
+    Attributes:
+        ns_per_token: time of a token's keys and values on the link, in nanoseconds.
+        latency_ns: time that each transfer takes beside; ``latency_s`` gives it in seconds.
+    """
+
+    ns_per_token: int = 0
+    latency_ns: int = 0
+
+    def __init__(
+        self,
+        *,
+        ns_per_token: int = ns_per_token,
+        latency_s: float | None = None,
+        latency_ns: int = latency_ns,
+    ) -> None:
+        object.__setattr__(self, "ns_per_token", ns_per_token)
+        set_times(self, latency=(latency_ns, latency_s))
+        set_whole(self, "ns_per_token", maximum=MAX_TIME_NS // MAX_TOKENS)
+        set_whole(self, "latency_ns", maximum=MAX_TIME_NS // 4)
+
+    def transfer_ns(self, tokens: int) -> int:
+        """Return how long the cache of so many tokens takes."""
+        return self.latency_ns + tokens * self.ns_per_token
+
+    @classmethod
+    def of_bandwidth(
+        cls, bytes_per_s: float, kv_bytes_per_token: float, latency_s: float = 0.0
+    ) -> Self:
+        """Return the link of a bandwidth; the time of a token is rounded up to whole nanoseconds.
+
+        ``orsched.calibration`` knows the bytes that a token of a public model leaves in the cache:
+        2 layers x kv_heads x head_size numbers of 2 bytes. Raises ``InputError``.
+        """
+        for value, name in ((bytes_per_s, "bandwidth"), (kv_bytes_per_token, "kv_bytes")):
+            if not is_number(value) or not 0 < value < float("inf"):
+                raise InputError(
+                    f"{printed(value)} is not a number above 0",
+                    field=name,
+                    remedy="give a number of bytes",
+                )
+        exact = Fraction(kv_bytes_per_token) * NS_PER_S / Fraction(bytes_per_s)
+        token_ns = -(-exact.numerator // exact.denominator)
+        return cls(ns_per_token=token_ns, latency_ns=seconds_to_ns(latency_s, "latency"))
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the link as plain JSON values."""
+        return {"ns_per_token": self.ns_per_token, "latency_ns": self.latency_ns}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Inverse of ``to_dict``; raises ``InputError`` that names the field."""
+        return cls(**read_parameters(values, "link", ["ns_per_token", "latency_ns"]))
+
+
+def read_link(spec: object) -> Link:
+    """Return the link that a text, a table or a ``Link`` describes.
+
+    Args:
+        spec: ``ns_per_token=5243,latency_ns=10000``, or in bytes and seconds
+            ``bandwidth=25e9,kv_bytes=131072,latency=1e-5``; ``free`` is a link without cost.
+
+    Raises:
+        InputError: a part is unknown, missing or no number.
+    """
+    if isinstance(spec, Link):
+        return spec
+    if isinstance(spec, str):
+        if spec == "free":
+            return Link()
+        spec = read_list_of_pairs(spec, "link")
+    if not isinstance(spec, dict):
+        raise InputError(
+            f"{printed(spec)} is no link", field="link", remedy="ns_per_token=5243,latency_ns=10000"
+        )
+    values = read_parameters(spec, "link", [], list(_OF_TEXT))
+    if "bandwidth" in values or "kv_bytes" in values or "latency" in values:
+        given = read_parameters(values, "link", ["bandwidth", "kv_bytes"], ["latency"])
+        return Link.of_bandwidth(given["bandwidth"], given["kv_bytes"], given.get("latency", 0))
+    for name in values:
+        whole_number(values[name], name)
+    return Link(ns_per_token=values.get("ns_per_token", 0), latency_ns=values.get("latency_ns", 0))

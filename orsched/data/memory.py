@@ -1,0 +1,136 @@
+"""Memory models: the KV-cache blocks that requests hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.units import MAX_TOKENS
+from orsched.costs.parameters import read_parameters
+from orsched.data.eviction import Eviction, require_rule
+
+ALLOCATIONS = ("whole", "paged")
+
+ALLOCATION = "paged"
+"""When requests take their blocks, where it is not said: as their caches grow, as in vLLM."""
+
+
+@dataclass(frozen=True)
+class PrefixCache:
+    """Keeps the contents of a worker's freed blocks for requests with the same prefix.
+
+    Attributes:
+        eviction: name of the rule by which free blocks are taken (``orsched.data.eviction``).
+    """
+
+    eviction: str = "lru"
+
+    def __post_init__(self) -> None:
+        require_rule(self.eviction)
+
+    @property
+    def rule(self) -> Eviction:
+        """The rule as a value."""
+        return Eviction(self.eviction)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as JSON values."""
+        return {"eviction": self.eviction}
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Self:
+        """Inverse of ``to_dict``."""
+        return cls(**read_parameters(parameters, "prefix_cache", [], ["eviction"]))
+
+
+@dataclass(frozen=True)
+class BlockMemory:
+    """The blocks of a worker, and when a request takes them: ``paged`` unless ``whole`` is said.
+
+    ``whole``: a request holds ``ceil((N^p + N^d) / block_tokens)`` blocks from its prefill to its
+    end. This is Pang's accounting (section V-A: 1,024 blocks of 128 tokens): room for the whole
+    answer is set aside at admission. A policy that may not know N^d sets aside room for the
+    instance's output limit instead, which is never less. Where that is more than the worker has,
+    it sets aside all blocks, and the request runs alone.
+
+    ``paged``: a request holds ``ceil(tokens in its cache / block_tokens)`` blocks, which grow with
+    its prefill and its rounds (vLLM). On a padding worker each counts as long as the longest.
+
+    With a ``prefix_cache`` full blocks that requests share are held once, and freed ones keep what
+    is in them until they are taken again; see the page on prefix caches.
+
+    Attributes:
+        blocks: blocks of the worker, at least 1.
+        block_tokens: tokens a block, at least 1.
+        allocation: ``paged`` (default) or ``whole``; a file that does not say it means ``whole``.
+        prefix_cache: how freed blocks are kept, or None; only where allocation is paged.
+    """
+
+    blocks: int
+    block_tokens: int
+    allocation: str = ALLOCATION
+    prefix_cache: PrefixCache | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("blocks", "block_tokens"):
+            value = whole_number(getattr(self, name), name, minimum=1, maximum=MAX_TOKENS)
+            object.__setattr__(self, name, value)
+        if self.allocation not in ALLOCATIONS:
+            raise InputError(
+                f"{self.allocation!r} is unknown", field="allocation", remedy="whole or paged"
+            )
+        if self.prefix_cache is None:
+            return
+        if not isinstance(self.prefix_cache, PrefixCache):
+            raise InputError(
+                f"{self.prefix_cache!r:.60} is no PrefixCache",
+                field="prefix_cache",
+                remedy='PrefixCache("lru"), or None for none',
+            )
+        if not self.is_paged:
+            raise InputError(
+                "a prefix cache needs blocks that are taken as caches grow",
+                field="prefix_cache",
+                remedy="set the allocation to paged",
+            )
+
+    @property
+    def is_paged(self) -> bool:
+        """Whether blocks are taken as the cache grows."""
+        return self.allocation == "paged"
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens all blocks hold together."""
+        return self.blocks * self.block_tokens
+
+    @property
+    def words(self) -> str:
+        """The memory in words: ``2,000 blocks of 16 tokens (paged)``."""
+        return f"{self.blocks:,} blocks of {self.block_tokens:,} tokens ({self.allocation})"
+
+    def blocks_held(self, prompt_tokens: int, output_tokens: int) -> int:
+        """Blocks that a request of these lengths holds while it is on a client."""
+        return -(-(prompt_tokens + output_tokens) // self.block_tokens)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as JSON values."""
+        values: dict[str, Any] = {"blocks": self.blocks, "block_tokens": self.block_tokens}
+        if self.is_paged:
+            values["allocation"] = self.allocation
+        if self.prefix_cache is not None:
+            values["prefix_cache"] = self.prefix_cache.to_dict()
+        return values
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Self:
+        """Inverse of ``to_dict``."""
+        values = read_parameters(
+            parameters, "memory", ["blocks", "block_tokens"], ["allocation", "prefix_cache"]
+        )
+        values.setdefault("allocation", "whole")  # of files: they say paged where it is
+        if "prefix_cache" in values:
+            values["prefix_cache"] = PrefixCache.from_dict(values["prefix_cache"])
+        return cls(**values)

@@ -1,0 +1,183 @@
+"""Service classes: requests that share a name and limits on their latency."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orsched.common.columns import shown
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.pairs import read_list_of_pairs
+from orsched.common.units import NS_PER_S, time_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+LIMITS = ("ttft", "tpot", "deadline")
+FIELDS = ("name", *(f"{limit}_ns" for limit in LIMITS), "bulk")
+MAX_CLASSES = 1_000
+"""Most service classes of an instance."""
+
+
+@dataclass(frozen=True, init=False)
+class ServiceClass:
+    """A class of requests by name, with the limits that they are to be served within.
+
+    Token i of a request of the class is in time at ``ttft + i * tpot`` after its arrival (i from 0;
+    Echo, arXiv 2504.03651), the whole request at ``deadline`` after it. Limits are given in seconds
+    and stored in nanoseconds, None where there is none.
+
+    Attributes:
+        name: unique among the classes of an instance.
+        ttft_ns, tpot_ns: limits on the time to the first token and for each further one.
+        deadline_ns: limit on the time from arrival to finish.
+        bulk: whether the class is work that fills gaps, measured by its throughput; by default
+            every class without limits on TTFT and TPOT but ``interactive``.
+
+    Raises:
+        InputError: the name is empty, or a limit is no time.
+    """
+
+    name: str
+    ttft_ns: int | None
+    tpot_ns: int | None
+    deadline_ns: int | None
+    bulk: bool
+
+    def __init__(
+        self,
+        name: str,
+        ttft_s: float | None = None,
+        tpot_s: float | None = None,
+        deadline_s: float | None = None,
+        bulk: bool | None = None,
+        *,
+        ttft_ns: int | None = None,
+        tpot_ns: int | None = None,
+        deadline_ns: int | None = None,
+    ) -> None:
+        put = object.__setattr__
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise InputError(f"{shown(name)} is not a name", field="name", remedy="give a text")
+        put(self, "name", name)
+        seconds, stored = (ttft_s, tpot_s, deadline_s), (ttft_ns, tpot_ns, deadline_ns)
+        for limit, in_s, in_ns in zip(LIMITS, seconds, stored, strict=True):
+            put(self, f"{limit}_ns", time_ns(in_ns, in_s, limit))
+        if bulk is None:
+            bulk = self.ttft_ns is None and self.tpot_ns is None and name != "interactive"
+        if not isinstance(bulk, bool):
+            raise InputError(
+                f"{shown(bulk)} is not a truth value",
+                field="bulk",
+                remedy="true, false",
+            )
+        put(self, "bulk", bulk)
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether the class has any limit."""
+        return (self.ttft_ns, self.tpot_ns, self.deadline_ns) != (None, None, None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values; ``from_dict`` gives the class back."""
+        return {name: getattr(self, name) for name in FIELDS}
+
+    @classmethod
+    def from_dict(cls, values: object) -> ServiceClass:
+        """Inverse of ``to_dict``; raises ``InputError`` that names the field."""
+        if not isinstance(values, dict):
+            raise InputError("must be an object", remedy="see the file formats")
+        for name in values:
+            if name not in FIELDS:
+                raise InputError(
+                    f"a class has no field {shown(name)}",
+                    field=str(name),
+                    remedy=known_names(name, FIELDS, "known fields: "),
+                )
+        if "name" not in values:
+            raise InputError("a class needs the field 'name'", field="name", remedy="add it")
+        return cls(**values)
+
+
+DEFAULT_CLASSES = (ServiceClass("interactive"), ServiceClass("batch"))
+"""The classes of an instance that names none."""
+
+
+def priority_classes(priorities: Iterable[int]) -> tuple[ServiceClass, ...]:
+    """Return a class without limits for each priority, such as ``priority-10``."""
+    return tuple(ServiceClass(f"priority-{each}", bulk=False) for each in priorities)
+
+
+def read_class(spec: str) -> ServiceClass:
+    """Return the class that a text such as ``interactive:ttft=1,tpot=0.05`` stands for.
+
+    Behind the name stand, if wanted, ``ttft``, ``tpot`` and ``deadline`` in seconds and
+    ``bulk=true`` or ``false``. Raises ``InputError`` for anything else.
+    """
+    name, _, rest = spec.partition(":")
+    given = read_list_of_pairs(rest, "class")
+    known = {**{limit: f"{limit}_s" for limit in LIMITS}, "bulk": "bulk"}
+    for parameter in given:
+        if parameter not in known:
+            raise InputError(
+                f"a class has no limit {parameter!r}",
+                field="class",
+                remedy=f"{known_names(parameter, known)}; e.g. interactive:ttft=1,tpot=0.05",
+            )
+    try:
+        return ServiceClass(name, **{known[item]: value for item, value in given.items()})
+    except InputError as error:
+        place = "class" if error.field == "name" else f"class.{error.field}"
+        raise InputError(
+            error.problem, field=place, remedy=error.remedy or "e.g. interactive:ttft=1,tpot=0.05"
+        ) from None
+
+
+def with_specs(
+    classes: Sequence[ServiceClass], specs: Iterable[str | ServiceClass]
+) -> tuple[ServiceClass, ...]:
+    """Return classes with those of the specifications put in: by name, new ones at the end.
+
+    Raises ``InputError`` for a specification that is wrong or a name given twice.
+    """
+    found = {known.name: known for known in classes}
+    named: set[str] = set()
+    for spec in specs:
+        new = spec if isinstance(spec, ServiceClass) else read_class(spec)
+        if new.name in named:
+            raise InputError(f"{new.name!r} is given twice", field="class", remedy="give it once")
+        named.add(new.name)
+        found[new.name] = new
+    return tuple(found.values())
+
+
+def checked_classes(classes: object) -> tuple[ServiceClass, ...]:
+    """Return the classes of an instance, validated; raises ``InputError``."""
+    if not isinstance(classes, (list, tuple)) or not classes:
+        raise InputError("must be one or more service classes", field="classes")
+    if len(classes) > MAX_CLASSES:
+        raise InputError(f"more than {MAX_CLASSES} classes", field="classes", remedy="merge some")
+    names: set[str] = set()
+    for row, item in enumerate(classes):
+        if not isinstance(item, ServiceClass):
+            raise InputError(
+                f"{shown(item)} is not a service class",
+                row=row,
+                field="classes",
+                remedy="give ServiceClass(name, ...)",
+            )
+        if item.name in names:
+            raise InputError(
+                f"{item.name!r} appears twice", row=row, field="classes", remedy="names are unique"
+            )
+        names.add(item.name)
+    return tuple(classes)
+
+
+def limit_text(kind: ServiceClass) -> str:
+    """Return the limits of a class in words, ``TTFT 1 s, TPOT 0.05 s``; empty without any."""
+    words = {"ttft_ns": "TTFT", "tpot_ns": "TPOT", "deadline_ns": "deadline"}
+    limits = {word: getattr(kind, name) for name, word in words.items()}
+    given = {word: ns for word, ns in limits.items() if ns is not None}
+    return ", ".join(f"{word} {ns / NS_PER_S:g} s" for word, ns in given.items())

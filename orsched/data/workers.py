@@ -1,0 +1,146 @@
+"""Workers: one model instance on one device, with its clients, cost and memory."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from orsched.common.errors import InputError
+from orsched.common.scalars import require_bool, require_one_of, set_whole
+from orsched.common.units import MAX_TOKENS
+from orsched.costs import AffineCost, CostModel
+from orsched.costs.asked import require_members
+from orsched.costs.parameters import read_parameters
+from orsched.data.availability import Interval, checked_intervals
+from orsched.data.memory import BlockMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_CLIENTS = 1_000_000
+ROLES = ("both", "prefill", "decode")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One model instance: J clients that share prefill stages and decode rounds.
+
+    Attributes:
+        clients: J, the number of slots.
+        cost: the cost model.
+        prefill_cap_tokens: most prompt tokens in one prefill stage, or None.
+        memory: the memory model, or None when memory never binds.
+        name: a label.
+        padding: whether the requests of a stage are padded to the longest of them, and the caches
+            in a round to the longest (static batching engines).
+        available_ns: when the worker is there: intervals from a start or a repair to a failure, the
+            last without an end (None) if it stays for good; ``()``: always. What it does and holds
+            at a failure is lost (the page *Fleets that change*).
+        role: ``both``, or ``prefill`` or ``decode`` alone; caches then go over the instance's link.
+        device: workers that name the same device share it: no two of their steps overlap. Empty:
+            the worker has its own.
+    """
+
+    clients: int
+    cost: CostModel = field(default_factory=AffineCost)
+    prefill_cap_tokens: int | None = None
+    memory: BlockMemory | None = None
+    name: str = "worker-0"
+    padding: bool = False
+    _: KW_ONLY
+    available_ns: tuple[Interval, ...] = ()
+    role: str = "both"
+    device: str = ""
+
+    def __post_init__(self) -> None:
+        set_whole(self, "clients", minimum=1, maximum=MAX_CLIENTS)
+        set_whole(self, "prefill_cap_tokens", minimum=1, maximum=MAX_TOKENS, optional=True)
+        require_members(self.cost)
+        if self.memory is not None and not isinstance(self.memory, BlockMemory):
+            raise InputError(
+                f"{self.memory!r} is not a memory model",
+                field="memory",
+                remedy="give a BlockMemory, or None",
+            )
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError("must be a text", field="name")
+        require_bool(self.padding, "padding")
+        object.__setattr__(self, "available_ns", checked_intervals(self.available_ns))
+        require_one_of(self.role, "role", ROLES)
+        if not isinstance(self.device, str):
+            raise InputError("must be a text", field="device", remedy="the name of a device")
+        if self.padding and self.caches_prefixes:
+            raise InputError(
+                "a worker that pads has no prefix cache",
+                field="prefix_cache",
+                remedy="leave padding or the prefix cache out",
+            )
+
+    @cached_property
+    def prefill_limit(self) -> int | None:
+        """Most prompt tokens a prefill stage can hold: the cap or the cost model's, the smaller."""
+        limits = [x for x in (self.prefill_cap_tokens, self.cost.prefill_limit) if x is not None]
+        return min(limits) if limits else None
+
+    @cached_property
+    def as_seen(self) -> Worker:
+        """The worker as policies see it: without what will become of it."""
+        return replace(self, available_ns=()) if self.available_ns else self
+
+    @property
+    def caches_prefixes(self) -> bool:
+        """Whether freed blocks keep their content for requests with the same prefix."""
+        return self.memory is not None and self.memory.prefix_cache is not None
+
+    @property
+    def prefills(self) -> bool:
+        """Whether the worker may prefill."""
+        return self.role != "decode"
+
+    @property
+    def decodes(self) -> bool:
+        """Whether the worker may decode."""
+        return self.role != "prefill"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the worker as plain JSON values."""
+        values: dict[str, Any] = {
+            "name": self.name,
+            "clients": self.clients,
+            "prefill_cap_tokens": self.prefill_cap_tokens,
+            "memory": None if self.memory is None else self.memory.to_dict(),
+            "cost": {"model": self.cost.model, **self.cost.to_dict()},
+        }
+        if self.padding:
+            values["padding"] = True
+        if self.available_ns:
+            values["available_ns"] = [list(interval) for interval in self.available_ns]
+        given = {"role": (self.role, "both"), "device": (self.device, "")}
+        return values | {name: own for name, (own, usual) in given.items() if own != usual}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], cost_of: Callable[[str], Any]) -> Worker:
+        """Inverse of ``to_dict``; ``cost_of`` maps a model name to its class."""
+        data = read_parameters(
+            values,
+            "worker",
+            ["clients", "cost"],
+            ["name", "prefill_cap_tokens", "memory", "padding", "available_ns", "role", "device"],
+        )
+        cost = data["cost"]
+        if not isinstance(cost, dict) or not isinstance(cost.get("model"), str):
+            raise InputError("must be an object with a field 'model'", field="cost")
+        parameters = {key: value for key, value in cost.items() if key != "model"}
+        memory = data.get("memory")
+        return cls(
+            clients=data["clients"],
+            cost=cost_of(cost["model"]).from_dict(parameters),
+            prefill_cap_tokens=data.get("prefill_cap_tokens"),
+            memory=None if memory is None else BlockMemory.from_dict(memory),
+            name=data.get("name", "worker-0"),
+            padding=data.get("padding", False),
+            available_ns=data.get("available_ns", ()),
+            role=data.get("role", "both"),
+            device=data.get("device", ""),
+        )

@@ -1,0 +1,96 @@
+"""The figures that people ask for: one flat table of floats, times in seconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orsched.common.units import NS_PER_S
+from orsched.metrics.distributions import ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_OF_LATENCIES = ("mean", "p50", "p99")
+
+FIGURES = (
+    "makespan_s",
+    *(f"{name}_{figure}_s" for name in ("ttft", "tpot") for figure in _OF_LATENCIES),
+    "itl_max_s",
+    *(f"jct_{figure}_s" for figure in _OF_LATENCIES),
+    "weighted_jct_mean_s",
+    "slo_attainment",
+    "goodput_per_s",
+    "tokens_per_s",
+    "slot_utilization",
+    "bound_s",
+    "gap",
+)
+"""Names of the figures, in the order in which they are listed."""
+
+
+def flat_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the figures of a schedule's results by their names in ``FIGURES``.
+
+    Times are seconds, shares fractions, None what is not defined: latencies of a run that was
+    stopped, the attainment without limits, what an older file does not report.
+
+    ``slo_attainment`` is that of the objective that was given; without one, that of the limits of
+    the classes: requests within them by all requests of classes that have some. ``goodput_per_s``
+    are the requests within the limits by the makespan.
+    """
+    figures: dict[str, float | None] = {
+        "makespan_s": _seconds(results.get("makespan_ns")),
+        "itl_max_s": _seconds((results.get("itl_ns") or {}).get("max")),
+        "bound_s": _seconds(results.get("bound_ns")),
+    }
+    for name in ("ttft", "tpot", "jct"):
+        spread = results.get(f"{name}_ns") or {}
+        for figure in _OF_LATENCIES:
+            figures[f"{name}_{figure}_s"] = _seconds(spread.get(figure))
+    weighted = results.get("weighted_jct_ns") or results.get("jct_ns") or {}
+    figures["weighted_jct_mean_s"] = _seconds(weighted.get("mean"))
+    for name in ("tokens_per_s", "slot_utilization", "gap"):
+        figures[name] = results.get(name)
+    attained, figures["slo_attainment"] = _attained(results)
+    makespan_ns = results.get("makespan_ns")
+    figures["goodput_per_s"] = None
+    if attained is not None and makespan_ns:
+        figures["goodput_per_s"] = attained * NS_PER_S / makespan_ns
+    return {name: figures[name] for name in FIGURES}
+
+
+def event_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return what happened beside plain stages and rounds: restarts, losses, what workers took.
+
+    ``worker_s`` are the worker-seconds of a fleet that changes: with autoscaling from each order of
+    a worker to its end, else while workers are available until the makespan.
+    """
+    fleet = results.get("fleet") or {}
+    names = ("restarts", "mixed_steps", "invalid_tokens", "pad_tokens", "hit_rate")
+    return {
+        **{name: results.get(name) for name in names},
+        "kv_blocks_peak": (results.get("kv_blocks") or {}).get("peak"),
+        "worker_s": _seconds(fleet.get("ordered_ns", fleet.get("available_ns"))),
+        "lost_steps": fleet.get("lost_steps"),
+        "lost_s": _seconds(fleet.get("lost_ns")),
+        "starts": fleet.get("starts"),
+        "refused": results.get("refused"),
+    }
+
+
+def _attained(results: Mapping[str, Any]) -> tuple[int | None, float | None]:
+    """Requests within the limits and their share of those that have some; None without limits."""
+    slo = results.get("slo")
+    if slo is not None:
+        return slo["attained"], slo["attainment"]
+    limited = [part for part in (results.get("classes") or {}).values() if part["slo"]]
+    if not limited:
+        return None, None
+    attained = sum(part["slo"]["attained"] for part in limited)
+    return attained, ratio(
+        attained, sum(part["requests"] + part.get("refused", 0) for part in limited)
+    )
+
+
+def _seconds(ns: float | None) -> float | None:
+    return None if ns is None else ns / NS_PER_S

@@ -1,0 +1,169 @@
+"""The value of an objective from the times of requests, exactly: a whole number over a fixed one.
+
+What a search minimises is the whole number; the value is its quotient by the denominator. So two
+schedules are never told apart by rounding, nor taken for equal by it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.common.columns import exact_sum
+from orsched.common.errors import InputError
+from orsched.metrics.request_times import finishes_ns, first_tokens_ns
+from orsched.metrics.timeline import Timeline
+from orsched.solving.objectives import LINEAR, Objective, objective_named
+
+if TYPE_CHECKING:
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedTimes:
+    """An objective of an instance as a sum of times with whole coefficients.
+
+    ``denominator * value = makespan * end + sum(finish * finish_ns) + sum(first * first_ns) -
+    constant``, all in nanoseconds. The coefficients have no common divisor with the denominator.
+
+    Attributes:
+        makespan: coefficient of the end of the last step.
+        finish: coefficient of each request's last token.
+        first: coefficient of each request's first token.
+        constant: what arrivals take away: latencies count from them.
+        denominator: at least 1, the same for every schedule of the instance.
+    """
+
+    makespan: int
+    finish: tuple[int, ...]
+    first: tuple[int, ...]
+    constant: int
+    denominator: int
+
+    def total(
+        self, finish_ns: IntColumn, first_ns: IntColumn, makespan_ns: int | None = None
+    ) -> int:
+        """Return the numerator, which is what a search minimises.
+
+        Args:
+            finish_ns, first_ns: when each request has its last and its first token.
+            makespan_ns: end of the last step; None: the last finish.
+        """
+        end = int(finish_ns.max(initial=0)) if makespan_ns is None else makespan_ns
+        ends = _product(self.finish, finish_ns) + _product(self.first, first_ns)
+        return self.makespan * end + ends - self.constant
+
+    def of(self, instance: Instance, schedule: Schedule) -> int:
+        """Return the numerator of a complete schedule of the instance with these coefficients."""
+        line = Timeline(instance, schedule)
+        end = int(line.end_ns.max(initial=0))
+        return self.total(finishes_ns(line), first_tokens_ns(line), end)
+
+    def value_ns(self, total: int) -> Fraction:
+        """Return the objective, in nanoseconds, of a numerator."""
+        return Fraction(total, self.denominator)
+
+
+def weighted_times(instance: Instance, objective: str | Objective) -> WeightedTimes:
+    """Return an objective that is a sum of times, for an instance with requests.
+
+    Raises ``InputError`` for an objective that is none, such as the attainment, without requests,
+    and for weights that are all 0 where the weighted mean is asked for.
+    """
+    wanted, requests, n = objective_named(objective), instance.requests, len(instance)
+    require_linear(wanted)
+    if n == 0:
+        raise InputError("there are no requests", field="objective", remedy="add some")
+    shares = [(share.weight, share.objective.name) for share in wanted.shares]
+    end, finish, first, heavy = Fraction(0), Fraction(0), Fraction(0), Fraction(0)
+    counts = [1] * n
+    for weight, name in shares or [(Fraction(1), wanted.name)]:
+        if name == "makespan":
+            end += weight
+        elif name == "ttft_mean":
+            first += weight / n
+        elif name == "weighted_jct_mean":
+            counts = _weights(instance)
+            heavy += weight / sum(counts)
+        else:
+            finish += weight / n
+    by_count = {count: finish + heavy * count for count in set(counts)}
+    return _whole(end, by_count, first, counts, requests.arrival_ns)
+
+
+def require_linear(objective: Objective) -> None:
+    """Raise ``InputError`` for an objective that is no sum of times."""
+    if not objective.is_linear:
+        raise InputError(
+            f"{objective.name} is no sum of times",
+            field="objective",
+            remedy=f"one of {', '.join(LINEAR)}, or a weighted sum of them",
+        )
+
+
+def objective_value(
+    instance: Instance, schedule: Schedule, objective: str | Objective
+) -> Fraction | None:
+    """Return an objective of a complete schedule, a sum of times, exactly, in nanoseconds.
+
+    None without requests. Raises as ``weighted_times`` does.
+    """
+    wanted = objective_named(objective)
+    require_linear(wanted)
+    if len(instance) == 0:
+        return Fraction(0) if wanted.is_makespan else None
+    times = weighted_times(instance, wanted)
+    return times.value_ns(times.of(instance, schedule))
+
+
+def _weights(instance: Instance) -> list[int]:
+    """Return how much each request counts; refuse weights that are all 0."""
+    column = instance.requests.weights
+    if column is None:
+        return [1] * len(instance)
+    if exact_sum(column) == 0:
+        raise InputError(
+            "all weights are 0: the weighted mean is not defined",
+            field="weight",
+            remedy="give at least one request a weight above 0",
+        )
+    return [int(each) for each in column.tolist()]
+
+
+def _whole(
+    end: Fraction,
+    finish: dict[int, Fraction],
+    first: Fraction,
+    counts: list[int],
+    arrival_ns: IntColumn,
+) -> WeightedTimes:
+    """Return the coefficients over their least common denominator, without common divisor.
+
+    ``finish`` has those of requests by how much they count, which ``counts`` says of each.
+    """
+    every = {end, first, *finish.values()}
+    denominator = math.lcm(*{each.denominator for each in every})
+    common = math.gcd(denominator, *{int(each * denominator) for each in every})
+    scale = Fraction(denominator, common)
+    whole = {count: int(each * scale) for count, each in finish.items()}
+    whole_finish = tuple(whole[count] for count in counts)
+    whole_first = (int(first * scale),) * len(counts)
+    constant = _product(whole_finish, arrival_ns) + _product(whole_first, arrival_ns)
+    return WeightedTimes(int(end * scale), whole_finish, whole_first, constant, int(scale))
+
+
+def _product(coefficients: tuple[int, ...], times_ns: IntColumn) -> int:
+    """Return a sum of products, exactly: equal coefficients by one sum, others one by one."""
+    kinds = set(coefficients)
+    if kinds == {0}:
+        return 0
+    if len(kinds) == 1:
+        return coefficients[0] * exact_sum(np.asarray(times_ns, np.int64))
+    pairs = zip(coefficients, times_ns.tolist(), strict=True)
+    return sum(coefficient * time for coefficient, time in pairs)

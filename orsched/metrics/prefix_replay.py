@@ -1,0 +1,314 @@
+"""Prefix caches replayed: what every stay finds, and the blocks in use, from a schedule alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from orsched.common.units import NEVER
+from orsched.data.schedule import DECODE
+from orsched.metrics.prefix_blocks import EMPTY, LOST, CacheBlocks, own_key
+from orsched.metrics.prefix_waits import Users
+
+if TYPE_CHECKING:
+    from orsched.common.columns import IntColumn
+    from orsched.data.eviction import Eviction
+    from orsched.data.workers import Worker
+    from orsched.metrics.timeline_stays import Stays
+
+FREE_EVICTED, GROW, ADMIT, FREE_FINISHED = range(4)
+"""What happens in a step, in this order."""
+
+Maker = Callable[[int, "Worker", "Eviction", Users], CacheBlocks]
+"""Makes the blocks of a worker: its index, the worker, the rule in force, and who will use keys."""
+
+
+class CachedStays(NamedTuple):
+    """The stays on workers with a prefix cache, in order of worker, first step and turn.
+
+    Attributes:
+        stay: number among all stays of the schedule.
+        request, due, hit: its request, tokens to have before it decodes, and those it says it hit.
+        own_from: blocks of the prompt from which on keys are the request's own.
+        full_prompt: full blocks of the prompt.
+        last: whether no later stay of the request looks for what this one leaves.
+    """
+
+    stay: IntColumn
+    request: IntColumn
+    due: IntColumn
+    hit: IntColumn
+    own_from: IntColumn
+    last: IntColumn
+
+
+class Events(NamedTuple):
+    """What happens to stays (rows of ``CachedStays``): place, kind, and tokens cached then."""
+
+    place: IntColumn
+    kind: IntColumn
+    stay: IntColumn
+    tokens: IntColumn
+    moment: IntColumn
+
+
+class PrefixReplay:
+    """The caches of all workers that have one, step by step as the page on them says.
+
+    Attributes:
+        found: tokens that each stay of the schedule finds at its start; 0 on other workers.
+        used: blocks referenced in each step, by place; 0 on other workers.
+        evicted: blocks with content that were taken, by worker.
+    """
+
+    def __init__(self, line: Stays, maker: Maker | None = None) -> None:
+        self.line = line
+        self.found = np.zeros(len(line.stay_request), np.int64)
+        self.used_change = np.zeros(len(line.worker) + 2, np.int64)
+        self.evicted = np.zeros(len(line.instance.workers), np.int64)
+        self.users = Users(line)
+        make = _blocks_of if maker is None else maker
+        self.caches: dict[int, CacheBlocks] = {}
+        for index, worker in enumerate(line.instance.workers):
+            if worker.memory is not None and worker.memory.prefix_cache is not None:
+                rule = line.rule_of(worker)
+                self.caches[index] = make(index, worker, rule, self.users)
+        self._chains()
+        self._run()
+        for index, cache in self.caches.items():
+            self.evicted[index] = cache.evicted
+
+    @cached_property
+    def used(self) -> IntColumn:
+        """Blocks referenced in each step."""
+        return np.cumsum(self.used_change)[: len(self.line.worker)]
+
+    # -- what happens ---------------------------------------------------------------------
+
+    @cached_property
+    def here(self) -> IntColumn:
+        """CachedStays on workers with a cache, in order of admission."""
+        line = self.line
+        cached = np.zeros(len(line.instance.workers), bool)
+        cached[list(self.caches)] = True
+        stays = np.flatnonzero(cached[line.stay_worker])
+        order = np.lexsort((line.stay_turn[stays], line.stay_first[stays]))
+        return stays[order]
+
+    def _chains(self) -> None:
+        """Prepare the keys of prompts."""
+        requests = self.line.instance.requests
+        prefixes, n = requests.prefixes, len(requests)
+        self.ids: list[int] = [] if prefixes is None else prefixes.ids.tolist()
+        self.begin = [0] * n if prefixes is None else prefixes.offsets[:-1].tolist()
+        self.shared = np.zeros(n, np.int64)
+        if prefixes is not None:
+            full = requests.prompt_tokens // prefixes.block_tokens
+            self.shared = np.minimum(prefixes.counts, full)
+
+    @cached_property
+    def stays(self) -> CachedStays:
+        """The stays here, as columns."""
+        line, here = self.line, self.here
+        request = line.stay_request[here]
+        last = np.ones(len(line.stay_request), bool)
+        last[:-1] = line.stay_request[1:] != line.stay_request[:-1]
+        return CachedStays(
+            here, request, line.due[here], line.stay_hit[here], self.shared[request], last[here]
+        )
+
+    @cached_property
+    def events(self) -> Events:
+        """All events, in order."""
+        line, here = self.line, self.here
+        number = np.full(len(line.stay_request), -1, np.int64)
+        number[here] = np.arange(len(here))
+        parts = [*self._ends(number), *self._chunks(number), *self._rounds(number)]
+        place, kind, stay, tokens = (np.concatenate(column) for column in zip(*parts, strict=True))
+        inside = np.minimum(place, max(len(line.worker) - 1, 0))
+        rounds = (line.phase[inside] == DECODE) & (kind == GROW)
+        late = rounds | (kind == FREE_FINISHED)
+        moment = np.where(late, line.end_ns[inside], line.start_ns[inside])
+        rank = np.where(kind == FREE_EVICTED, -stay, stay)
+        exits = np.where(kind == FREE_EVICTED, line.stay_exit[here[stay]], 0)
+        keys = (rank, exits, kind, place)
+        order = np.lexsort((*keys, moment) if self.users.matter else keys)
+        return Events(*(column[order] for column in (place, kind, stay, tokens, moment)))
+
+    def _ends(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:
+        """Stays that are freed: finished ones in their last step, evicted ones before a later one.
+
+        Nobody looks at what is freed after the last step of a worker.
+        """
+        line, here = self.line, self.here
+        cached = line.cached_after[line.stay_end[here]]
+        finished = line.stay_finishes[here]
+        last = line.stay_last[here]
+        free = line.stay_freed[here]
+        within = ~finished & (free < line.heads()[line.stay_worker[here] + 1])
+        parts: list[tuple[IntColumn, ...]] = []
+        for kind, rows, place in ((FREE_FINISHED, finished, last), (FREE_EVICTED, within, free)):
+            chosen = np.flatnonzero(rows)
+            parts.append(
+                (place[chosen], np.full(len(chosen), kind), number[here[chosen]], cached[chosen])
+            )
+        never = np.flatnonzero(~finished & ~within)
+        ends = line.heads()[line.stay_worker[here[never]] + 1]
+        self.left = list(zip(never.tolist(), ends.tolist(), strict=True))
+        return parts
+
+    def _chunks(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:
+        """Prefill rows: the first of each stay admits it."""
+        line = self.line
+        stay_of = number[line.stay_of[line.prefills]]
+        rows, stay_of = line.prefills[stay_of >= 0], stay_of[stay_of >= 0]
+        kind = np.where(line.opens[rows], ADMIT, GROW)
+        return [(line.first[rows], kind, stay_of, line.cached_after[rows])]
+
+    def _rounds(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:
+        """The rounds in which a stay takes a block: its first token of a block."""
+        line = self.line
+        stay_of = number[line.stay_of[line.runs]]
+        rows, stay_of = line.runs[stay_of >= 0], stay_of[stay_of >= 0]
+        size = self._sizes()[line.row_worker[rows]]
+        before, after = line.cached[rows], line.cached_after[rows]
+        held = -(-before // size)
+        many = -(-after // size) - held
+        each = np.repeat(np.arange(len(rows)), many)
+        begin = np.cumsum(many) - many
+        tokens = (held[each] + np.arange(len(each)) - begin[each]) * size[each] + 1
+        rounds = line.rounds_before[line.first[rows[each]]] + tokens - before[each]
+        place = np.searchsorted(line.rounds_before[1:], rounds)
+        return [(place, np.full(len(place), GROW), stay_of[each], tokens)]
+
+    def _sizes(self) -> IntColumn:
+        """Tokens a block, by worker."""
+        memories = [worker.memory for worker in self.line.instance.workers]
+        return np.array([1 if m is None else m.block_tokens for m in memories], np.int64)
+
+    # -- the replay -----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        stays, events = self.stays, self.events
+        self.tables: list[list[int]] = [[] for _ in range(len(stays.stay))]
+        self.named = [0] * len(stays.stay)
+        workers = self.line.stay_worker[stays.stay]
+        self.cache_of = [self.caches[worker] for worker in workers.tolist()]
+        self.size_of = self._sizes()[workers].tolist()
+        self.request_of, self.shared_of = stays.request.tolist(), stays.own_from.tolist()
+        self.due_of, self.hit_of = stays.due.tolist(), stays.hit.tolist()
+        self.last_of = stays.last.tolist()
+        self.ordinal_of = self.line.ordinal[stays.stay].tolist()
+        self.bulk_of = self.line.instance.bulk[stays.request].tolist()
+        self.worker_of = workers.tolist()
+        prompts = self.line.instance.requests.prompt_tokens[stays.request]
+        line = self.line
+        returns = np.append(line.start_ns[line.stay_first[1:]], NEVER)
+        returns[:-1][line.ordinal[1:] == 0] = NEVER
+        self.returns = returns[stays.stay].tolist()  # when the request's next stay begins
+        self.due_then = (prompts + self.line.yielded_then[stays.stay]).tolist()
+        self.found_of = [0] * len(stays.stay)
+        self.change = [0] * len(self.used_change)
+        until = self.users.until if self.users.matter else None
+        happen = self.happen
+        columns = (events.place, events.kind, events.stay, events.tokens, events.moment)
+        for place, kind, stay, tokens, moment in zip(*map(_list, columns), strict=True):
+            if until is not None:
+                until(moment)
+            happen(place, kind, stay, tokens, moment)
+        for stay, end in self.left:
+            self.change[end] -= len(self.tables[stay])
+        self.used_change += np.array(self.change, np.int64)
+        self.found[stays.stay] = self.found_of
+
+    def happen(self, place: int, kind: int, stay: int, tokens: int, moment: int) -> None:
+        """Let an event happen."""
+        cache = self.cache_of[stay]
+        before = cache.used
+        if kind == FREE_FINISHED:
+            self._free(stay, tokens)
+            self.change[place + 1] += cache.used - before
+            return
+        if kind == FREE_EVICTED:
+            self._free(stay, tokens)
+            if self.users.matter and self.returns[stay] >= moment:
+                self._tell(self.users.begins, stay, self.due_then[stay], moment)
+        else:
+            if kind == ADMIT:
+                self.found_of[stay] = self._admit(stay)
+                if self.users.matter:
+                    self._tell(self.users.ends, stay, self.due_of[stay], moment)
+            self._grow(stay, tokens)
+        self.change[place] += cache.used - before
+
+    def _tell(self, what: Callable[..., None], stay: int, due: int, moment: int) -> None:
+        request, worker = self.request_of[stay], self.worker_of[stay]
+        what(worker, request, due, moment, self.cache_of[stay])
+
+    def _admit(self, stay: int) -> int:
+        """Let a stay find its first blocks; return their tokens."""
+        cache, size, request = self.cache_of[stay], self.size_of[stay], self.request_of[stay]
+        most = (self.due_of[stay] - 1) // size
+        holder, begin = cache.holder, self.begin[request]
+        hits: list[int] = []
+        shared = min(most, self.shared_of[stay])
+        for key in self.ids[begin : begin + shared]:
+            block = holder.get(key)
+            if block is None:
+                break
+            hits.append(block)
+        if len(hits) == shared and self.ordinal_of[stay]:
+            for k in range(shared, most):
+                block = holder.get(own_key(request, k))
+                if block is None:
+                    break
+                hits.append(block)
+        tokens: int = len(hits) * size
+        # Where the schedule says otherwise, it is followed, so that later steps make sense.
+        del hits[self.hit_of[stay] // size :]
+        cache.refer(hits)
+        self.tables[stay] = hits
+        self.named[stay] = len(hits)
+        return tokens
+
+    def _grow(self, stay: int, tokens: int) -> None:
+        """Let a stay have the blocks for so many tokens, and name those full of shared ones."""
+        cache, size, table = self.cache_of[stay], self.size_of[stay], self.tables[stay]
+        more = -(-tokens // size) - len(table)
+        if more > 0:
+            table += cache.take(more)
+        named, full = self.named[stay], min(tokens // size, self.shared_of[stay])
+        if named < full:
+            begin = self.begin[self.request_of[stay]]
+            for k in range(named, full):
+                cache.name(table[k], self.ids[begin + k])
+            self.named[stay] = full
+
+    def _free(self, stay: int, tokens: int) -> None:
+        """Let a stay go; full blocks that have no key yet get the request's own."""
+        cache, table, request = self.cache_of[stay], self.tables[stay], self.request_of[stay]
+        last = self.last_of[stay]
+        for k in range(self.named[stay], min(tokens // self.size_of[stay], len(table))):
+            if cache.key[table[k]] == EMPTY:
+                if last:
+                    cache.key[table[k]] = LOST
+                else:
+                    cache.name(table[k], own_key(request, k))
+        cache.release(table, self.bulk_of[stay])
+
+
+def _blocks_of(index: int, worker: Worker, rule: Eviction, users: Users) -> CacheBlocks:
+    """Return the blocks of a worker."""
+    assert worker.memory is not None
+    blocks = worker.memory.blocks
+    if rule.rule == "lru":
+        return CacheBlocks(blocks)
+    return users.ranked(index, blocks, rule.rule)
+
+
+def _list(column: IntColumn) -> list[int]:
+    values: list[int] = column.tolist()
+    return values

@@ -1,0 +1,251 @@
+"""Metrics: the reported numbers of a schedule, exact in integers until the last division."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.common.columns import exact_sum
+from orsched.common.units import NS_PER_S
+from orsched.data.instance import require_instance
+from orsched.data.schedule import MIXED, PREFILL, as_schedule
+from orsched.data.slo import SLO as SLO  # noqa: TC001
+from orsched.data.transfers import Transfers
+from orsched.metrics.class_metrics import class_figures
+from orsched.metrics.client_time import client_time
+from orsched.metrics.distributions import PERCENTILES as PERCENTILES
+from orsched.metrics.distributions import distribution as distribution
+from orsched.metrics.distributions import ratio as ratio
+from orsched.metrics.fleet_metrics import fleet_figures
+from orsched.metrics.intervals import exact_product
+from orsched.metrics.request_times import finishes_ns, first_rounds_ns, first_tokens_ns
+from orsched.metrics.tenant_metrics import tenant_figures
+from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_gaps import largest_gaps_ns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Scheduled
+    from orsched.data.slo import Limits
+
+_OF_WHOLE_RUNS = ("tokens_per_s", "ttft_ns", "tpot_ns", "itl_ns", "jct_ns", "slo", "gap")
+"""Numbers that a run has only if it was not stopped."""
+
+OF_CLASSES = ("classes", "tenants", "fairness", "weighted_jct_ns")
+"""Numbers that only instances with classes, tenants or weights have."""
+
+
+def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -> dict[str, Any]:
+    """Return all reported numbers of a schedule as plain JSON values.
+
+    Times are integer nanoseconds, means and ratios floats (one correctly rounded division of
+    integers), percentiles nearest rank. A number that is not defined is None.
+
+    ``prefill_stages`` counts steps that prefill only, ``mixed_steps`` those that also decode;
+    ``decode_rounds`` are the rounds of decode and mixed steps. A request finishes when its batch
+    returns it, after ``invalid_tokens`` if it was held that long. ``restarts`` are stays after a
+    request's first, ``pad_tokens`` what padding adds to prefills. ``batch_size`` has the mean
+    number of requests prefilled in a step that prefills any, and of those that take part in a
+    round. ``kv_blocks`` has the most that a worker holds in a step, ``block_ns``, blocks
+    times the durations of the steps, and the mean of that over workers with memory and makespan.
+    Where a worker has a prefix cache, ``hit_tokens`` are those that stays found in it, ``hit_rate``
+    their share of all that stays needed before they decoded, and ``recomputed_tokens`` those that
+    were prefilled although an earlier stay of the request had them.
+    ``itl_ns`` is the distribution of the largest time between two successive tokens of a request
+    (``largest_gaps_ns``), over the requests of two tokens or more.
+    With weights there is ``weighted_jct_ns``: the mean JCT by weight, and the sum of weights.
+    Where workers come and go there is ``fleet`` beside (``fleet_figures``).
+    An instance with a link has ``transfers``: how many, their tokens, the time that links were
+    busy, its share of the makespan for each worker that prefills, and the distribution of the times
+    from the end of a prefill to that of its transfer.
+    Where requests were refused (``Instance.refused``) there is ``refused``, and each attainment
+    counts them as not attained.
+    An instance that names classes has ``classes`` beside (``class_figures``), and ``slo`` counts
+    its requests that are not bulk; one with tenants has ``tenants`` and ``fairness``.
+
+    A run that ends below the bound has no gap: its worker was faster than the cost model. A run
+    that was stopped has no gap, no rate and no latencies either: most requests are not done.
+    """
+    require_instance(instance)
+    schedule = as_schedule(schedule)
+    line = Timeline(instance, schedule)
+    bound_ns = None if schedule.bound is None else int(schedule.bound["value_ns"])
+    results = figures(line, bound_ns, None if slo is None else slo.limits_ns)
+    if schedule.is_measured and schedule.is_partial:
+        results |= dict.fromkeys(_OF_WHOLE_RUNS)
+        results |= dict.fromkeys(name for name in OF_CLASSES if name in results)
+    return results
+
+
+def figures(
+    line: Timeline,
+    bound_ns: int | None = None,
+    slo_ns: Limits | None = None,
+    first_round_ns: IntColumn | None = None,
+) -> dict[str, Any]:
+    """Return the numbers of ``summarise`` from a schedule's timeline.
+
+    ``slo_ns`` are the limits on TTFT and TPOT, None where there is none;
+    ``first_round_ns`` is for ``first_tokens_ns``.
+    """
+    requests, batches = line.instance.requests, line.batches
+    makespan = int(line.end_ns.max(initial=0))
+    busy, bubbles = client_time(line)
+    output_tokens, rounds = exact_sum(requests.output_tokens), int(line.rounds_before[-1])
+    if first_round_ns is None:
+        first_round_ns = first_rounds_ns(line, np.arange(len(line.worker)))
+    first, finish = first_tokens_ns(line, first_round_ns), finishes_ns(line)
+    ttft, several = first - requests.arrival_ns, requests.output_tokens >= 2
+    pace = (finish - first) // np.maximum(requests.output_tokens - 1, 1)
+    judged = ~line.instance.bulk if line.instance.names_classes else np.ones(len(ttft), bool)
+    return {
+        "makespan_ns": makespan,
+        "busy_client_ns": busy,
+        "slot_utilization": ratio(busy, busy + sum(bubbles.values())),
+        "bubble_ns": bubbles,
+        "prefill_stages": int((line.phase == PREFILL).sum()),
+        "decode_rounds": rounds,
+        "mixed_steps": int((line.phase == MIXED).sum()),
+        "restarts": _restarts(line),
+        **({"refused": sum(line.instance.refused)} if line.instance.refused else {}),
+        "invalid_tokens": exact_sum(line.row_rounds[line.invalids]),
+        "pad_tokens": exact_sum(batches.padded) - exact_sum(batches.total),
+        "batch_size": {
+            "prefill": ratio(len(batches.tokens), len(batches.size)),
+            "decode": ratio(exact_sum(line.row_rounds), rounds),
+        },
+        "worker_end_ns": _worker_ends(line),
+        "kv_blocks": _kv_blocks(line, makespan),
+        "prompt_tokens": exact_sum(requests.prompt_tokens),
+        "output_tokens": output_tokens,
+        "tokens_per_s": ratio(output_tokens * NS_PER_S, makespan),
+        "ttft_ns": distribution(ttft),
+        "tpot_ns": distribution(pace[several]),
+        "itl_ns": distribution(largest_gaps_ns(line, first_round_ns)[several]),
+        "jct_ns": distribution(finish - requests.arrival_ns),
+        **_weighted(requests.weights, finish - requests.arrival_ns),
+        "slo": None
+        if slo_ns is None
+        else _attainment(slo_ns, ttft, pace, several, judged, makespan, _refused(line.instance)),
+        "bound_ns": bound_ns,
+        "gap": gap(makespan, bound_ns),
+        **_cache_figures(line),
+        **fleet_figures(line, makespan),
+        **_transfer_figures(line, makespan),
+        **class_figures(line, first, finish, slo_ns),
+        **tenant_figures(line, first, finish),
+    }
+
+
+def _refused(instance: Instance) -> int:
+    """Refused requests of those that limits are for, which attain none: all but bulk ones."""
+    kinds = zip(instance.classes, instance.refused, strict=False)
+    return sum(many for kind, many in kinds if not (instance.names_classes and kind.bulk))
+
+
+def gap(makespan_ns: int, bound_ns: int | None) -> float | None:
+    """Return (makespan - bound) / bound; None without a bound, and for what ends before it."""
+    if bound_ns is None or makespan_ns < bound_ns:
+        return None
+    return ratio(makespan_ns - bound_ns, bound_ns)
+
+
+def _restarts(line: Timeline) -> int:
+    again = line.stay[line.stay_row] >= 1
+    if line.schedule.transfers is not None:
+        again &= ~line.handovers.comes
+    return int(again.sum())
+
+
+def _transfer_figures(line: Timeline, makespan_ns: int) -> dict[str, Any]:
+    """What went over links; nothing for an instance without them."""
+    if line.instance.link is None:
+        return {}
+    sent = line.schedule.transfers or Transfers.none()
+    senders = sum(worker.prefills for worker in line.instance.workers)
+    busy = exact_sum(sent.end_ns) - exact_sum(sent.start_ns)
+    took = line.handovers.took_ns if len(sent) else sent.end_ns
+    return {
+        "transfers": {
+            "count": len(sent),
+            "tokens": exact_sum(sent.tokens),
+            "link_ns": busy,
+            "utilization": ratio(busy, senders * makespan_ns),
+            "handover_ns": distribution(took),
+        }
+    }
+
+
+def _worker_ends(line: Timeline) -> dict[str, Any]:
+    """Minimum, maximum and population standard deviation of the workers' last ends."""
+    heads = line.heads().tolist()
+    ends = [int(line.end_ns[high - 1]) if high > low else 0 for low, high in pairwise(heads)]
+    n = len(ends)
+    spread = math.sqrt(n * sum(end * end for end in ends) - sum(ends) ** 2) / n
+    return {"min": min(ends), "max": max(ends), "std": spread}
+
+
+def _kv_blocks(line: Timeline, makespan_ns: int) -> dict[str, Any] | None:
+    """Peak, mean and sum over time of the blocks held; None without memory models."""
+    workers = sum(worker.memory is not None for worker in line.instance.workers)
+    if workers == 0:
+        return None
+    held = line.caches.blocks
+    block_ns = exact_product(held, line.end_ns - line.start_ns)
+    return {
+        "peak": int(held.max(initial=0)),
+        "mean": ratio(block_ns, workers * makespan_ns),
+        "block_ns": block_ns,
+    }
+
+
+def _cache_figures(line: Timeline) -> dict[str, Any]:
+    """What prefix caches saved; nothing for an instance without one."""
+    if not line.instance.caches_prefixes:
+        return {}
+    hit, computed = exact_sum(line.stay_hit), exact_sum(line.prefilled)
+    return {
+        "hit_tokens": hit,
+        "hit_rate": ratio(hit, hit + computed),
+        "recomputed_tokens": exact_sum(line.recomputed),
+    }
+
+
+def _weighted(weights: IntColumn | None, jct_ns: IntColumn) -> dict[str, Any]:
+    """Return the weighted mean JCT and the sum of weights; nothing where all count alike."""
+    if weights is None:
+        return {}
+    total = exact_sum(weights)
+    mean = ratio(exact_product(weights, jct_ns), total)
+    return {"weighted_jct_ns": {"mean": mean, "weight": total}}
+
+
+def _attainment(
+    slo_ns: Limits,
+    ttft: IntColumn,
+    pace: IntColumn,
+    several: NDArray[np.bool_],
+    judged: NDArray[np.bool_],
+    makespan_ns: int,
+    refused: int,
+) -> dict[str, Any]:
+    """Requests within the limits that there are; an undefined TPOT counts as met."""
+    met = np.ones(len(ttft), bool)
+    if slo_ns[0] is not None:
+        met &= ttft <= slo_ns[0]
+    if slo_ns[1] is not None:
+        met &= ~several | (pace <= slo_ns[1])
+    attained = int((met & judged).sum())
+    return {
+        "ttft_ns": slo_ns[0],
+        "tpot_ns": slo_ns[1],
+        "attained": attained,
+        "attainment": ratio(attained, int(judged.sum()) + refused),
+        "goodput_per_s": ratio(attained * NS_PER_S, makespan_ns),
+    }

@@ -1,0 +1,289 @@
+"""Steps of a schedule worker by worker, and its rows of work: what timelines are made of."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.data.eviction import Eviction
+from orsched.data.schedule import DECODE, INVALID, PREFILL
+from orsched.metrics.intervals import before
+from orsched.metrics.references import require_references
+
+if TYPE_CHECKING:
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.data.workers import Worker
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+ROUNDS_CEILING = 2**31
+"""More rounds than any request can need: larger counts are cut to it, so that sums fit."""
+
+
+class Rows:
+    """The steps worker by worker, what each row of work takes part in, and where stays begin.
+
+    Attributes:
+        order, place: row of ``Steps`` at each place, and place of each row.
+        worker, phase, start_ns, end_ns, rounds: columns of ``Steps`` by place.
+        known: whether the step's worker exists, by place.
+        row: row of ``Work`` of each row here.
+        request, stay, client, row_phase, tokens: columns of ``Work``.
+        first, last: places of each row.
+        row_worker: worker of each row.
+        is_prefill: whether a row is a prefill row.
+        row_rounds: decode rounds that a row takes part in; 0 for prefill rows.
+        opens: whether a stay begins with a row.
+        stay_row, stay_end: first and last row of each stay.
+        stay_request: request of each stay.
+
+    Raises:
+        InputError: ``strict``, and work names requests, workers, clients or steps that cannot be;
+            all other faults are for the checker to find.
+    """
+
+    def __init__(self, instance: Instance, schedule: Schedule, *, strict: bool = True) -> None:
+        if strict:
+            require_references(instance, schedule)
+        self.instance, self.schedule = instance, schedule
+        self.steps, self.work = schedule.steps, schedule.work
+        self._lay_out_steps()
+        self._read_rows(strict)
+        self.opens = changes(self.request) | changes(self.stay)
+        self.stay_row = np.flatnonzero(self.opens)
+        self.stay_end: IntColumn = np.append(self.stay_row[1:], len(self.row)) - 1
+        self.stay_end = self.stay_end[: len(self.stay_row)]
+        self.stay_request: IntColumn = self.request[self.stay_row]
+
+    def _lay_out_steps(self) -> None:
+        steps = self.steps
+        self.order = self.place = np.arange(len(steps))
+        columns = [steps.worker, steps.phase, steps.start_ns, steps.end_ns, steps.rounds]
+        self.in_order = bool((steps.worker[1:] >= steps.worker[:-1]).all())
+        if not self.in_order:
+            self.order = np.argsort(steps.worker, kind="stable")
+            self.place = np.empty(len(steps), np.int64)
+            self.place[self.order] = np.arange(len(steps))
+            columns = [column[self.order] for column in columns]
+        self.worker, self.phase, self.start_ns, self.end_ns, rounds = columns
+        self.rounds: IntColumn = np.minimum(rounds, ROUNDS_CEILING)
+        self.known: Mask = self.worker < len(self.instance.workers)
+
+    def _read_rows(self, strict: bool) -> None:
+        work, (first, last) = self.work, self.ends_of_rows
+        columns = [work.request, work.stay, first, last, work.client, work.phase, work.tokens]
+        self.row = np.arange(len(work))
+        if not strict:
+            if not self.sound.all():
+                self.row = np.flatnonzero(self.sound)
+                columns = [column[self.row] for column in columns]
+            if not _ascending(*columns[:3]):
+                order = np.lexsort(columns[2::-1])
+                self.row, columns = self.row[order], [column[order] for column in columns]
+        self.request, self.stay, self.first, self.last = columns[:4]
+        self.client, self.row_phase, self.tokens = columns[4:]
+        self.row_worker: IntColumn = self.worker[self.first]
+        self.is_prefill: Mask = self.row_phase == PREFILL
+        self.row_rounds: IntColumn = self._within(self.rounds_before)
+        self.row_rounds[self.is_prefill] = 0
+
+    def _within(self, sums: IntColumn) -> IntColumn:
+        """Return what each row spans of some prefix sums."""
+        spanned: IntColumn = sums[self.last + 1] - sums[self.first]
+        return spanned
+
+    # -- all rows, however wrong ------------------------------------------------------------
+
+    @cached_property
+    def ends_of_rows(self) -> tuple[IntColumn, IntColumn]:
+        """Places of the first and last step of each row of ``Work``."""
+        steps = self.work.first_step, self.work.last_step
+        return steps if self.in_order else (self.place[steps[0]], self.place[steps[1]])
+
+    @cached_property
+    def misplaced(self) -> Mask:
+        """Rows of ``Work`` whose phase does not go with that of the steps at their ends."""
+        here, there = (self.phase.astype(np.int8)[place] for place in self.ends_of_rows)
+        prefill = self.work.phase == PREFILL
+        wrong: Mask = prefill & ((here == DECODE) | (there == DECODE))
+        wrong |= ~prefill & ((here == PREFILL) | (there == PREFILL))
+        return wrong
+
+    @cached_property
+    def sound(self) -> Mask:
+        """Rows of ``Work`` that name a request and a run of steps of their phase, on one worker."""
+        work, (first, last) = self.work, self.ends_of_rows
+        ok: Mask = (work.request < len(self.instance)) & (first <= last)
+        if len(self.worker) and self.worker[0] == self.worker[-1]:  # the only one
+            ok &= self.known[0]
+        else:
+            ok &= self.known[first] & (self.worker[first] == self.worker[last])
+        ok &= ~self.misplaced
+        ok &= (work.phase != PREFILL) | (first == last)
+        return ok
+
+    # -- steps --------------------------------------------------------------------------------
+
+    @cached_property
+    def has_rounds(self) -> Mask:
+        """Whether the step is a decode or a mixed step, by place."""
+        return np.not_equal(self.phase, PREFILL)
+
+    @cached_property
+    def rounds_before(self) -> IntColumn:
+        """Rounds before each place, and of all at the end."""
+        return before(np.where(self.has_rounds, self.rounds, 0))
+
+    @cached_property
+    def time_before(self) -> IntColumn:
+        """Durations of the steps before each place, and of all at the end."""
+        return before(self.end_ns - self.start_ns)
+
+    def heads(self) -> IntColumn:
+        """First place of each worker, and the end of the last one's."""
+        return np.searchsorted(self.worker, np.arange(len(self.instance.workers) + 1))
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    @cached_property
+    def prefills(self) -> IntColumn:
+        """The prefill rows."""
+        return np.flatnonzero(self.is_prefill)
+
+    @cached_property
+    def decodes(self) -> IntColumn:
+        """The decode rows."""
+        return np.flatnonzero(self.row_phase == DECODE)
+
+    @cached_property
+    def invalids(self) -> IntColumn:
+        """The invalid rows."""
+        return np.flatnonzero(self.row_phase == INVALID)
+
+    @cached_property
+    def runs(self) -> IntColumn:
+        """The decode and the invalid rows, in which a request is active in rounds."""
+        return np.flatnonzero(~self.is_prefill) if len(self.invalids) else self.decodes
+
+    @property
+    def row_time_ns(self) -> IntColumn:
+        """Durations of the steps that a row takes part in."""
+        took = self.end_ns - self.start_ns
+        within = self._within(before(np.where(self.has_rounds, took, 0)))
+        within[self.prefills] = took[self.first[self.prefills]]
+        return within
+
+    @cached_property
+    def moves(self) -> Mask:
+        """Rows that are on another client or worker than the one before in the same stay."""
+        return ~self.opens & (changes(self.client) | changes(self.row_worker))
+
+    # -- stays --------------------------------------------------------------------------------
+
+    @property
+    def stay_of(self) -> IntColumn:
+        """Stay of each row."""
+        return np.cumsum(self.opens) - 1
+
+    @cached_property
+    def stay_first(self) -> IntColumn:
+        """Place at which each stay begins."""
+        return self.first[self.stay_row]
+
+    @cached_property
+    def stay_last(self) -> IntColumn:
+        """Place of the last step of each stay."""
+        return self.last[self.stay_end]
+
+    @cached_property
+    def stay_worker(self) -> IntColumn:
+        """Worker of each stay."""
+        return self.worker[self.stay_first]
+
+    @cached_property
+    def visits(self) -> tuple[IntColumn, IntColumn]:
+        """First and last row of each visit: a stay, or the part of it on one client.
+
+        In order of client, then place: visits of one client of one worker are neighbours.
+        """
+        begin, end = self.stay_row, self.stay_end
+        if self.moves.any():
+            begin = np.flatnonzero(self.opens | self.moves)
+            end = np.append(begin[1:], len(self.row)) - 1
+        key = self.client[begin] * len(self.worker) + self.first[begin]
+        order = np.argsort(key, kind="stable")
+        return begin[order], end[order]
+
+    @cached_property
+    def prefilled(self) -> IntColumn:
+        """Tokens that each stay prefills."""
+        return self._sum_of(np.where(self.is_prefill, self.tokens, 0))
+
+    @cached_property
+    def prefill_rows(self) -> IntColumn:
+        """Number of prefill rows of each stay."""
+        return self._sum_of(self.is_prefill.astype(np.int64))
+
+    @cached_property
+    def decode_rounds(self) -> IntColumn:
+        """Rounds that yield each stay's tokens."""
+        return self._sum_of(np.where(self.row_phase == DECODE, self.row_rounds, 0))
+
+    def _sum_of(self, values: IntColumn) -> IntColumn:
+        sums = before(values)
+        return np.asarray(sums[self.stay_end + 1] - sums[self.stay_row])
+
+    @cached_property
+    def ordinal(self) -> IntColumn:
+        """Place of each stay among those of its request, from 0."""
+        index = np.arange(len(self.stay_request))
+        heads = np.flatnonzero(changes(self.stay_request))
+        return index - np.repeat(heads, np.diff(heads, append=len(index)))
+
+    @cached_property
+    def has_hits(self) -> bool:
+        """Whether any row says that a prefix cache was hit."""
+        return bool(self.work.hit.any())
+
+    @cached_property
+    def stay_hit(self) -> IntColumn:
+        """Tokens that each stay says it found in a prefix cache."""
+        return self.work.hit[self.row[self.stay_row]]
+
+    @cached_property
+    def finds(self) -> bool:
+        """Whether any stay has tokens in its cache that it does not prefill."""
+        return self.has_hits or self.schedule.transfers is not None
+
+    @cached_property
+    def stay_turn(self) -> IntColumn:
+        """Place of each stay among those that begin in its first step, as it says."""
+        return self.work.turn[self.row[self.stay_row]]
+
+    def rule_of(self, worker: Worker) -> Eviction:
+        """Return the eviction rule that was in force on a worker with a prefix cache."""
+        if self.schedule.eviction is not None:
+            return Eviction.from_dict(self.schedule.eviction)
+        assert worker.memory is not None
+        assert worker.memory.prefix_cache is not None
+        return worker.memory.prefix_cache.rule
+
+
+def changes(values: IntColumn) -> Mask:
+    """Entries that differ from the one before; the first one does."""
+    result = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=result[1:])
+    return result
+
+
+def _ascending(*columns: IntColumn) -> bool:
+    """Return whether rows are in order of the columns, the first one first."""
+    behind = np.zeros(max(len(columns[0]) - 1, 0), bool)
+    for column in reversed(columns):
+        behind &= column[1:] == column[:-1]
+        behind |= column[1:] < column[:-1]
+    return not behind.any()

@@ -1,0 +1,1 @@
+"""Questions about many runs: capacity, studies and frontiers."""

@@ -1,0 +1,303 @@
+"""``capacity``: how many workers do these requests need, and how many cannot be enough?"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from fractions import Fraction
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError, TimeLimitError
+from orsched.common.own_code import is_own
+from orsched.data.instance import refusal_note, require_instance
+from orsched.planning.capacity.answer import FINISHED, INTERRUPTED, TIME_LIMIT, Capacity
+from orsched.planning.capacity.evaluation import Evaluation, OutOfTimeError
+from orsched.planning.capacity.proof import Proof
+from orsched.planning.capacity.question import MOST_WORKERS, price_of, read_question
+from orsched.planning.capacity.search import cheapest_fleet, fewest_workers
+from orsched.planning.study.drive import read_slots
+from orsched.planning.study.store import Store
+from orsched.solving.fit import require_fit
+from orsched.solving.method_catalogue import method_info
+from orsched.solving.method_choice import choose
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping, Sequence
+
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
+    from orsched.planning.capacity.estimate import Estimate
+    from orsched.planning.capacity.question import Fleet, Question
+
+_REFERENCE_REQUESTS = 500
+_LONGEST_S = 1e7
+
+
+def capacity(
+    instance: Instance,
+    policy: str = "vllm",
+    *,
+    slo_ttft: float | None = None,
+    slo_tpot: float | None = None,
+    attainment: float = 0.9,
+    arrivals: str | Mapping[str, Any] | None = None,
+    sample: int | None = None,
+    replications: int | None = None,
+    seed: int = 0,
+    confidence: float = 0.95,
+    criterion: str | None = None,
+    machines: Mapping[str, tuple[Worker, float]] | None = None,
+    max_workers: int = MOST_WORKERS,
+    exhaustive: bool = False,
+    parameters: Mapping[str, Any] | None = None,
+    information: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    cluster: str = "local",
+    ray_address: str | None = None,
+    time_limit: float | None = None,
+    callback: Callable[[str], None] | None = None,
+) -> Capacity:
+    """Return the fewest workers, or the cheapest mix, that keep latency limits, and a proof.
+
+    First, fleets that no policy could make suffice are excluded by proof. The others are simulated
+    in parallel processes, with the same traces for all (common random numbers), every schedule is
+    checked, and the fewest that suffice are found by bisection; the number below the answer has
+    been simulated, or is excluded. Ctrl-C and the time limit give the best answer so far.
+
+    Args:
+        instance: the requests; how many workers it has plays no part. Limits are those of its
+            interactive requests, or of all where there are none.
+        policy: a method's name or ``module:Class``.
+        slo_ttft, slo_tpot: limits in seconds; at least one.
+        attainment: share of the requests that must keep both.
+        arrivals: another law of arrivals (``poisson:rate=3``); default: those of the instance.
+        sample: draw so many requests for each replication.
+        replications: traces, drawn with the seeds ``seed``, ``seed + 1`` ...; default: 5 for random
+            arrivals or samples, else 1.
+        confidence: level of the intervals: Student's t over replications; for one trace a block
+            bootstrap over its parts, or Wilson's interval where that is wider.
+        criterion: ``measured``: the measured attainment decides (default for one trace);
+            ``confident``: the lower end of its interval (default for replications).
+        machines: by name, worker and price of one; default: the instance's own worker.
+        max_workers: the largest fleet that is tried.
+        exhaustive: try all fleets in order of size or price, without bisection.
+        parameters, information: of the policy.
+        folder: for finished simulations, which the next call does not run again; default: none
+            are kept.
+        jobs, cluster, ray_address: of the processes, as in ``orsched.planning.study.run``.
+        time_limit: in seconds.
+        callback: called with what is being done.
+
+    Raises:
+        InputError: an argument is wrong, or no fleet up to ``max_workers`` suffices.
+        InfeasibleError: no number of workers can keep the limits; names the first request that
+            cannot, and why.
+        PolicyError: the policy failed in a simulation.
+        TimeLimitError: no fleet was found in time.
+    """
+    begin = monotonic()
+    require_instance(instance)
+    question = read_question(
+        instance,
+        policy,
+        parameters=parameters,
+        information=information,
+        machines=machines,
+        slo_ttft=slo_ttft,
+        slo_tpot=slo_tpot,
+        attainment=attainment,
+        arrivals=arrivals,
+        sample=sample,
+        replications=replications,
+        seed=seed,
+        confidence=confidence,
+        criterion=criterion,
+    )
+    most = whole_number(max_workers, "max_workers", minimum=1, maximum=MOST_WORKERS)
+    slots = read_slots(jobs, cluster, ray_address)
+    deadline = _deadline(begin, time_limit)
+    say = callback or (lambda _: None)
+    refused = _refused(question)
+    _require_fit(question)
+    proof = Proof(question)
+    share = None if deadline is None else begin + (deadline - begin) / 3
+    proof.run(lambda: share is not None and monotonic() >= share, say)
+    with ExitStack() as stack:
+        kept = folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="orsched-"))
+        store = stack.enter_context(Store(kept))
+        evaluation = stack.enter_context(
+            Evaluation(question, store, slots, cluster, ray_address, deadline, _said(say))
+        )
+        best, ended, shown, left = _searched(evaluation, proof, most, exhaustive)
+    if best is None:
+        raise _nothing(ended, evaluation, most)
+    found = _answer(proof, evaluation, best, ended, shown, left)
+    return replace(found, notes=(*refused, *found.notes))
+
+
+class _Searched(NamedTuple):
+    """What a search found before it ended, as ``Capacity`` has it."""
+
+    best: Estimate | None
+    ended: str
+    shown: bool
+    left: tuple[float, str] | None
+
+
+def _searched(evaluation: Evaluation, proof: Proof, most: int, exhaustive: bool) -> _Searched:
+    """Return the smallest fleet that suffices, or the best so far once time or patience ends."""
+    ended, best, left, shown = FINISHED, None, None, False
+    try:
+        if len(evaluation.question.machines) == 1:
+            best = fewest_workers(evaluation, proof.lower_workers, most, exhaustive)
+        else:
+            best = cheapest_fleet(evaluation, proof.is_too_small, most, exhaustive)
+        shown = True
+        left = None if best is None else _left_over(evaluation, best)
+    except (OutOfTimeError, KeyboardInterrupt) as error:
+        ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else TIME_LIMIT
+        best = best or _best_so_far(evaluation)
+        if best is None and ended == INTERRUPTED:
+            raise KeyboardInterrupt from None
+    return _Searched(best, ended, shown, left)
+
+
+def _deadline(begin: float, time_limit: float | None) -> float | None:
+    if time_limit is None:
+        return None
+    number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
+    if not number or not time_limit > 0:
+        raise InputError(
+            f"{time_limit!r} is no time limit", field="time_limit", remedy="seconds above 0"
+        )
+    return begin + min(time_limit, _LONGEST_S)
+
+
+def _refused(question: Question) -> list[str]:
+    """Return the remark on requests that fit onto no machine; ``InfeasibleError`` where all do."""
+    workers = tuple(machine.worker for machine in question.machines)
+    return refusal_note(question.instance.replace(workers=workers).admitted())
+
+
+def _require_fit(question: Question) -> None:
+    """Refuse a policy that does not serve fleets of such workers."""
+    policy = question.policy
+    if is_own(policy["name"]):  # its code runs in the processes of the simulations
+        return
+    chosen = choose(policy["name"], policy["information"], policy["parameters"], "policy")
+    if getattr(chosen.method, "needs_roles", False):
+        raise InputError(
+            f"{chosen.method.name} is for workers of different roles, and capacity counts workers "
+            "that prefill and decode",
+            field="policy",
+            remedy="choose another policy; a study over workers such as '2P2D' compares splits",
+        )
+    if method_info(policy["name"]).workers == "one":
+        raise InputError(
+            f"{chosen.method.name} serves one worker, and capacity tries fleets of several",
+            field="policy",
+            remedy="choose one that serves several, such as vllm, gittins or fcfs",
+        )
+    workers = tuple(machine.worker for machine in question.machines)
+    served = question.instance.replace(workers=workers).admitted()
+    for worker in workers:
+        require_fit(served.replace(workers=(worker,)), chosen)
+
+
+def _said(say: Callable[[str], None]) -> Callable[[Sequence[Fleet], int, int], None]:
+    def note(fleets: Sequence[Fleet], ran: int, runs: int) -> None:
+        sizes = ", ".join("+".join(map(str, fleet)) for fleet in fleets)
+        say(f"simulating {sizes} workers: {ran} of {runs} runs")
+
+    return note
+
+
+def _best_so_far(evaluation: Evaluation) -> Estimate | None:
+    machines = evaluation.question.machines
+    found = [each for each in evaluation.known.values() if each.suffices]
+    return min(found, key=lambda each: price_of(machines, each.fleet), default=None)
+
+
+def _nothing(ended: str, evaluation: Evaluation, most: int) -> Exception:
+    tried = sorted(evaluation.known.values(), key=lambda each: each.workers)
+    last = "" if not tried else (
+        f"; {tried[-1].workers} workers keep an attainment of {tried[-1].attainment:.4f}"
+    )  # fmt: skip
+    if ended == TIME_LIMIT:
+        return TimeLimitError(f"the time limit ended before a fleet sufficed{last}")
+    return InputError(
+        f"no fleet of at most {most} workers suffices with this policy{last}",
+        field="max_workers",
+        remedy="raise it, loosen the limits, or choose another policy",
+    )
+
+
+def _left_over(evaluation: Evaluation, best: Estimate) -> tuple[float, str]:
+    """Return the bulk throughput of a fleet, and how it is known.
+
+    Without bulk requests in the instance: the time in which the workers run no step, at the
+    throughput that a worker of the machine has with such requests, all there at once.
+    """
+    if best.bulk_tokens_per_s is not None:
+        return best.bulk_tokens_per_s, "measured"
+    question, total = evaluation.question, 0.0
+    for number, machine in enumerate(question.machines):
+        count = best.fleet[number]
+        if not count:
+            continue
+        alone = replace(
+            question,
+            machines=(machine._replace(price=Fraction(1)),),
+            arrivals="at_once",
+            sample=min(_REFERENCE_REQUESTS, len(question.instance)),
+            seeds=question.seeds[:1],
+        )
+        total += count * best.idle[number] * evaluation.reference(alone).tokens_per_s
+    return total, "idle time"
+
+
+def _answer(
+    proof: Proof,
+    evaluation: Evaluation,
+    best: Estimate,
+    ended: str,
+    shown: bool,
+    left: tuple[float, str] | None,
+) -> Capacity:
+    question = evaluation.question
+    machines, several = question.machines, len(question.machines) > 1
+    bulk, basis = (best.bulk_tokens_per_s, "measured") if left is None else left
+    notes = []
+    if proof.unproven:
+        notes.append(f"no lower bound above 1 is proven: {proof.unproven}")
+    elif question.is_random:
+        notes.append("the lower bound is of the traces that were drawn, on average")
+    curve = sorted(evaluation.known.values(), key=lambda e: (price_of(machines, e.fleet), e.fleet))
+    smaller = [e for e in curve if e.workers < best.workers and e.suffices]
+    if smaller and not several:
+        notes.append("attainment does not grow with the workers everywhere: see the curve")
+    return Capacity(
+        best.workers,
+        proof.lower_workers,
+        best,
+        tuple(curve),
+        tuple(machine.name for machine in machines),
+        float(price_of(machines, best.fleet)) if several else None,
+        float(proof.lower_price()) if several else None,
+        float(question.attainment),
+        question.confidence,
+        question.criterion,
+        bulk,
+        None if bulk is None else basis,
+        evaluation.simulations,
+        evaluation.ran,
+        proof.certificate,
+        ended,
+        shown,
+        tuple(notes),
+    )

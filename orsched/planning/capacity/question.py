@@ -1,0 +1,263 @@
+"""What is asked: requests, machines, limits and the share of requests that must keep them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from orsched.certificates.fleet_demand import Limits
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.units import NEVER, seconds_to_ns
+from orsched.data.workers import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from orsched.data.instance import Instance
+
+Fleet = tuple[int, ...]
+"""How many workers of each machine."""
+
+CRITERIA = ("measured", "confident")
+MOST_WORKERS = 1024
+REPLICATIONS = 5
+_MOST_MACHINES = 8
+_MOST_REPLICATIONS = 1000
+
+
+class Machine(NamedTuple):
+    """A kind of worker that can be had, at a price.
+
+    Attributes:
+        name: a label.
+        worker: what one is.
+        price: of one, in any unit.
+    """
+
+    name: str
+    worker: Worker
+    price: Fraction
+
+
+@dataclass(frozen=True)
+class Question:
+    """What ``capacity`` is asked, validated.
+
+    Attributes:
+        instance: the requests; its workers play no part.
+        machines: what a fleet is made of.
+        policy: name, information and parameters of the policy, as a study holds them.
+        arrivals: specification of the arrivals, or None: as given.
+        sample: how many requests to draw, or None: those given.
+        seeds: one trace is drawn for each.
+        ttft_ns, tpot_ns: limits on the latencies of a request; None: those of its class.
+        attainment: share of the requests that must keep both.
+        confidence: level of the intervals.
+        criterion: ``measured``: the measured share decides; ``confident``: the lower end of its
+            interval.
+    """
+
+    instance: Instance
+    machines: tuple[Machine, ...]
+    policy: dict[str, Any]
+    arrivals: str | None
+    sample: int | None
+    seeds: tuple[int, ...]
+    ttft_ns: int | None
+    tpot_ns: int | None
+    attainment: Fraction
+    confidence: float
+    criterion: str
+
+    @property
+    def is_random(self) -> bool:
+        """Whether traces differ between seeds."""
+        return len(self.seeds) > 1 or self.arrivals is not None or self.sample is not None
+
+    def trace(self, seed: int) -> Instance:
+        """Return the requests of a seed, on one worker of the first machine."""
+        one = self.instance.replace(workers=(self.machines[0].worker,))
+        return trace_of(one, self.sample, self.arrivals, seed)
+
+    def limits(self, trace: Instance) -> Limits:
+        """Return the limits of the requests of a trace that count."""
+        return limits_of(trace, self.ttft_ns, self.tpot_ns)
+
+
+def trace_of(instance: Instance, sample: int | None, arrivals: str | None, seed: int) -> Instance:
+    """Return an instance with requests drawn and arrivals made, if wanted."""
+    from orsched.instances.arrivals import sampled, with_arrivals
+
+    if sample is not None:
+        instance = sampled(instance, sample, seed)
+    if arrivals is not None:
+        instance = with_arrivals(instance, arrivals, seed)
+    return instance
+
+
+def limits_of(instance: Instance, ttft_ns: int | None, tpot_ns: int | None) -> Limits:
+    """Return the limits of the requests that count: those of no bulk class, or all without any.
+
+    A limit that is None is that of each request's class, if that has one.
+    """
+    counted = ~instance.bulk
+    rows = np.flatnonzero(counted) if counted.any() else np.arange(len(instance))
+    columns = []
+    for name, given in (("ttft_ns", ttft_ns), ("tpot_ns", tpot_ns)):
+        own = [getattr(kind, name) if given is None else given for kind in instance.classes]
+        kinds = np.array([NEVER if each is None else each for each in own], np.int64)
+        columns.append(kinds[instance.requests.service_class[rows]])
+    return Limits(rows, *columns)
+
+
+def read_machines(
+    instance: Instance, given: Mapping[str, tuple[Worker, float]] | None
+) -> tuple[Machine, ...]:
+    """Return the machines of a fleet; without any, the instance's own worker at the price 1.
+
+    Raises ``InputError`` for none, too many or unequal workers, and for wrong prices.
+    """
+    from dataclasses import replace
+
+    if given is None:
+        first = instance.workers[0]
+        if any(replace(other, name=first.name) != first for other in instance.workers):
+            raise InputError(
+                "the instance's workers differ: which of them to count?",
+                field="machines",
+                remedy="name them: --machine NAME=FILE:PRICE",
+            )
+        return (Machine(first.name, first, Fraction(1)),)
+    if not 1 <= len(given) <= _MOST_MACHINES:
+        raise InputError(
+            f"{len(given)} machines", field="machines", remedy=f"from 1 to {_MOST_MACHINES}"
+        )
+    found = []
+    for name, (worker, price) in given.items():
+        if not isinstance(worker, Worker):
+            raise InputError(
+                f"{worker!r} is not a worker", field=f"machines.{name}", remedy="give a Worker"
+            )
+        number = isinstance(price, (int, float)) and not isinstance(price, bool)
+        if not number or not 1e-6 <= price <= 1e9:
+            raise InputError(
+                f"{price!r} is no price", field=f"machines.{name}", remedy="a number above 0"
+            )
+        found.append(Machine(name, worker, Fraction(str(price))))
+    return tuple(found)
+
+
+def read_question(
+    instance: Instance,
+    policy: str,
+    *,
+    parameters: Mapping[str, Any] | None,
+    information: str | None,
+    machines: Mapping[str, tuple[Worker, float]] | None,
+    slo_ttft: float | None,
+    slo_tpot: float | None,
+    attainment: float,
+    arrivals: Any,
+    sample: int | None,
+    replications: int | None,
+    seed: int,
+    confidence: float,
+    criterion: str | None,
+) -> Question:
+    """Return a question; raises ``InputError`` that names the argument that is wrong."""
+    from orsched.instances.arrivals import read_arrivals
+
+    law = None if arrivals is None else read_arrivals(arrivals)
+    spec = None if law is None else law.spec()
+    drawn = None if sample is None else whole_number(sample, "sample", minimum=1)
+    random = drawn is not None or (law is not None and law.law not in ("replay", "at_once"))
+    count = REPLICATIONS if random else 1
+    if replications is not None:
+        count = whole_number(replications, "replications", minimum=1, maximum=_MOST_REPLICATIONS)
+        if count > 1 and not random:
+            raise InputError(
+                "the arrivals are the same in every replication",
+                field="replications",
+                remedy="give random arrivals (poisson:rate=3), or one replication",
+            )
+    if slo_ttft is None and slo_tpot is None and not _has_limits(instance):
+        raise InputError(
+            "no limit is given", field="slo_ttft", remedy="--slo-ttft, --slo-tpot, or classes"
+        )
+    first = whole_number(seed, "seed", remedy="give a whole number of at least 0")
+    chosen = criterion or ("confident" if count > 1 else "measured")
+    if chosen not in CRITERIA:
+        raise InputError(
+            f"{criterion!r} is unknown", field="criterion", remedy=known_names(criterion, CRITERIA)
+        )
+    question = Question(
+        instance,
+        read_machines(instance, machines),
+        _policy(policy, information, parameters),
+        spec,
+        drawn,
+        tuple(range(first, first + count)),
+        _limit(slo_ttft, "slo_ttft"),
+        _limit(slo_tpot, "slo_tpot"),
+        _share(attainment, "attainment", one=True),
+        float(_share(confidence, "confidence", one=False)),
+        chosen,
+    )
+    if not len(instance):
+        raise InputError(
+            "there are no requests", field="instance", remedy="give an instance with requests"
+        )
+    return question
+
+
+def _policy(
+    name: object, information: str | None, parameters: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    from orsched.planning.study.axes import policy_axis
+    from orsched.solving.method_choice import require_choice
+
+    if not isinstance(name, str):
+        raise InputError(
+            f"{name!r} is no name: simulations run in processes of their own",
+            field="policy",
+            remedy="give a registered name, or module:Class",
+        )
+    given = dict(parameters or {})
+    require_choice(name, information, given, ("policy", "information", "parameters"))
+    own = {key: [value] for key, value in given.items()}
+    table = {"name": name, "parameters": own}
+    if information is not None:
+        table["information"] = information
+    return dict(policy_axis([table], {})[0].content)
+
+
+def _limit(seconds: float | None, field: str) -> int | None:
+    return None if seconds is None else seconds_to_ns(seconds, field)
+
+
+def _has_limits(instance: Instance) -> bool:
+    limits = limits_of(instance, None, None)
+    least = min(limits.ttft_ns.min(initial=NEVER), limits.tpot_ns.min(initial=NEVER))
+    return bool(least < NEVER)
+
+
+def _share(value: object, field: str, *, one: bool) -> Fraction:
+    """Return a share as the fraction that its decimal digits say."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 < value <= 1 or (value == 1 and not one):  # type: ignore[operator]
+        upto = "1" if one else "below 1"
+        raise InputError(
+            f"{value!r} is no such share", field=field, remedy=f"a number above 0, up to {upto}"
+        )
+    return Fraction(str(value))
+
+
+def price_of(machines: Sequence[Machine], fleet: Fleet) -> Fraction:
+    """Return the price of a fleet."""
+    pairs = zip(machines, fleet, strict=True)
+    return sum((machine.price * count for machine, count in pairs), Fraction(0))

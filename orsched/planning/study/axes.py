@@ -1,0 +1,287 @@
+"""The axes of a study: every choice validated when the study is read, before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.limits import CELLS
+from orsched.common.near_names import known_names
+from orsched.common.own_code import at_path, is_own, path_in, source_of
+from orsched.files.toml import require_known, require_table
+from orsched.planning.study.data_files import data_hash
+from orsched.planning.study.grids import entry, grid, listed, options
+from orsched.solving.method_choice import read_spec, require_choice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orsched.data.instance import Instance
+
+_LOG = logging.getLogger("orsched.planning.study")
+
+
+@dataclass(frozen=True)
+class InstanceChoice:
+    """An instance of the grid.
+
+    Attributes:
+        label: what the table says.
+        content: all that the instance follows from, beside the seed.
+        path: its file, for those that lie in one; not part of the content.
+        made: the instance itself, for those given as objects.
+    """
+
+    label: str
+    content: dict[str, Any]
+    path: str | None = None
+    made: Instance | None = None
+
+
+@dataclass(frozen=True)
+class PolicyChoice:
+    """A policy of the grid with its parameters.
+
+    Attributes:
+        label: its name, or the one given in the study.
+        content: name, information, parameters; of a user's policy also the hash of its source.
+    """
+
+    label: str
+    content: dict[str, Any]
+
+
+def instance_axis(value: object, base: Path) -> tuple[InstanceChoice, ...]:
+    """Read names, paths, tables and ``Instance`` objects; see the page *Studies*."""
+    found: dict[str, InstanceChoice] = {}
+    for item in listed(value, "instances"):
+        found |= {repr(choice.content): choice for choice in _instances(item, base)}
+        CELLS.require(len(found), "instances")
+    return tuple(found.values())
+
+
+def _instances(item: object, base: Path) -> Iterator[InstanceChoice]:
+    from orsched.data.instance import Instance
+
+    if isinstance(item, Instance):
+        content = {"sha256": item.sha256}
+        yield InstanceChoice(item.name, content, made=item)
+        return
+    if isinstance(item, str):
+        item = {"name": item}
+    table = entry(item, "instances", '{generator = "uniform", ...}')
+    if ("generator" in table) == ("name" in table):
+        raise InputError(
+            "say which: a name (or path), or a generator",
+            field="instances",
+            remedy='instances = ["gsm8k-llama65b", "case.json", {generator = "uniform", ...}]',
+        )
+    if "generator" in table:
+        yield from _generated(table)
+        return
+    require_known(table, "instances", ("name", "sample", "label", *REQUEST_KEYS))
+    yield from _of_requests(table, base) if _has_requests(table, base) else _named(table, base)
+
+
+REQUEST_KEYS = (
+    "clients", "cost", "prefill_cap_tokens", "memory_blocks", "block_tokens", "allocation",
+    "prefix_cache", "first_token", "output_limit_tokens", "classes", "format", "drop_empty",
+    "spread",
+)  # fmt: skip
+"""What is said beside a file of requests: arguments of ``orsched.load``."""
+
+
+def _has_requests(table: dict[str, Any], base: Path) -> bool:
+    from orsched.files.request_files import holds_requests
+
+    name = table["name"]
+    if any(key in table for key in REQUEST_KEYS):
+        return True
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    return holds_requests(base / name) or holds_requests(name)
+
+
+def _of_requests(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
+    """Take a file of requests with the worker that the table describes; a list is a grid."""
+    from orsched.files.locate import load
+    from orsched.files.request_files import assumptions
+
+    name, said = table["name"], {key: table[key] for key in REQUEST_KEYS if key in table}
+    if not isinstance(name, str) or "\0" in name:
+        raise InputError(
+            f"{name!r} is not a name", field="instances.name", remedy="give a name in quotes"
+        )
+    classes = said.pop("classes", [])
+    assumed: set[str] = set()
+    for values in grid(said):
+        chosen = dict(values)
+        cost = chosen.get("cost")
+        if isinstance(cost, str) and (base / cost).exists():
+            chosen["cost"] = str(base / cost)
+        try:
+            source = base / name if (base / name).exists() or Path(name).suffix else name
+            found = load(source, classes=options(classes), **chosen)
+        except InputError as error:
+            field = f"instances.{error.field}" if error.field in REQUEST_KEYS else error.field
+            remedy = error.remedy
+            if "clients" not in chosen and error.field == "clients":
+                remedy = f'write {{name = "{name}", clients = 64}}, and cost = "FILE" beside it'
+            raise InputError(
+                error.problem, file=error.file, row=error.row, field=field, remedy=remedy
+            ) from None
+        if (words := assumptions(found, **chosen)) is not None and words not in assumed:
+            assumed.add(words)
+            _LOG.warning("%s: %s", name, words)
+        varied = [f"{key}={values[key]}" for key in values if isinstance(said[key], list)]
+        label = " ".join([str(table.get("label", found.name)), *varied])
+        for sample in options(table.get("sample")):
+            yield InstanceChoice(label, {"sha256": found.sha256} | _sample(sample), made=found)
+
+
+def _named(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
+    """Take a shipped instance or a file, whose content counts and not its name."""
+    from orsched.instances.catalog import names
+
+    name = table["name"]
+    if not isinstance(name, str) or "\0" in name:
+        raise InputError(
+            f"{name!r} is not a name", field="instances.name", remedy="give a name in quotes"
+        )
+    path = None if name in names() else str((base / name).resolve())
+    given: dict[str, Any] = {"name": name}
+    if path is not None:
+        given = {"sha256": _found(name, path).sha256}
+    for sample in options(table.get("sample")):
+        content = given | _sample(sample)
+        label = str(table.get("label", Path(name).stem if path else name))
+        yield InstanceChoice(label, content, path)
+
+
+def _found(name: str, path: str) -> Instance:
+    """Return the instance in a file; raises ``InputError`` that names both name and path."""
+    from orsched.data.instance import say_unused
+    from orsched.files.locate import load
+
+    try:
+        found = load(path) if Path(path).exists() or Path(name).suffix else load(name)
+        say_unused(found)
+        return found
+    except InputError as error:
+        field = error.field if error.file is not None and error.field else "instances"
+        raise InputError(
+            error.problem, file=error.file, row=error.row, field=field, remedy=error.remedy
+        ) from None
+
+
+def _generated(table: dict[str, Any]) -> Iterator[InstanceChoice]:
+    """Take a generator with the grid of its arguments: a list is a grid."""
+    from inspect import signature
+
+    from orsched.instances.catalog import GENERATORS
+
+    name = table["generator"]
+    if not isinstance(name, str) or name not in GENERATORS:
+        raise InputError(
+            f"there is no generator {name!r}",
+            field="instances.generator",
+            remedy=known_names(name, GENERATORS),
+        )
+    arguments = {k: v for k, v in table.items() if k not in ("generator", "sample", "label")}
+    known = signature(GENERATORS[name]).parameters
+    require_known(arguments, "instances", [*known, "sample", "label", "generator"])
+    for parameter in known.values():
+        if parameter.default is parameter.empty and parameter.name not in arguments:
+            raise InputError(
+                f"the generator {name} needs it",
+                field=f"instances.{parameter.name}",
+                remedy="add it",
+            )
+    for values in grid(arguments):
+        read = data_hash(name, values)
+        given = {"generator": name, "arguments": values} | ({} if read is None else {"data": read})
+        for sample in options(table.get("sample")):
+            content = given | _sample(sample)
+            yield InstanceChoice(str(table.get("label", name)), content)
+
+
+def _sample(value: object) -> dict[str, int]:
+    return {} if value is None else {"sample": whole_number(value, "instances.sample", minimum=1)}
+
+
+def policy_axis(
+    value: object, shared: dict[str, Any], base: Path = Path()
+) -> tuple[PolicyChoice, ...]:
+    """Read specifications and tables; ``shared`` parameters go to every policy.
+
+    Paths of Python files start from the folder ``base``.
+    """
+    found: dict[str, PolicyChoice] = {}
+    for item in listed(value, "policies"):
+        named = {"name": item} if isinstance(item, str) else item
+        table = entry(named, "policies", '{name = "vllm", parameters = {...}}')
+        require_known(table, "policies", ("name", "information", "parameters", "label"))
+        for choice in _policies(table, shared, base):
+            found.setdefault(repr(choice.content), choice)
+        CELLS.require(len(found), "policies")
+    return tuple(found.values())
+
+
+_PLACES = ("policies.name", "policies.information")
+
+
+def _policies(table: dict[str, Any], shared: dict[str, Any], base: Path) -> Iterator[PolicyChoice]:
+    if not isinstance(table.get("name"), str):
+        raise InputError(
+            f"{table.get('name')!r} is not a policy",
+            field="policies.name",
+            remedy="give the name of a method in quotes",
+        )
+    own = require_table(table.get("parameters", {}), "policies.parameters")
+    information = table.get("information")
+    name, told, given, _ = read_spec(table["name"])
+    if (told and information) or given.keys() & own.keys():
+        raise InputError(
+            f"{table['name']!r} already says this", field="policies", remedy="say it once"
+        )
+    own, information = {**own, **{k: [v] for k, v in given.items()}}, told or information
+    given_name, name = name, at_path(name, base)
+    source = _source_hash(name, given_name) if is_own(name) else None
+    if source is not None and information is not None:
+        raise InputError(
+            "the class itself says what it must know",
+            field="policies.information",
+            remedy="leave information out",
+        )
+    told = "" if information is None else f"@{information}"
+    label = str(table.get("label", f"{given_name}{told}"))
+    where = "policies.parameters" if own else "parameters"
+    require_choice(name, information, {}, (*_PLACES, where))  # before the grid is made
+    for parameters in grid({**shared, **own}):
+        require_choice(name, information, parameters, (*_PLACES, where))
+        content = {"name": name, "information": information, "parameters": parameters}
+        yield PolicyChoice(label, content if source is None else {**content, "source": source})
+
+
+def _source_hash(target: str, given: str) -> str:
+    """Return the hash of the file that holds a policy's module: a changed policy runs again."""
+    found = source_of(target)
+    if found is None and path_in(target) is not None:
+        raise InputError(
+            "no such file",
+            file=path_in(given),
+            field="policies.name",
+            remedy="give the path from the study's file",
+        )
+    if found is None:
+        raise InputError(
+            f"there is no module {target.partition(':')[0]!r}",
+            field="policies.name",
+            remedy="give module:Class of a module that Python finds from here",
+        )
+    return hashlib.sha256(found.read_bytes()).hexdigest()

@@ -1,0 +1,295 @@
+"""Studies as data: a grid, and its cells in a fixed order, each with a key by its content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched._version import __version__
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.limits import CELLS
+from orsched.common.near_names import known_names
+from orsched.common.own_code import is_own, require_consent
+from orsched.files.toml import read_toml, require_known, require_table
+from orsched.planning.study.axes import InstanceChoice, PolicyChoice, instance_axis, policy_axis
+from orsched.planning.study.scenario_axes import (
+    arrivals_axis,
+    autoscale_axis,
+    failures_axis,
+    predictions_axis,
+    workers_axis,
+)
+from orsched.solving.objectives import minimised, named_as_bounds, other_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RECORD = 4
+"""Version of the records of cells; those of other versions are left alone and run again."""
+
+_MOST_DIGITS = 30
+OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
+KEYS = (
+    "name", "instances", "policies", "seeds", "parameters", "arrivals", "workers", "predictions",
+    "failures", "autoscale", "bounds", "objective", "slo", "iterations", "plots",
+)  # fmt: skip
+PLOT_KEYS = ("y", "x", "by")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A grid: instances x arrivals x workers x predictions x failures x seeds x policies.
+
+    Made by ``read_study``; the attributes are the validated axes.
+
+    Attributes:
+        name: a label.
+        instances, arrivals, workers, predictions, seeds, policies: the axes; the cells run through
+            the last one fastest.
+        bounds: which bounds each cell computes.
+        slo: limits ``{"ttft_ns", "tpot_ns"}``, or None.
+        iterations: iterations of methods that search, or None.
+        plots: what to draw, each with the keys ``y``, ``x`` and ``by``.
+        file: where it was read from, or None.
+        failures, autoscale: laws of failures and rules of autoscaling, axes after the predictions.
+        objective: name of what methods are to minimise and cells report, or None.
+    """
+
+    name: str
+    instances: tuple[InstanceChoice, ...]
+    arrivals: tuple[str | None, ...]
+    workers: tuple[Any, ...]
+    predictions: tuple[str | None, ...]
+    seeds: tuple[int, ...]
+    policies: tuple[PolicyChoice, ...]
+    bounds: tuple[str, ...] = ("makespan",)
+    slo: dict[str, int | None] | None = None
+    iterations: int | None = None
+    plots: tuple[dict[str, Any], ...] = field(default=())
+    file: str | None = None
+    failures: tuple[str | None, ...] = (None,)
+    autoscale: tuple[Any, ...] = (None,)
+    objective: str | None = None
+
+    def require_consent(self, allow_code: bool) -> None:
+        """Raise ``InputError`` if a file names policies of the user's own, unless allowed."""
+        names = [policy.content["name"] for policy in self.policies]
+        own = dict.fromkeys(name for name in names if self.file is not None and is_own(name))
+        try:
+            require_consent(own, "policies.name", allow_code)
+        except InputError as error:
+            raise error.located(file=self.file) from None
+
+    def axes(self) -> tuple[tuple[Any, ...], ...]:
+        """Return the axes, the slowest first."""
+        return (
+            self.instances,
+            self.arrivals,
+            self.workers,
+            self.predictions,
+            self.failures,
+            self.autoscale,
+            self.seeds,
+            self.policies,
+        )
+
+    def cells(self) -> list[Cell]:
+        """Return all cells in order; those that are equal stand once."""
+        found: dict[str, Cell] = {}
+        for instance, arrivals, workers, predictions, *rest, seed, policy in product(*self.axes()):
+            fleet = dict(zip(("failures", "autoscale"), rest, strict=True))
+            problem = {
+                "instance": instance.content,
+                "arrivals": arrivals,
+                "workers": workers,
+                "predictions": predictions,
+                **{name: said for name, said in fleet.items() if said is not None},
+                "seed": seed,
+                "bounds": list(self.bounds),
+            }
+            content = {
+                "orsched": __version__,
+                "record": RECORD,
+                **problem,
+                "policy": policy.content,
+                "slo": self.slo,
+                "iterations": self.iterations,
+                # Left out where none is named, so that cells of before there were any stay.
+                **({} if self.objective is None else {"objective": self.objective}),
+            }
+            cell = Cell(key_of(content), key_of(problem), content, instance, policy)
+            found.setdefault(cell.key, cell)
+        return list(found.values())
+
+
+class Cell(NamedTuple):
+    """One run.
+
+    Attributes:
+        key: hash of its content: the name of its file.
+        problem: hash of what its instance and bounds follow from.
+        content: all that its results depend on, as plain JSON values.
+        instance, policy: the choices, which know where files lie.
+    """
+
+    key: str
+    problem: str
+    content: dict[str, Any]
+    instance: InstanceChoice
+    policy: PolicyChoice
+
+    def task(self) -> dict[str, Any]:
+        """Return what a worker process needs, as plain JSON values."""
+        return {
+            "key": self.key,
+            "problem": self.problem,
+            "content": self.content,
+            "path": self.instance.path,
+        }
+
+
+def key_of(content: Mapping[str, Any]) -> str:
+    """Return the hash of plain JSON values: 40 hexadecimal digits of SHA-256."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+def read_study(
+    source: Study | Mapping[str, Any] | str | os.PathLike[str], base: str | None = None
+) -> Study:
+    """Return a study from a TOML file, or from a mapping with the same keys.
+
+    The keys are those of the page *Studies*. In a mapping, ``Instance`` objects may stand among the
+    instances; relative paths count from ``base``, in a file from its folder. Nothing that the study
+    names is imported.
+
+    Raises:
+        InputError: a key or value is wrong; the message names it.
+    """
+    if isinstance(source, Study):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        try:
+            read = read_study({"name": path.stem, **read_toml(path)}, str(path.parent))
+            return replace(read, file=str(path))
+        except InputError as error:
+            raise error.located(file=str(path)) from None
+    table = dict(source)
+    require_known(table, "", KEYS)
+    folder = Path(base or ".")
+    for key in ("instances", "policies"):
+        if key not in table:
+            raise InputError("is missing", field=key, remedy=f"say what to run: {key} = [...]")
+    shared = require_table(table.get("parameters", {}), "parameters")
+    objective = _objective(table.get("objective"))
+    study = Study(
+        _name(table.get("name", "study")),
+        instance_axis(table["instances"], folder),
+        arrivals_axis(table.get("arrivals")),
+        workers_axis(table.get("workers"), folder),
+        predictions_axis(table.get("predictions")),
+        _seeds(table.get("seeds", [0])),
+        policy_axis(table["policies"], shared, folder),
+        _bounds(table.get("bounds", ["makespan"]), objective),
+        _slo(table.get("slo")),
+        _iterations(table.get("iterations")),
+        _plots(table.get("plots", [])),
+        failures=failures_axis(table.get("failures")),
+        autoscale=autoscale_axis(table.get("autoscale")),
+        objective=objective,
+    )
+    CELLS.require(prod(map(len, study.axes())), "seeds")
+    return study
+
+
+def _iterations(value: object) -> int | None:
+    return None if value is None else whole_number(value, "iterations", minimum=1)
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise InputError("must be a text", field="name")
+    return value
+
+
+def _seeds(value: object) -> tuple[int, ...]:
+    """Read ``"A:B"`` (A to B - 1), a number, or a list of numbers."""
+    if isinstance(value, str):
+        first, last = _range(value)
+        CELLS.require(last - first, "seeds")
+        return tuple(range(first, last))
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise InputError("holds no seed", field="seeds", remedy='e.g. "0:10"')
+    return tuple(dict.fromkeys(whole_number(item, "seeds") for item in values))
+
+
+def _range(value: str) -> tuple[int, int]:
+    first, _, last = value.partition(":")
+    numbers = all(
+        end.isascii() and end.isdigit() and len(end) <= _MOST_DIGITS for end in (first, last)
+    )
+    if not numbers or int(first) >= int(last):
+        raise InputError(f"{value!r} is not A:B", field="seeds", remedy='e.g. "0:10"')
+    return whole_number(int(first), "seeds"), whole_number(int(last), "seeds")
+
+
+def _objective(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InputError("must be a text", field="objective", remedy='e.g. "jct_mean"')
+    return minimised(value).name
+
+
+def _bounds(value: object, objective: str | None) -> tuple[str, ...]:
+    """Read the bounds that each cell computes; those of the objective are among them."""
+    if not isinstance(value, list):
+        raise InputError("must be a list", field="bounds", remedy=", ".join(OBJECTIVES))
+    value = [other_name(item) if isinstance(item, str) else item for item in value]
+    for item in value:
+        if item not in OBJECTIVES:
+            raise InputError(
+                f"there is no bound on {item!r}",
+                field="bounds",
+                remedy=known_names(item, OBJECTIVES),
+            )
+    if objective is not None:
+        aim = minimised(objective)
+        value += [*named_as_bounds(aim), *(name for name in aim.parts if name == "makespan")]
+    return tuple(name for name in (*OBJECTIVES, "weighted_jct_mean") if name in value)
+
+
+def _slo(value: object) -> dict[str, int | None] | None:
+    from orsched.common.units import seconds_to_ns
+
+    if value is None:
+        return None
+    table = require_table(value, "slo", ("ttft_s", "tpot_s"))
+    return {
+        f"{name}_ns": seconds_to_ns(table[f"{name}_s"], f"slo.{name}_s")
+        if f"{name}_s" in table
+        else None
+        for name in ("ttft", "tpot")
+    }
+
+
+def _plots(value: object) -> tuple[dict[str, Any], ...]:
+    if not isinstance(value, list):
+        raise InputError("must be a list of tables", field="plots", remedy="write [[plots]]")
+    for item in value:
+        require_table(item, "plots", PLOT_KEYS)
+        for key, name in item.items():
+            if not isinstance(name, str):
+                raise InputError("must be the name of a column", field=f"plots.{key}")
+        if "y" not in item:
+            raise InputError("is missing", field="plots.y", remedy='e.g. y = "jct_ns_mean"')
+    return tuple(value)

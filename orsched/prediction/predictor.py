@@ -1,0 +1,126 @@
+"""What every predictor of output lengths is: fitted, asked, written down and read back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from orsched.common.errors import InputError
+from orsched.prediction.distribution import LengthDistribution, require_levels
+from orsched.prediction.prompt import as_prompts
+from orsched.prediction.trees import float_column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+    from orsched.prediction.data import LabelledPrompts
+    from orsched.prediction.prompt import Prompt
+    from orsched.prediction.tails import Tails
+
+    Floats = NDArray[np.float64]
+    Say = Callable[[str], None]
+
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+"""The quantiles that predictors of this package are fitted for."""
+
+
+class LengthPredictor(ABC):
+    """A fitted predictor; ``fit`` makes one, and it does not change afterwards.
+
+    Attributes:
+        kind: its name in files and on the command line.
+        levels: (k,), probabilities of the quantiles that it predicts.
+        longest: the longest reply that it was fitted on, in tokens.
+        tails: what is beyond the outermost quantiles, None for straight lines.
+    """
+
+    kind: ClassVar[str]
+    levels: Floats
+    longest: float
+    tails: Tails | None = None
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, train: LabelledPrompts, calibrate: LabelledPrompts, **options: Any) -> Self:
+        """Fit a predictor on labelled prompts, calibrated on others that were held out."""
+
+    @abstractmethod
+    def log_quantiles(self, prompts: Sequence[Prompt]) -> Floats:
+        """Return logarithms of the quantiles, in any order; shape (n, k)."""
+
+    @abstractmethod
+    def document(self) -> dict[str, Any]:
+        """Return what is written into a file beside ``common``."""
+
+    @classmethod
+    @abstractmethod
+    def from_document(cls, values: dict[str, Any]) -> Self:
+        """Return the predictor of a document; raises ``InputError`` that names the field."""
+
+    def predict(self, prompts: Sequence[Prompt | str] | Prompt | str) -> LengthDistribution:
+        """Return the distribution of the length of each reply; raises ``InputError``."""
+        logs = self.log_quantiles(as_prompts(prompts))
+        # Quantiles that are fitted one by one may cross; in order they are no worse in pinball
+        # loss (Chernozhukov, Fernandez-Val and Galichon, Econometrica 78, 2010).
+        logs.sort(axis=1)
+        # Lengths are whole: one that was seen must not come back as a little less than it was.
+        values: Floats = np.exp(np.clip(logs, 0.0, LOG_MOST)).round(9)
+        return LengthDistribution(self.levels, values, self.longest, self.tails)
+
+    def common(self) -> dict[str, Any]:
+        """Return what all predictors write into a file."""
+        return {"levels": self.levels.tolist(), "longest": self.longest}
+
+
+LOG_MOST = 40.0
+"""Largest logarithm of a length that a prediction may have: no file can make one overflow."""
+
+
+def read_common(values: dict[str, Any]) -> tuple[Floats, float]:
+    """Return levels and longest of a document; raises ``InputError`` that names the field."""
+    levels = float_column(required(values, "levels"), "levels")
+    require_levels(levels)
+    longest = required(values, "longest")
+    if (
+        isinstance(longest, bool)
+        or not isinstance(longest, (int, float))
+        or not 1 <= longest < 1e15
+    ):
+        raise InputError("must be a number of tokens", field="longest", remedy="train again")
+    return levels, float(longest)
+
+
+def required(values: dict[str, Any], name: str) -> Any:
+    """Return a field of a document; raises ``InputError`` where it is missing."""
+    if name not in values:
+        raise InputError("is missing", field=name, remedy="train again, or copy the file anew")
+    return values[name]
+
+
+def log_lengths(data: LabelledPrompts, what: str = "training") -> Floats:
+    """Return logarithms of the lengths; raises ``InputError`` where there are no rows."""
+    if len(data) == 0:
+        raise InputError(
+            f"no rows for {what}",
+            field="output_tokens",
+            remedy="give more conversations, 10 at least",
+        )
+    return np.log(data.output_tokens.astype(np.float64))
+
+
+def shifts(predicted: Floats, truth: Floats, levels: Floats) -> Floats:
+    """Return what to add to each level's logarithms so that they cover their share of the truth.
+
+    The conformal quantile of the residuals of each level (Romano, Patterson and Candes 2019, one
+    side at a time): of n held-out rows the ceil((n + 1) level)-th smallest, the last if there are
+    too few.
+    """
+    n = len(truth)
+    residuals = np.sort(truth[:, None] - predicted, axis=0)
+    ranks = np.clip(np.ceil((n + 1) * levels).astype(np.int64), 1, n) - 1
+    return np.asarray(residuals[ranks, np.arange(len(levels))], np.float64)

@@ -1,0 +1,161 @@
+"""Files of proxy models: JSON, and beside it the weights as safetensors, both checked in full."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.files.atomic import write_bytes, write_text
+from orsched.files.document import require_object
+from orsched.files.text import dump_json, read_bytes
+from orsched.prediction.baselines import one_a_level
+from orsched.prediction.predictor import read_common, required
+from orsched.prediction.proxies.encoders import checked_config, config_of
+from orsched.prediction.proxies.network import new_network
+from orsched.prediction.proxies.predictor import ProxyPredictor
+from orsched.prediction.proxies.recipes import recipe_of
+from orsched.prediction.proxies.targets import Targets
+from orsched.prediction.proxies.token_rows import tokens_of
+from orsched.prediction.trees import float_column
+from orsched.runner.worker.config_json import blamed_on
+
+if TYPE_CHECKING:
+    import os
+
+_AGAIN = "train again, or copy both files anew"
+
+
+def weights_path(path: str | os.PathLike[str]) -> Path:
+    """Return where the weights of a predictor's file are: beside it, as .safetensors."""
+    return Path(path).with_suffix(".safetensors")
+
+
+def save_proxy(
+    predictor: ProxyPredictor, path: str | os.PathLike[str], head: dict[str, Any]
+) -> None:
+    """Write the weights, then the JSON that has their hash; each file whole or not at all."""
+    from safetensors.torch import save
+
+    target = weights_path(path)
+    if target == Path(path):
+        raise InputError("is the weights' name", file=str(path), remedy="name a .json file")
+    tensors = {
+        name: tensor.detach().cpu().contiguous()
+        for name, tensor in predictor.network.state_dict().items()
+    }
+    raw = save(tensors)
+    targets = predictor.targets
+    write_bytes(target, raw)
+    document = {
+        **head,
+        **predictor.common(),
+        "model": predictor.recipe.kind,
+        "head": targets.head,
+        "config": predictor.config,
+        "most_input": predictor.most_input,
+        "edges": targets.edges.tolist(),
+        "middles": targets.middles.tolist(),
+        "scale_longest": targets.longest,
+        "line": list(predictor.line),
+        "shift": predictor.shift.tolist(),
+        "tokenizer": predictor.tokens.source(),
+        "weights_sha256": hashlib.sha256(raw).hexdigest(),
+    }
+    write_text(path, dump_json(document))
+
+
+def load_proxy(values: dict[str, Any], path: str | os.PathLike[str]) -> ProxyPredictor:
+    """Return the predictor of a document, with the weights beside its file, on the CPU.
+
+    Raises:
+        InputError: a field is wrong, or the weights are missing, cut short, or of another file.
+    """
+    levels, longest = read_common(values)
+    recipe = recipe_of(_text(values, "model"), _text(values, "head"))
+    config_values = checked_config(
+        recipe.encoder, require_object(required(values, "config"), "config")
+    )
+    config = config_of(recipe.encoder, config_values)
+    most = whole_number(
+        required(values, "most_input"),
+        "most_input",
+        minimum=3,
+        maximum=config.max_position_embeddings,
+    )
+    targets = _targets(values, recipe.head)
+    source = required(values, "tokenizer")
+    if source is not None and not isinstance(source, str):
+        raise InputError("must be a text or null", field="tokenizer", remedy=_AGAIN)
+    tokens = tokens_of(source, config.vocab_size)
+    line = float_column(required(values, "line"), "line")
+    if len(line) != 2 or not line[1] > 0:
+        raise InputError("must be two numbers, the second above 0", field="line", remedy=_AGAIN)
+    shift = one_a_level(values, "shift", levels)
+    network = _network(config, targets, _weights(values, weights_path(path)), weights_path(path))
+    return ProxyPredictor(
+        recipe, targets, network, config_values, tokens, most, (float(line[0]), float(line[1])),
+        levels, shift, longest,
+    )  # fmt: skip
+
+
+def _targets(values: dict[str, Any], head: str) -> Targets:
+    edges = float_column(required(values, "edges"), "edges")
+    if (np.diff(edges, prepend=0.99) <= 0).any() or len(edges) > 1000:
+        raise InputError("must increase from 1", field="edges", remedy=_AGAIN)
+    middles = float_column(required(values, "middles"), "middles")
+    wanted = {"regression": 1, "ordinal": len(edges) + 1}.get(head.partition("_")[0], 0)
+    if len(middles) != wanted or (middles <= 0).any():
+        raise InputError(f"must be {wanted} lengths", field="middles", remedy=_AGAIN)
+    longest = float_column([required(values, "scale_longest")], "scale_longest")[0]
+    if not 1 <= longest < 1e15:
+        raise InputError("must be a number of tokens", field="scale_longest", remedy=_AGAIN)
+    return Targets(head, edges, middles, float(longest))
+
+
+def _weights(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    from safetensors.torch import load
+
+    raw = read_bytes(path)
+    if hashlib.sha256(raw).hexdigest() != required(values, "weights_sha256"):
+        raise InputError(
+            "is cut short, changed, or of another training", file=str(path), remedy=_AGAIN
+        )
+    with blamed_on(path, field="weights"):
+        return dict(load(raw))
+
+
+def _network(config: Any, targets: Targets, tensors: dict[str, Any], path: Path) -> Any:
+    """Return the network of a file; it is made in full size only where the file has its size."""
+    import torch
+
+    with torch.device("meta"):
+        wanted = new_network(config, targets.outputs(), targets.head).state_dict()
+    for name in sorted(wanted.keys() | tensors.keys()):
+        sides = [tuple(side[name].shape) if name in side else None for side in (tensors, wanted)]
+        if sides[0] != sides[1] or tensors[name].dtype != torch.float32:
+            raise InputError(
+                f"{name:.100} is {sides[0]}, not float32 {sides[1]}",
+                file=str(path),
+                field="weights",
+                remedy=_AGAIN,
+            )
+        if not torch.isfinite(tensors[name]).all():
+            raise InputError(
+                f"{name:.100} is not finite", file=str(path), field="weights", remedy=_AGAIN
+            )
+    with torch.random.fork_rng([]):
+        network = new_network(config, targets.outputs(), targets.head)
+    network.load_state_dict(tensors)
+    return network
+
+
+def _text(values: dict[str, Any], name: str) -> str:
+    found = required(values, name)
+    if not isinstance(found, str):
+        raise InputError("must be a text", field=name, remedy=_AGAIN)
+    return found

@@ -1,1 +1,0 @@
-"""Reports: tables, pictures and pages made from instances and schedules."""

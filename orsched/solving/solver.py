@@ -1,0 +1,400 @@
+"""The public functions: ``solve``, ``simulate`` and ``compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.stop import MaxRuntime, Stop, target_gap
+from orsched.data.instance import refusal_note, require_instance, say_unused
+from orsched.data.slo import SLO, require_slo
+from orsched.simulator.policy import Information
+from orsched.solving.checked_result import (
+    checked_result,
+    judged,
+    not_worse,
+    require_start,
+    with_history,
+    with_shared_bounds,
+)
+from orsched.solving.comparison import Comparison
+from orsched.solving.failures import Failure, attempted, require_any
+from orsched.solving.fit import require_fit
+from orsched.solving.method_choice import Chosen, Spec, choose, choose_all, read_spec
+from orsched.solving.methods import Method, Progress, Run
+from orsched.solving.objective_run import (
+    bound_before,
+    bound_of,
+    bounds_after,
+    bounds_before,
+    ignored,
+    minimises,
+    require_defined,
+    require_minimised,
+)
+from orsched.solving.objectives import MAKESPAN, Objective, minimised, named_as_bounds
+from orsched.solving.progress import Watch, watch
+from orsched.solving.result import Result, Termination
+from orsched.solving.scenario import scenario
+from orsched.solving.search_history import HistoryRecorder
+from orsched.solving.stopping import (
+    criterion_of,
+    outcome_in_time,
+    remark_on_gap,
+    remark_on_iterations,
+    why_no_search,
+)
+
+if TYPE_CHECKING:
+    from orsched.data.autoscaling import Autoscaling
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Scheduled
+    from orsched.data.step import Step
+    from orsched.instances.arrivals import Arrivals
+    from orsched.instances.failures import Exponential
+    from orsched.instances.predictions import Predictor
+    from orsched.models.bounds.bounds import Bound
+    from orsched.simulator.policy import Policy, View
+    from orsched.solving.methods import Outcome
+
+__all__ = ["Comparison", "Spec", "compare", "read_spec", "simulate", "solve"]
+
+
+def solve(
+    instance: Instance,
+    method: str | Method | Policy | type[Policy] | Chosen | None = None,
+    objective: str | Objective = "makespan",
+    stop: Stop | None = None,
+    seed: int = 0,
+    initial_schedule: Scheduled | None = None,
+    callback: Callable[[Progress], None] | None = None,
+    *,
+    information: str | None = None,
+    parameters: dict[str, Any] | None = None,
+    time_limit: float | None = None,
+    iterations: int | None = None,
+    gap: float | None = None,
+    slo: SLO | None = None,
+    observer: Callable[[View, Step], None] | None = None,
+    bounds: str | Iterable[str] = (),
+    progress: bool = False,
+) -> Result:
+    """Make a schedule, bound it and check it.
+
+    Args:
+        instance: the problem.
+        method: a registered name (``fcfs, offline, online, hybrid``) optionally with its
+            information class and parameters, as in ``hybrid@predicted+gate=waited_time``;
+            ``module:Class`` of a policy; or a class or an object of a policy, or a method, or what
+            ``solving.method_choice.choose`` has made of one of these. None: ``hybrid`` for the
+            makespan, ``auto`` for other objectives.
+        objective: what to minimise: ``makespan``, ``jct_mean``, ``ttft_mean``,
+            ``weighted_jct_mean``, or a weighted sum such as ``0.3*makespan+0.7*jct_mean``;
+            ``slo_attainment`` is maximised. ``objective_bound``, ``gap`` and ``status`` of the
+            result are of it.
+            Policies take any, and go on by their own rule, as a note says.
+        stop: a stopping criterion; in its place ``time_limit`` (seconds, from this call to its
+            return), ``iterations`` and ``gap`` can be given, and the first to be reached ends the
+            search. A schedule comes before it, however short the time is.
+        seed: seed of the method's random choices.
+        initial_schedule: a valid schedule; a clairvoyant method returns nothing worse.
+        callback: called with ``Progress`` after each iteration.
+        information: what the method may know; default: its own first class.
+        parameters: the method's parameters by name.
+        gap: a search ends once (value - bound) / bound of the objective is at most this: 0.01 is
+            1 %. Without another criterion it has a minute for it.
+        slo: a service-level objective to report the attainment of.
+        observer: of a method that is a policy: called with the view and the step before each step.
+        bounds: ``mean_jct`` and ``mean_ttft``: bounds to prove beside that on the makespan
+            (seconds for 10,000 requests).
+        progress: show best, bound, gap and times while it runs: below a notebook's cell, in place
+            on a terminal, else in lines on standard error.
+
+    Without pyscipopt the bound, and the packing of ``hybrid``, are what is found without column
+    generation, and a note says so.
+
+    Raises:
+        InputError: an argument is wrong. InfeasibleError: no schedule exists.
+        TimeLimitError: the first schedule took longer than 10 s, and than the time limit.
+        InvalidScheduleError: the checker found a fault: a bug in the method.
+        MissingDependencyError: the method needs a package that is missing.
+    """
+    from orsched.models.bounds.mean_bounds import require_objectives
+
+    begin = perf_counter()
+    require_instance(instance)
+    instance = instance.admitted()
+    say_unused(instance)
+    aim = minimised(objective)
+    require_slo(slo)
+    require_defined(instance, aim, slo)
+    wanted = require_objectives(bounds) if bounds else ()
+    chosen = choose(default_method(aim) if method is None else method, information, parameters)
+    require_minimised(chosen.method, aim)
+    _require_steps(chosen, observer)
+    require_fit(instance, chosen)
+    if initial_schedule is not None:
+        initial_schedule = require_start(instance, initial_schedule, chosen.information)
+    no_search = why_no_search(chosen)
+    criterion = criterion_of(
+        stop, time_limit, iterations, gap, len(instance), endless=no_search is None
+    )
+    criterion.start()
+    history = HistoryRecorder(aim.largest)
+    with watch(chosen.method.name) if progress else Watch("", None) as shown:
+        lower = bound_before(instance, "makespan", criterion.seconds_left)
+        first = bounds_before(instance, aim, criterion.seconds_left)
+        bounded = perf_counter()
+        known = bound_of(aim, lower, first)
+        history.add(bounded - begin, None, known)
+        run = Run(
+            chosen.information,
+            criterion,
+            whole_number(seed, "seed"),
+            chosen.parameters,
+            _all_of(
+                # A plan on predicted lengths reports makespans of these, not true ones.
+                history if chosen.information is Information.CLAIRVOYANT else None,
+                callback,
+                shown.callback if progress else None,
+            ),
+            bound_ns=known,
+            initial_schedule=initial_schedule,
+            observer=observer,
+            begin=begin,
+            objective=aim,
+            slo=slo,
+        )
+        outcome = outcome_in_time(instance, chosen, run)
+    runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
+    result = _finished(instance, outcome, run, lower, first, wanted, runtimes, time_limit)
+    result = with_history(replace(result, label=chosen.label), history, lower)
+    remarks = [
+        *refusal_note(instance),
+        *ignored(chosen.method, aim),
+        *remark_on_gap(result, target_gap(criterion), no_search),
+    ]
+    if stop is None:
+        remarks += remark_on_iterations(result, iterations, time_limit)
+    return replace(result, notes=(*result.notes, *remarks))
+
+
+def _require_steps(chosen: Chosen, observer: Callable[[View, Step], None] | None) -> None:
+    """Refuse an observer of a method that has no steps to observe."""
+    if observer is not None and not getattr(chosen.method, "live", False):
+        raise InputError(
+            f"{chosen.method.name} plans beforehand: there are no steps to observe",
+            field="observer",
+            remedy="simulate a policy",
+        )
+
+
+def _finished(
+    instance: Instance,
+    outcome: Outcome,
+    run: Run,
+    lower: Bound,
+    first: dict[str, Bound],
+    wanted: Iterable[str],
+    runtimes: dict[str, float],
+    time_limit: float | None,
+) -> Result:
+    """Return the result of what a method made: no worse than its start, checked and bounded.
+
+    ``lower`` and ``first`` are the bounds from before on the makespan and on the objective's means,
+    ``wanted`` the further ones, for which what is left of the time limit is there.
+    """
+    from orsched.models.bounds.bounds import bound_for
+
+    if run.initial_schedule is not None:
+        outcome = not_worse(instance, outcome, run.initial_schedule, run.objective, run.slo)
+    # A bound on stages and rounds holds for schedules of stages and rounds: others get their own.
+    holds = bound_for(instance, outcome.schedule, lower, _left(run, time_limit)) or lower
+    result = checked_result(
+        instance, outcome, run.seed, holds, run.slo, run.begin, runtimes, run.objective
+    )
+    left = _left(run, time_limit)
+    means = bounds_after(instance, result.schedule, run.objective, first, wanted, left)
+    return judged(replace(result, mean_bounds=means, instance=instance))
+
+
+def _left(run: Run, time_limit: float | None) -> float | None:
+    """Return the seconds left of a time limit, at least a thousandth; None without one."""
+    return None if time_limit is None else max(1e-3, time_limit - (perf_counter() - run.begin))
+
+
+def simulate(
+    instance: Instance,
+    policy: str | Method | Policy | type[Policy] | Chosen = "fcfs",
+    *,
+    workers: object = None,
+    arrivals: str | Mapping[str, Any] | Arrivals | None = None,
+    predictions: str | Mapping[str, Any] | Predictor | None = None,
+    parameters: dict[str, Any] | None = None,
+    slo: SLO | None = None,
+    bounds: str | Iterable[str] = (),
+    observer: Callable[[View, Step], None] | None = None,
+    information: str | None = None,
+    seed: int = 0,
+    failures: str | Mapping[str, Any] | Exponential | None = None,
+    autoscale: str | Mapping[str, Any] | Autoscaling | None = None,
+    objective: str | Objective = "makespan",
+) -> Result:
+    """Run a policy on an instance from start to end, once; bound and check its schedule.
+
+    What ``orsched simulate`` does, with the same names and defaults: ``solve`` with one iteration,
+    on other workers and with other arrivals if wanted.
+
+    Args:
+        instance: the problem.
+        policy: as ``method`` of ``solve``. On several workers a policy class that serves one worker
+            gets a dispatcher.
+        workers: copies of the instance's worker, or others: worker files, ``Worker`` objects.
+        arrivals: e.g. ``poisson:rate=20``, ``gamma:rate=10,cv=2``, ``replay:scale=1.5``.
+        predictions: predicted lengths: ``classes``, ``percentiles``, ``noise:sigma=0.3``.
+        parameters: of the class or the method; of an object they are only recorded.
+        slo: a service-level objective to report the attainment of.
+        bounds: on which means to prove bounds, as in ``solve``.
+        observer: called with the view and the step before each step is taken.
+        information: of a method, as in ``solve``.
+        seed: of arrivals, predictions, failures and the method's random choices.
+        failures: workers that fail and are repaired: ``exponential:mtbf=3600,mttr=120``.
+        autoscale: workers started and drained by load: ``min=1,max=8,target=0.7,startup=40``.
+        objective: as in ``solve``: value, bound and gap of it are reported.
+
+    The result is for ``orsched.solving.scenario.scenario`` with the same arguments.
+
+    Raises as ``solve`` does, and ``PolicyError`` when the policy asks for an impossible step.
+    """
+    require_instance(instance)
+    chosen = choose(policy, information, parameters, "policy")
+    problem = scenario(instance, workers, arrivals, predictions, seed, failures, autoscale)
+    return solve(
+        problem, chosen, objective, seed=seed, iterations=1, slo=slo, bounds=bounds,
+        observer=observer,
+    )  # fmt: skip
+
+
+def compare(
+    instance: Instance,
+    methods: str
+    | Method
+    | Policy
+    | type[Policy]
+    | Iterable[str | Method | Policy | type[Policy] | Chosen] = (
+        "fcfs",
+        "offline",
+        "online",
+        "hybrid",
+    ),
+    *,
+    workers: object = None,
+    arrivals: str | Mapping[str, Any] | Arrivals | None = None,
+    predictions: str | Mapping[str, Any] | Predictor | None = None,
+    slo: SLO | None = None,
+    seed: int = 0,
+    time_limit: float | None = None,
+    information: str | None = None,
+    parameters: dict[str, Any] | None = None,
+    failures: str | Mapping[str, Any] | Exponential | None = None,
+    autoscale: str | Mapping[str, Any] | Autoscaling | None = None,
+    objective: str | Objective | None = None,
+    **options: Any,
+) -> Comparison:
+    """Solve an instance with several methods.
+
+    Args:
+        instance: the problem.
+        methods: names, ``module:Class``, ``path/to/own.py:Class``, policy classes, policy objects
+            (each is copied, and stays as it is).
+        workers, arrivals, predictions: another scenario for all methods, as in ``simulate``.
+        slo: a service-level objective to report the attainment of.
+        seed: of arrivals, predictions and the methods' random choices.
+        time_limit: seconds for all methods together: each gets an equal share of what is left.
+        information, parameters: of every method, as in ``solve``.
+        failures, autoscale: of the workers, as in ``simulate``.
+        objective: by which the best one is found, and what methods search for that can; those that
+            plan for the makespan alone do so, as a note says. None: each makes its makespan short,
+            and the best is found by what fits the instance.
+        options: further arguments of ``solve``.
+
+    A method that does not suit, lacks a package, fails or runs out of time is named in ``failed``
+    with its reason, and the others go on; if none makes a schedule, that is raised. Names that
+    stand for nothing, and parameters that do not exist, are refused before anything runs. After
+    Ctrl-C the results so far are returned, a search's incumbent among them.
+
+    Each result has the best bounds that any of the runs has proven for what its schedule does.
+
+    Raises:
+        InputError: a name, a parameter or the scenario is wrong.
+        TimeLimitError: no method had a schedule in time. OrschedError: none made one.
+    """
+    begin = perf_counter()
+    require_instance(instance)
+    if time_limit is not None:
+        MaxRuntime(time_limit)  # validates
+    several = isinstance(methods, Iterable) and not isinstance(methods, (str, Chosen))
+    chosen = choose_all(methods if several else [methods], information, parameters)  # type: ignore[arg-type,list-item]
+    problem = scenario(instance, workers, arrivals, predictions, seed, failures, autoscale)
+    aim = None if objective is None else minimised(objective)
+    if aim is not None:
+        require_defined(problem, aim, slo)
+    results: list[Result] = []
+    failed: list[Failure] = []
+    for position, method in enumerate(chosen):
+        if time_limit is not None:
+            left = max(1e-3, time_limit - (perf_counter() - begin))
+            options["time_limit"] = left / (len(chosen) - position)
+        done = attempted(
+            method, position, lambda method: solved_for(problem, method, aim, seed, slo, options)
+        )
+        if isinstance(done, Failure):
+            failed.append(done)
+            continue
+        results.append(done)
+        if done.termination is Termination.INTERRUPTED:
+            break
+    require_any(failed, results)
+    results = with_shared_bounds(problem, results)
+    return Comparison(tuple(results), tuple(failed), problem, aim)
+
+
+def solved_for(
+    problem: Instance,
+    method: Chosen,
+    aim: Objective | None,
+    seed: int,
+    slo: SLO | None,
+    options: dict[str, Any],
+) -> Result:
+    """Return a result to be judged by an objective, of a method that may not be able to seek it."""
+    if aim is None or minimises(method.method, aim):
+        return solve(problem, method, aim or MAKESPAN, seed=seed, slo=slo, **options)
+    bounds = options.get("bounds") or ()
+    given = (bounds,) if isinstance(bounds, str) else tuple(bounds)
+    wanted = {**options, "bounds": (*given, *named_as_bounds(aim))}
+    found = solve(problem, method, seed=seed, slo=slo, **wanted)
+    note = f"{method.method.name} plans for the makespan alone, and is judged by {aim.name}"
+    return judged(replace(found, notes=(*found.notes, note)), aim)
+
+
+def default_method(aim: Objective) -> str:
+    """Return the method for an objective where none is named."""
+    return "hybrid" if aim.is_makespan else "auto"
+
+
+def _all_of(*callbacks: Callable[[Progress], None] | None) -> Callable[[Progress], None] | None:
+    """Return one callback for those that there are, or None."""
+    wanted = [callback for callback in callbacks if callback is not None]
+    if not wanted:
+        return None
+
+    def called(progress: Progress) -> None:
+        for callback in wanted:
+            callback(progress)
+
+    return called

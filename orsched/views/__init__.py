@@ -1,0 +1,1 @@
+"""Pictures, tables and HTML reports of schedules and results."""

@@ -1,0 +1,78 @@
+"""The figures that results draw of themselves: ``Result.plot`` and ``Comparison.plot``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+
+KINDS = ("gantt", "usage", "latency", "timeline", "history")
+OF_SEVERAL = ("latency", "timeline", "history")
+"""Kinds that show several schedules in one figure."""
+
+
+def figure_of(
+    instance: Instance | None,
+    schedules: Sequence[Schedule],
+    kind: str,
+    options: dict[str, Any],
+) -> Figure:
+    """Return a new figure of one kind.
+
+    In a notebook that shows pictures below cells pyplot lets go of it: as the value of a cell the
+    figure would be shown twice.
+
+    Args:
+        instance: the problem.
+        schedules: for it; several for the kinds in ``OF_SEVERAL``.
+        kind: one of ``KINDS``.
+        options: of the function that draws.
+
+    Raises:
+        InputError: another kind, or there is no instance.
+        MissingDependencyError: matplotlib is missing.
+    """
+    from orsched.views.gantt import gantt
+    from orsched.views.history import history_chart
+    from orsched.views.latency import latency
+    from orsched.views.timeline import timeline_chart
+    from orsched.views.usage import usage
+
+    several = len(schedules) > 1
+    known = OF_SEVERAL if several else KINDS
+    if kind not in known:
+        raise InputError(
+            f"{kind!r} is no picture{' of several schedules' * several}",
+            field="kind",
+            remedy=known_names(kind, known, "there are: "),
+        )
+    if instance is None:
+        raise InputError(
+            "the result does not know its instance", field="instance", remedy="solve it again"
+        )
+    if kind == "history":
+        return _of(history_chart(instance, schedules, **options))
+    if kind in OF_SEVERAL:
+        draw = latency if kind == "latency" else timeline_chart
+        return _of(draw(instance, schedules, **options)[0])
+    if kind == "usage":
+        return _of(usage(instance, schedules[0], **options)[0])
+    return _of(gantt(instance, schedules[0], **options))
+
+
+def _of(axes: Any) -> Figure:
+    from matplotlib import pyplot
+
+    figure: Figure = axes.get_figure()
+    if pyplot.get_backend().endswith("inline"):
+        pyplot.close(figure)
+    return figure

@@ -1,0 +1,220 @@
+"""The Gantt chart of a schedule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.common.units import NS_PER_S
+from orsched.data.instance import require_instance
+from orsched.data.schedule import MIXED, PREFILL, as_schedule
+from orsched.views import style
+from orsched.views.density import density_image
+from orsched.views.gantt_frame import (
+    MAX_LABELS,
+    draw_background,
+    draw_borders,
+    draw_lines,
+    draw_title,
+    gap_of,
+    inches_of,
+    label_axes,
+    label_bars,
+    place_axes,
+    rectangles,
+)
+from orsched.views.lanes import lanes_of
+from orsched.views.legend import draw_legend
+from orsched.views.pictures import DPI, require_matplotlib, save_picture
+from orsched.views.spans import client_use, rank_in_lane
+
+if TYPE_CHECKING:
+    import os
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule, Scheduled
+    from orsched.views.lanes import Lanes
+    from orsched.views.spans import ClientUse
+
+MAX_BARS = 20_000
+"""Above this many bars of a kind the chart is an image of busy shares (``density_image``)."""
+
+_HATCHES = {"invalid": style.INVALID_HATCH, "bulk": style.BULK_HATCH}
+
+
+def gantt(
+    instance: Instance,
+    schedule: Scheduled,
+    ax: Axes | None = None,
+    *,
+    title: str | None = None,
+    show_legend: bool = True,
+    end_ns: int = 0,
+) -> Axes:
+    """Draw a schedule: time in seconds to the right, clients downwards, workers stacked.
+
+    Clients are separated by white; those of a worker that never hold a request are folded into one
+    strip, which says how many they are, if there are three or more. Each request is one bar from
+    the end of its prefill to its last token; successive ones of a client alternate in lightness.
+    Its own prefill is a black bar before it, one a chunk.
+    Where some requests are bulk and others are not, bars of bulk ones are green and hatched.
+    While it is paused the bar is grey; rounds after the last token, in a static batch, are hatched.
+    A diamond marks the start of a stay after an eviction. A cache on its way over a link is a
+    purple bar on the clients of both workers.
+    Prefill stages are orange stripes over all clients of the worker, mixed steps lighter ones;
+    clients without a request show the tinted background. Vertical lines mark the makespan and, if
+    the schedule has one, the lower bound. Collections and images carry the ``gid`` ``decode``,
+    ``bulk``, ``prefill``, ``invalid``, ``paused``, ``transfers``, ``restarts``, ``stages``,
+    ``mixed`` or ``density``; what does not occur is not drawn, and not explained.
+
+    Where bars would be thinner than a pixel (the median one, or rows below two pixels), and with
+    more than ``MAX_BARS`` of a kind, the schedule is drawn as an image in which each pixel shows
+    the exact shares of decode, prefill and bubble in its time.
+
+    Args:
+        instance: the problem.
+        schedule: a schedule for it, or a result.
+        ax: axes to draw on; None: a new figure.
+        title: first title line; None: instance, method and information.
+        show_legend: whether to explain the colours below the axes.
+        end_ns: the time axis reaches at least so far.
+
+    Raises:
+        MissingDependencyError: matplotlib is missing.
+    """
+    require_instance(instance)
+    schedule = as_schedule(schedule)
+    require_matplotlib()
+    use = client_use(instance, schedule)
+    lanes = lanes_of(instance, use.stays)
+    if ax is None:
+        from matplotlib import pyplot
+
+        ax = place_axes(pyplot.figure(), instance, lanes)
+    draw_background(ax, lanes, schedule.makespan_ns)
+    dense = _is_dense(ax, schedule, use, lanes)
+    if dense:
+        _draw_density(ax, instance, schedule, use, lanes)
+    else:
+        _draw_bars(ax, use, lanes)
+        _draw_stages(ax, schedule, lanes)
+    draw_borders(ax, instance, lanes, schedule.makespan_ns)
+    label_axes(ax, instance, schedule, lanes, end_ns)
+    draw_lines(ax, schedule)
+    draw_title(ax, instance, schedule, title)
+    if len(use.decode) <= MAX_LABELS and not dense:
+        label_bars(ax, instance, use.decode, lanes)
+    if show_legend:
+        draw_legend(ax, schedule, use, dense)
+    return ax
+
+
+def save_gantt(
+    instance: Instance,
+    schedule: Scheduled,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+) -> None:
+    """Write the Gantt chart as PNG, SVG or PDF, by suffix; equal input gives equal bytes.
+
+    Raises:
+        InputError: the suffix is none of these, or the file cannot be written.
+        MissingDependencyError: matplotlib is missing.
+    """
+
+    require_instance(instance)
+    drawn = as_schedule(schedule)
+
+    def draw(figure: Figure) -> None:
+        lanes = lanes_of(instance, client_use(instance, drawn).stays)
+        gantt(instance, drawn, place_axes(figure, instance, lanes), title=title)
+
+    save_picture(draw, path)
+
+
+def _is_dense(ax: Axes, schedule: Schedule, use: ClientUse, lanes: Lanes) -> bool:
+    """Return whether bars would be too many, or thinner than a pixel."""
+    if max(map(len, (use.decode, use.prefill, use.invalid, use.paused))) > MAX_BARS:
+        return True
+    width, height = inches_of(ax)
+    if height * DPI < 2 * lanes.rows:
+        return True
+    # A request's bar is its stay: decodes are cut into many where others are prefilled.
+    if len(use.stays) == 0 or schedule.makespan_ns == 0:
+        return False
+    median = float(np.median(use.stays.end_ns - use.stays.start_ns))
+    return median / schedule.makespan_ns * width * DPI < 1
+
+
+def _draw_bars(ax: Axes, use: ClientUse, lanes: Lanes) -> None:
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import to_rgba_array
+
+    half = (1 - gap_of(ax, lanes)) / 2
+    palette = to_rgba_array(style.DECODE_COLOURS)
+    bulk = np.zeros(len(use.decode), bool) if use.bulk is None else use.bulk[use.decode.request]
+    rank = rank_in_lane(use.decode) % 2
+    # A thin edge keeps prefills visible that are shorter than a pixel.
+    for spans, colours, edge, level, gid in (
+        (use.decode.take(~bulk), palette[rank[~bulk]], 0.0, 2, "decode"),
+        (use.decode.take(bulk), to_rgba_array(style.BULK_COLOURS)[rank[bulk]], 0.0, 2, "bulk"),
+        (use.paused, style.PAUSED_COLOUR, 0.0, 2, "paused"),
+        (use.invalid, style.INVALID_COLOUR, 0.0, 2, "invalid"),
+        (use.transfers, style.TRANSFER_COLOUR, 0.5, 2, "transfers"),
+        (use.prefill, style.PREFILL_COLOUR, 0.5, 4, "prefill"),
+    ):
+        if len(spans) == 0 and gid in ("bulk", "paused", "invalid", "transfers"):
+            continue
+        row = lanes.row[spans.lane]
+        corners = rectangles(spans.start_ns, spans.end_ns, row - half, row + half)
+        bars = PolyCollection(
+            corners, facecolors=colours, edgecolors=colours, linewidths=edge, zorder=level, gid=gid
+        )
+        if gid in _HATCHES:
+            bars.set(hatch=_HATCHES[gid], edgecolor="white", linewidth=0)
+        ax.add_collection(bars, autolim=False)
+    again = use.restarts
+    if len(again):
+        ax.plot(
+            again.start_ns / NS_PER_S, lanes.row[again.lane], "D", color=style.RESTART_COLOUR,
+            markersize=4, markeredgecolor="white", markeredgewidth=0.6, zorder=6, gid="restarts",
+            clip_on=False,
+        )  # fmt: skip
+
+
+def _draw_stages(ax: Axes, schedule: Schedule, lanes: Lanes) -> None:
+    """Draw each step that prefills over all clients of its worker, light enough to see the bars."""
+    from matplotlib.collections import PolyCollection
+
+    steps = schedule.steps
+    for phase, opacity, gid in ((PREFILL, 0.45, "stages"), (MIXED, style.MIXED_OPACITY, "mixed")):
+        rows = np.flatnonzero(steps.phase == phase)
+        if len(rows) == 0 and phase == MIXED:
+            continue
+        worker = steps.worker[rows]
+        low = lanes.top[worker] - 0.5
+        high = low + lanes.shown[worker]
+        stripes = PolyCollection(
+            rectangles(steps.start_ns[rows], steps.end_ns[rows], low, high),
+            facecolors=style.STAGE_COLOUR, edgecolors=style.STAGE_COLOUR, alpha=opacity,
+            linewidths=0.2 if len(rows) <= MAX_LABELS else 0, zorder=3, gid=gid, snap=False,
+        )  # fmt: skip
+        ax.add_collection(stripes, autolim=False)
+
+
+def _draw_density(
+    ax: Axes, instance: Instance, schedule: Schedule, use: ClientUse, lanes: Lanes
+) -> None:
+    ax.imshow(
+        density_image(instance, schedule, use, lanes),
+        extent=(0, schedule.makespan_ns / NS_PER_S, lanes.rows - 0.5, -0.5),
+        aspect="auto",
+        interpolation="nearest",
+        zorder=2,
+        gid="density",
+    )

@@ -1,0 +1,244 @@
+"""What stands around the bars of a Gantt chart: size, background, axes, lines, title, names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.common.units import NS_PER_S
+from orsched.solving.verdict import verdict_of
+from orsched.views import style
+from orsched.views.pictures import DPI, fit, heading, shortened
+from orsched.views.spans import rank_in_lane
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.views.lanes import Lanes
+    from orsched.views.spans import Spans
+
+WIDTH, RIGHT, TOP, BOTTOM = 10.0, 0.3, 0.65, 0.9
+"""Inches: width of the picture, and what is beside, above and below the axes."""
+
+MAX_LABELS = 80
+"""With more requests their bars have no names."""
+
+_MAX_NAMES = 30
+_GAP = 0.2  # of a row is white, at least a pixel; rows below three pixels touch
+
+
+def left_of(instance: Instance) -> float:
+    """Return the inches left of the axes: names of workers need more room than numbers."""
+    return 0.7 if len(instance.workers) == 1 else 1.45
+
+
+def place_axes(figure: Figure, instance: Instance, lanes: Lanes) -> Axes:
+    """Add axes with fixed margins in inches and a whole number of pixels a row."""
+    height = lanes.height_pixels() / DPI
+    total = height + TOP + BOTTOM
+    figure.set_size_inches(WIDTH, total)
+    left = left_of(instance)
+    box = (left / WIDTH, BOTTOM / total, 1 - (left + RIGHT) / WIDTH, height / total)
+    return figure.add_axes(box)
+
+
+def inches_of(ax: Axes) -> tuple[float, float]:
+    """Return width and height of axes."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    box = ax.get_position()
+    return figure.get_figwidth() * box.width, figure.get_figheight() * box.height
+
+
+def gap_of(ax: Axes, lanes: Lanes) -> float:
+    """Return the white between rows, as a share of a row: whole pixels; 0 for thin rows."""
+    pixels = inches_of(ax)[1] * DPI / max(1, lanes.rows)
+    return 0.0 if pixels < 3 else max(1, round(_GAP * pixels)) / pixels
+
+
+def rectangles(start: Any, end: Any, low: Any, high: Any) -> Any:
+    """Return corners of rectangles, shape (n, 4, 2), times in seconds."""
+    corners = np.empty((len(np.atleast_1d(low)), 4, 2))
+    corners[:, 0, 0] = corners[:, 1, 0] = start / NS_PER_S
+    corners[:, 2, 0] = corners[:, 3, 0] = end / NS_PER_S
+    corners[:, 0, 1] = corners[:, 3, 1] = low
+    corners[:, 1, 1] = corners[:, 2, 1] = high
+    return corners
+
+
+def draw_background(ax: Axes, lanes: Lanes, makespan_ns: int) -> None:
+    """Tint the whole client-time: what no bar covers is a client without a request."""
+    from matplotlib.patches import Rectangle
+
+    ax.add_patch(
+        Rectangle(
+            (0, -0.5), makespan_ns / NS_PER_S, lanes.rows, color=style.IDLE_COLOUR, lw=0,
+            zorder=0.5, gid="idle",
+        )
+    )  # fmt: skip
+
+
+def draw_borders(ax: Axes, instance: Instance, lanes: Lanes, makespan_ns: int) -> None:
+    """Separate clients by white, over the stripes of stages; write into the strips of the folded.
+
+    Workers are separated by more of it.
+    """
+    from matplotlib.collections import PolyCollection
+
+    gap = gap_of(ax, lanes)
+    shown = np.flatnonzero(lanes.numbers >= 0)
+    inner = shown[1:][np.diff(shown) == 1] - 0.5
+    if gap and len(inner):
+        corners = rectangles(0, makespan_ns, inner - gap / 2, inner + gap / 2)
+        ax.add_collection(
+            PolyCollection(corners, facecolors="white", linewidths=0, zorder=3.5, gid="borders"),
+            autolim=False,
+        )
+    if len(instance.workers) > 1:
+        ax.hlines(lanes.top[1:-1] - 0.5, 0, 1, transform=ax.get_yaxis_transform(), colors="white",
+                  linewidths=2.5, zorder=4.5, gid="workers")  # fmt: skip
+    _draw_strips(ax, lanes, makespan_ns, gap)
+
+
+def _draw_strips(ax: Axes, lanes: Lanes, makespan_ns: int, gap: float) -> None:
+    from matplotlib.collections import PolyCollection
+
+    folding = np.flatnonzero(lanes.folded)
+    if len(folding) == 0:
+        return
+    low = lanes.top[folding] + lanes.shown[folding] - 0.5
+    high = lanes.top[folding + 1] - 0.5
+    ax.add_collection(
+        PolyCollection(
+            rectangles(0, makespan_ns, low, high), facecolors=style.FOLDED_COLOUR,
+            edgecolors="white", linewidths=1, zorder=3.6, gid="folded",
+        ),
+        autolim=False,
+    )  # fmt: skip
+    if not lanes.worded:
+        return
+    for worker, top, end in zip(folding.tolist(), low.tolist(), high.tolist(), strict=True):
+        ax.annotate(
+            f"{lanes.folded[worker]:,} clients without a request", (0, (top + end) / 2), (4, 0),
+            textcoords="offset points", va="center_baseline", fontsize=8, color="#555555", zorder=7,
+            gid="folded-words",
+        )  # fmt: skip
+
+
+def label_axes(ax: Axes, instance: Instance, schedule: Schedule, lanes: Lanes, end_ns: int) -> None:
+    """Set limits, ticks and names of both axes."""
+    bound = 0 if schedule.bound is None else int(schedule.bound["value_ns"])
+    right = max(schedule.makespan_ns, bound, end_ns) / NS_PER_S
+    ax.set_xlim(0, right * 1.01 if right else 1)
+    ax.set_ylim(lanes.rows - 0.5, -0.5)
+    ax.set_xlabel("time (s)", loc="right")
+    if len(instance.workers) == 1:
+        ax.set_ylabel("client")
+        _number_clients(ax, lanes)
+    else:
+        middles = (lanes.top[:-1] + lanes.top[1:] - 1) / 2
+        names = [shortened(worker.name, 14) for worker in instance.workers]
+        every = -(-len(names) // _MAX_NAMES)
+        ax.set_yticks(middles[::every], names[::every], parse_math=False)
+        ax.set_ylabel("worker")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(length=3, color="#666666")
+
+
+def _number_clients(ax: Axes, lanes: Lanes) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    shown = int(lanes.shown[0])
+    ax.yaxis.set_major_locator(
+        MaxNLocator(min(max(shown, 1), 11), integer=True, steps=[1, 2, 5, 10])
+    )
+    if shown == lanes.rows:
+        return
+
+    def number(value: float, _: object = None) -> str:
+        row = round(value)
+        return str(lanes.numbers[row]) if 0 <= row < shown else ""
+
+    ax.yaxis.set_major_formatter(FuncFormatter(number))
+
+
+def draw_lines(ax: Axes, schedule: Schedule) -> None:
+    """Mark the makespan and, if there is one, the lower bound."""
+    end = schedule.makespan_ns / NS_PER_S
+    ax.axvline(end, color=style.MAKESPAN_COLOUR, lw=1.2, zorder=5, gid="makespan", clip_on=False)
+    if schedule.bound is not None:
+        bound = int(schedule.bound["value_ns"]) / NS_PER_S
+        # A white line below keeps the dashes visible on every background.
+        ax.axvline(bound, color="white", lw=3, zorder=5)
+        ax.axvline(bound, color=style.BOUND_COLOUR, lw=1.6, ls=(0, (4, 1.5)), zorder=6,
+                   gid="bound")  # fmt: skip
+
+
+def draw_title(ax: Axes, instance: Instance, schedule: Schedule, title: str | None) -> None:
+    """Write the title and, below it, the figures of the schedule, each on one line that fits."""
+    if title is None:
+        title = heading(instance, [schedule])
+    words = ax.set_title(
+        shortened(title, 100), loc="left", fontweight="bold", pad=24, parse_math=False
+    )
+    facts = ax.annotate(
+        "   ".join(_facts(instance, schedule)), (0, 1), (0, 8), xycoords="axes fraction",
+        textcoords="offset points", color="#333333", parse_math=False, gid="facts", fontsize=10,
+    )  # fmt: skip
+    room = inches_of(ax)[0] + RIGHT - 0.05
+    fit(words, room)
+    fit(facts, room)
+
+
+def _facts(instance: Instance, schedule: Schedule) -> list[str]:
+    from orsched.metrics.summary import summarise
+
+    results = summarise(instance, schedule)
+    facts = [
+        f"makespan {style.seconds(schedule.makespan_ns)}",
+        f"slot utilization {style.percent(results['slot_utilization'])}",
+    ]
+    if schedule.bound is not None:
+        facts.append(f"lower bound {style.seconds(results['bound_ns'])}")
+        if results["gap"] is not None or not schedule.is_measured:
+            facts.append(f"gap {style.gap_text(results['gap'])}")
+        verdict = None if schedule.is_measured else verdict_of(schedule)
+        if verdict is not None and verdict.closes_gap:
+            facts[-1] = f"gap {style.gap_text(0.0)}, {verdict.words}"
+    if schedule.is_measured:
+        facts.append("partial run" if schedule.is_partial else "measured")
+    for name, word in (
+        ("prefill_stages", "prefill stage"),
+        ("decode_rounds", "round"),
+        ("mixed_steps", "mixed step"),
+        ("restarts", "restart"),
+        ("invalid_tokens", "invalid token"),
+    ):
+        if results[name] or name in ("prefill_stages", "decode_rounds"):
+            facts.append(f"{results[name]:,} {word}{'' if results[name] == 1 else 's'}")
+    return facts
+
+
+def label_bars(ax: Axes, instance: Instance, decode: Spans, lanes: Lanes) -> None:
+    """Write the names of requests into bars that are wide and high enough for them."""
+    width, height = (72 * inches for inches in inches_of(ax))
+    size = min(9.0, 0.6 * height / max(1, lanes.rows))
+    if size < 4:
+        return
+    points_per_s = width / (ax.get_xlim()[1] or 1)
+    dark = rank_in_lane(decode) % 2 == 0
+    rows: IntColumn = lanes.row[decode.lane]
+    for k in range(len(decode)):
+        name = shortened(instance.requests.id_of(int(decode.request[k])), 24)
+        start, end = decode.start_ns[k] / NS_PER_S, decode.end_ns[k] / NS_PER_S
+        if (end - start) * points_per_s > size * (0.7 * len(name) + 1):
+            ax.text(
+                start + 0.5 * size / points_per_s, rows[k], name, va="center_baseline",
+                fontsize=size, color="white" if dark[k] else "black", zorder=7, clip_on=True,
+                parse_math=False,
+            )  # fmt: skip

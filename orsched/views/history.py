@@ -1,0 +1,122 @@
+"""A search over time: the best value so far falls, the bound rises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orsched.common.errors import InputError
+from orsched.common.units import NS_PER_S
+from orsched.data.instance import require_instance
+from orsched.data.schedule import Scheduled, as_schedules
+from orsched.solving.search_history import history_of
+from orsched.views import style
+from orsched.views.latency import line_names
+from orsched.views.pictures import (
+    figure_or_new,
+    heading,
+    legend_below,
+    save_picture,
+    title_above,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from orsched.data.instance import Instance
+
+SIZE = (8.0, 4.0)
+
+
+def history_chart(
+    instance: Instance,
+    schedules: Scheduled | Sequence[Scheduled],
+    figure: Figure | None = None,
+    *,
+    names: Sequence[str] = (),
+    title: str | None = None,
+) -> Axes:
+    """Draw the objective's best value and bound over the time of the search.
+
+    A value is a full line, its bound a dotted one of the same colour; both are steps, for what was
+    known at a moment. They carry the ``gid`` ``value-K`` and ``bound-K``.
+
+    Args:
+        instance: the problem.
+        schedules: as ``solve`` returned them, or from files that it wrote.
+        figure: where to draw; None: a new figure.
+        names: one for each schedule; by default its method.
+        title: first line; None: the instance, and the method if there is one.
+
+    Raises:
+        InputError: none of the schedules has a history.
+        MissingDependencyError: matplotlib is missing.
+    """
+    require_instance(instance)
+    several = as_schedules(schedules)
+    histories = [history_of(schedule) for schedule in several]
+    if not any(histories):
+        raise InputError(
+            "no schedule says how its search went",
+            field="schedules",
+            remedy="give results of solve, or files that it wrote",
+        )
+    words = line_names(several, names)
+    ax = draw_history(histories, words, figure, 1 / NS_PER_S)
+    ax.set_ylabel("objective (s)")
+    title_above(ax, heading(instance, several) if title is None else title)
+    return ax
+
+
+def draw_history(
+    histories: Sequence[Sequence[tuple[float, float | None, float | None]]],
+    words: Sequence[str],
+    figure: Figure | None = None,
+    scale: float = 1.0,
+) -> Axes:
+    """Draw searches, each rows of seconds, value and bound, with their names below.
+
+    The history of a ``MipResult`` is one, in the units of its model.
+    """
+    figure = figure_or_new(figure, SIZE)
+    ax = figure.subplots()
+    end = max((rows[-1][0] for rows in histories if rows), default=0.0)
+    handles: list[Any] = []
+    shown: list[str] = []
+    for k, rows in enumerate(histories):
+        colour = style.line_look(k)["color"]
+        for place, (what, line) in enumerate((("value", "-"), ("bound", ":")), 1):
+            points = [(row[0], row[place]) for row in rows if row[place] is not None]
+            if not points:
+                continue
+            times = [*(at for at, _ in points), end]
+            heights = [value * scale for _, value in points if value is not None]
+            drawn = ax.step(times, [*heights, heights[-1]], line, where="post", color=colour)[0]
+            drawn.set_gid(f"{what}-{k}")
+            handles.append(drawn)
+            shown.append(words[k] if what == "value" else f"{words[k]}, bound")
+    ax.set_xlabel("time of the search (s)")
+    ax.set_ylabel("objective")
+    ax.set_xlim(left=0)
+    ax.grid(axis="y", alpha=0.3)
+    legend_below(figure, handles, shown)
+    return ax
+
+
+def save_history(
+    instance: Instance,
+    schedules: Scheduled | Sequence[Scheduled],
+    path: str | os.PathLike[str],
+    *,
+    names: Sequence[str] = (),
+    title: str | None = None,
+) -> None:
+    """Write the chart as PNG, SVG or PDF; equal input gives equal bytes."""
+    save_picture(
+        lambda figure: history_chart(instance, schedules, figure, names=names, title=title),
+        path,
+        SIZE,
+    )

@@ -1,0 +1,352 @@
+"""The interactive report: one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from orsched.certificates.scope import schedules_of
+from orsched.common.errors import InputError, unavailable
+from orsched.data.instance import require_instance
+from orsched.data.schedule import as_schedules, require_same_instance
+from orsched.solving.objectives import arrivals_decide
+from orsched.views.class_curves import has_class_curves, tells_classes_apart
+from orsched.views.class_table import class_table
+from orsched.views.comparison import (
+    Row,
+    batch_table,
+    bubble_table,
+    path_table,
+    rows_of,
+    text,
+)
+from orsched.views.facts import facts
+from orsched.views.latency_data import latency_data
+from orsched.views.limits_and_bounds import bounds_on_means, slo_of
+from orsched.views.method_tables import latency_table, makespan_table
+from orsched.views.page_data import chart_data, instance_data
+from orsched.views.ranking import ranking_of
+from orsched.views.report_plan_and_run import pair_data, pairs_of, section
+from orsched.views.spans import client_use
+from orsched.views.style import BUBBLES, seconds
+from orsched.views.words import WORDS
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Sequence
+
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Scheduled
+    from orsched.data.slo import SLO
+
+# Nothing may be loaded from anywhere: the page works offline and reports nothing about its reader.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:"
+)
+
+
+def write_report(
+    instance: Instance,
+    schedules: Scheduled | Sequence[Scheduled],
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    notes: Sequence[str] = (),
+    slo: SLO | None = None,
+    told: Callable[[str], None] | None = None,
+) -> None:
+    """Write an interactive page that compares schedules of one instance.
+
+    The page holds tables of all schedules, those of latency first where requests arrive over time
+    or limits are given, distributions of latencies and the attainment over the limits, a Gantt
+    chart and charts over time for each schedule, client-time by use and an explanation of the
+    words. All numbers are computed anew and every schedule is checked; exact
+    values stand in ``data-`` attributes. Equal input gives equal bytes; what comes from the
+    ``run`` blocks of the schedules stands in the element ``orsched-run``, but for the status.
+
+    Args:
+        instance: the problem.
+        schedules: one or more schedules for it, or results.
+        path: the HTML file.
+        title: heading; None: the name of the instance.
+        notes: statements to print at the top, such as that ordering cannot help.
+        slo: limits to report the attainment of; None: those that the schedules were made with, if
+            these are the same for all.
+        told: called with the name of each part of the work as it begins; bounds on the means of an
+            instance with arrivals take seconds.
+
+    Raises:
+        InputError: no schedule, a schedule for another instance, or the file cannot be written.
+        MissingDependencyError: plotly is missing.
+    """
+    from orsched.files.atomic import write_text
+
+    require_instance(instance)
+    schedules = as_schedules(schedules)
+    if not schedules:
+        raise InputError("there is no schedule to report", field="schedules", remedy="give one")
+    for k, schedule in enumerate(schedules):
+        try:
+            require_same_instance(instance, schedule)
+        except InputError as error:
+            raise error.located(row=k) from None
+    limits = slo_of(schedules) if slo is None else slo
+    tell = told or (lambda what: None)
+    tell("checking")
+    rows = rows_of(instance, schedules, limits)
+    tell("bounding means")
+    bounds = bounds_on_means(instance, rows)
+    tell("writing")
+    write_text(path, _page(instance, rows, bounds, limits, title, notes))
+
+
+def _page(
+    instance: Instance,
+    rows: list[Row],
+    bounds: dict[str, list[int | None]],
+    slo: SLO | None,
+    title: str | None,
+    notes: Sequence[str],
+) -> Iterator[str]:
+    heading = text(title if title is not None else f"Schedules for {instance.name}")
+    yield (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{heading}</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n<body>\n"
+        f"<header><h1>{heading}</h1>\n{facts(instance, slo)}</header>\n<main>\n"
+    )
+    yield _notes([*notes, *_findings(instance, rows)])
+    latencies = latency_data(instance, rows, slo)
+    yield f"<section><h2>Comparison</h2>\n{_tables(instance, rows, bounds)}</section>\n"
+    yield _latencies() if latencies else ""
+    yield _charts(instance, rows)
+    pairs = pairs_of(instance, rows)
+    yield section(pairs, rows)
+    yield (
+        '<section><h2>Where the client-time goes</h2>\n<div id="bubbles" role="img" aria-label="'
+        'Stacked bars of client-time by use; the table below has the numbers"></div>\n'
+        f"<details><summary>The numbers</summary>{bubble_table(rows)}</details></section>\n"
+    )
+    yield f"<section><h2>Batches, workers and memory</h2>\n{batch_table(rows)}</section>\n"
+    paths = path_table(instance, rows)
+    if paths:
+        yield f"<section><h2>What the makespan is made of</h2>\n{paths}</section>\n"
+    yield f'<section><h2>Words</h2>\n<dl class="words">{_words()}</dl></section>\n</main>\n'
+    data = {**_data(instance, rows), "latency": latencies}
+    yield _block("orsched-data", {**data, "pairs": pair_data(pairs)} if pairs else data)
+    yield _block("orsched-run", [row.schedule.run for row in rows])
+    yield f"<script>\n{_plotly()}\n</script>\n<script>\n{_script()}</script>\n"
+    if pairs:
+        yield f"<script>\n{_asset('plan_and_run.js')}</script>\n"
+    yield "</body>\n</html>\n"
+
+
+def _tables(instance: Instance, rows: list[Row], bounds: dict[str, list[int | None]]) -> str:
+    """Return the tables with a row a schedule; first the one that decides which is the best."""
+    ranking = ranking_of(instance, rows)
+    latency_first = ranking.name != "makespan"
+    makespans = makespan_table(rows, ranking, badged=not latency_first)
+    latencies = latency_table(rows, ranking, badged=latency_first, bounds=bounds)
+    tables = [latencies, makespans] if latency_first else [makespans, latencies]
+    return "\n".join([*tables, class_table(rows, ranking.rivals)])
+
+
+def _latencies() -> str:
+    """Return the empty charts of latencies, all schedules in each."""
+    charts = "".join(
+        f'<div id="latency-{name}" role="img" aria-label="{words}"></div>'
+        for name, words in (
+            ("ttft", "Share of requests by time to first token"),
+            ("tpot", "Share of requests by time per further token"),
+            ("jct", "Share of requests by time from arrival to finish"),
+            ("attainment", "Share of requests within the limits, over these limits"),
+        )
+    )
+    return (
+        '<section id="latencies"><h2>Latency of requests</h2>\n<ul class="key" id="latency-key">'
+        f'</ul>\n<div class="quarters">{charts}</div></section>\n'
+    )
+
+
+_SCRIPTS = (
+    "theme", "telling", "time_axis", "lanes", "gantt", "gantt_panel", "over_time", "latency",
+    "sorting", "page",
+)  # fmt: skip
+"""Parts of the page's script, in order: each uses what the ones before it define."""
+
+
+def _script() -> str:
+    return "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)
+
+
+def _asset(name: str) -> str:
+    return files("orsched.views").joinpath(name).read_text(encoding="utf-8")
+
+
+def require_plotly() -> None:
+    """Raise ``MissingDependencyError`` if plotly is missing."""
+    try:
+        import plotly.offline  # noqa: F401
+    except ImportError as error:
+        raise unavailable(error, "the report needs plotly: pip install plotly") from None
+
+
+def _plotly() -> str:
+    require_plotly()
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
+def _block(name: str, value: Any) -> str:
+    """Return JSON that no label can end early: inside it there is no ``<``, ``>`` or ``&``."""
+    packed = json.dumps(value, separators=(",", ":"), allow_nan=False, sort_keys=True)
+    for character in "<>&":
+        packed = packed.replace(character, f"\\u{ord(character):04x}")
+    return f'<script type="application/json" id="{name}">{packed}</script>\n'
+
+
+def _data(instance: Instance, rows: list[Row]) -> dict[str, Any]:
+    methods = []
+    for row in rows:
+        bubbles, bound = row.results["bubble_ns"], row.results["bound_ns"]
+        methods.append(
+            {
+                "label": row.label,
+                "makespan": row.results["makespan_ns"],
+                "bound": bound,
+                "use": [row.results["busy_client_ns"], *(bubbles[name] for name in BUBBLES)],
+                **chart_data(instance, row.schedule, len(rows)),
+            }
+        )
+    uses = [["busy", "#0072B2"], *map(list, BUBBLES.values())]
+    return {"instance": instance_data(instance), "uses": uses, "methods": methods}
+
+
+def _findings(instance: Instance, rows: list[Row]) -> list[str]:
+    """Return what the numbers prove by themselves: of a run never that it is the shortest."""
+    found = []
+    for row in rows:
+        bound, makespan = row.results["bound_ns"], row.results["makespan_ns"]
+        stated = row.schedule.bound
+        if row.violations:
+            continue
+        if row.part:
+            found.append(f"{row.label} was stopped: {row.part}.")
+        elif bound is None or stated is None:
+            continue
+        elif not row.schedule.is_measured and makespan == bound:
+            found.append(
+                f"{row.label} meets the lower bound: it is the shortest among "
+                f"{schedules_of(stated['certificate'])}."
+            )
+        elif row.schedule.is_measured and makespan < bound:
+            found.append(
+                f"{row.label} ended before the lower bound, which is one by the times of the cost "
+                "model: the worker was faster than its model."
+            )
+    return [*found, *_last_arrival(instance, rows)]
+
+
+def _last_arrival(instance: Instance, rows: list[Row]) -> list[str]:
+    """Say whose makespan is the last arrival's: it tells nothing about the method then."""
+    decided = [row for row in rows if arrivals_decide(instance, row.schedule.makespan_ns)]
+    if not decided:
+        return []
+    of = "" if len(decided) == len(rows) else f" of {', '.join(row.label for row in decided)}"
+    last = seconds(int(instance.requests.arrival_ns.max()))
+    return [
+        f"The makespan{of} is the last arrival's, at {last}: arrivals decide it, not the method."
+    ]
+
+
+def _notes(notes: Sequence[str]) -> str:
+    return "".join(f'<p class="note" role="note">{text(n)}</p>\n' for n in notes)
+
+
+def _charts(instance: Instance, rows: list[Row]) -> str:
+    """Return the tabs and one empty panel a schedule; the script draws a panel when it is shown."""
+    tabs, panels = [], []
+    for k, row in enumerate(rows):
+        chosen, label = k == 0, text(row.label)
+        tabs.append(
+            f'<button type="button" role="tab" id="tab-{k}" aria-controls="panel-{k}" '
+            f'aria-selected="{str(chosen).lower()}" tabindex="{0 if chosen else -1}">'
+            f"{label}</button>"
+        )
+        panels.append(
+            f'<div role="tabpanel" id="panel-{k}" aria-labelledby="tab-{k}"'
+            f'{"" if chosen else " hidden"}><p class="part" hidden></p>'
+            '<p class="folded" hidden><label><input type="checkbox"> <span></span></label></p>'
+            f'<div class="gantt" id="gantt-{k}" role="group" aria-label="Gantt chart of {label}">'
+            f'</div><div class="usage" id="usage-{k}" role="group" aria-label="Clients by use, '
+            f'requests that wait and run, and KV blocks over time of {label}"></div>'
+            f"{_class_chart(instance, row, k)}</div>"
+        )
+    return (
+        '<section id="charts"><h2>Over time</h2>\n'
+        f'<div role="tablist" aria-label="Schedules">{"".join(tabs)}</div>\n{_RANGE}'
+        f"{_key(instance, rows)}{''.join(panels)}</section>\n"
+    )
+
+
+_RANGE = (
+    '<div class="range"><button type="button" class="in" title="Zoom in">+</button>'
+    '<button type="button" class="out" title="Zoom out">−</button>'
+    '<button type="button" class="all">Show all</button>'
+    "<output></output></div>\n"
+    '<p class="hint">The wheel over a chart zooms time, with Shift it scrolls the page. Drag to '
+    "zoom, double-click to see everything; all charts and tabs share the range. With the keyboard: "
+    "+, −, 0 and the arrows. Point at a bar, or at a stage in the top row, to read it.</p>\n"
+)
+
+
+def _class_chart(instance: Instance, row: Row, index: int) -> str:
+    """Return the empty chart of what classes get over time, if there is something to show."""
+    if not has_class_curves(instance) or row.schedule.is_partial:
+        return ""
+    return (
+        f'<div class="usage" id="classes-{index}" role="group" aria-label="Attainment, memory by '
+        f'owner, bulk tokens and service over time of {text(row.label)}"></div>'
+    )
+
+
+def _key(instance: Instance, rows: list[Row]) -> str:
+    """Explain the colours; rare kinds of work where they occur."""
+    results = [row.results for row in rows]
+    occurs = {
+        "bulk": tells_classes_apart(instance),
+        "mixed": any(r["mixed_steps"] for r in results),
+        "invalid": any(r["invalid_tokens"] for r in results),
+        "restart": any(r["restarts"] for r in results),
+        "paused": any(len(client_use(instance, row.schedule).paused) for row in rows),
+        "bound": any(row.schedule.bound is not None for row in rows),
+    }
+    items = [
+        ("decode", "decode, one bar a request"),
+        ("bulk", "decode of a bulk request"),
+        ("own", "own prefill"),
+        ("stage", "prefill stage"),
+        ("mixed", "mixed step"),
+        ("paused", "paused"),
+        ("invalid", "invalid tokens"),
+        ("restart", "restart"),
+        ("idle", "bubble: no request"),
+        ("bound", "lower bound"),
+        ("end", "makespan"),
+    ]
+    return '<ul class="key">{}</ul>\n'.format(
+        "".join(
+            f'<li><i class="{name}"></i>{word}</li>'
+            for name, word in items
+            if occurs.get(name, True)
+        )
+    )
+
+
+def _words() -> str:
+    return "".join(f"<dt>{word}</dt><dd>{meaning}</dd>" for word, meaning in WORDS)

@@ -1,0 +1,193 @@
+"""Traces in the Chrome JSON format, which Perfetto (ui.perfetto.dev) and chrome://tracing open."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from orsched.data.schedule import MIXED, PREFILL
+from orsched.metrics.request_times import request_times
+from orsched.metrics.timeline import Timeline
+from orsched.views.curves import block_curves, curve_of, interval_curve
+from orsched.views.spans import client_use, lane_offsets
+from orsched.views.stages import stage_columns
+from orsched.views.style import one_line
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+    from orsched.views.spans import Spans
+
+_CHUNK = 20_000
+
+
+class Counter(NamedTuple):
+    """A step function of time: its name, the process it belongs to, and its changes.
+
+    ``value[k]`` holds from ``time_ns[k]`` on; times rise strictly.
+    """
+
+    name: str
+    process: int
+    time_ns: IntColumn
+    value: IntColumn
+
+
+def write_chrome_trace(
+    instance: Instance, schedule: Schedule, path: str | os.PathLike[str]
+) -> None:
+    """Write a schedule as a trace in Chrome's JSON format, event by event.
+
+    A process a worker holds a track of stages and a track a client with the prefills, the decode,
+    the pauses and the invalid rounds of its requests; ``stay`` counts how often a request was
+    evicted before. Counters follow the running requests, the KV blocks (where the worker has a
+    memory model) and, in a process of their own, the waiting requests. ``ts`` and ``dur`` are exact
+    microseconds with three decimals. The text is not held in memory.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from orsched.files.atomic import write_text
+
+    write_text(path, _chunks(_trace(instance, schedule)))
+
+
+def _trace(instance: Instance, schedule: Schedule) -> Iterator[str]:
+    about = {
+        "instance": instance.name,
+        "instance_sha256": instance.sha256,
+        "method": schedule.method,
+        "information": schedule.information,
+    }
+    yield f'{{"displayTimeUnit":"ms","otherData":{_packed(about)},"traceEvents":[\n'
+    yield _packed({"ph": "M", "name": "trace", "pid": 0, "args": {"producer": "orsched"}})
+    for event in _events(instance, schedule):
+        yield ",\n" + event
+    yield "\n]}\n"
+
+
+def _events(instance: Instance, schedule: Schedule) -> Iterator[str]:
+    yield from _names(instance)
+    yield from _stages(instance, schedule)
+    use = client_use(instance, schedule)
+    for phase in ("prefill", "decode", "invalid", "paused"):
+        yield from _requests(instance, schedule, phase, getattr(use, phase))
+    for counter in counters(instance, schedule):
+        head = f'{{"ph":"C","name":"{counter.name}","pid":{counter.process},"ts":'
+        for time, value in _rows(counter.time_ns, counter.value):
+            yield f'{head}{microseconds(time)},"args":{{"{counter.name}":{value}}}}}'
+
+
+def microseconds(ns: int) -> str:
+    """Return nanoseconds as exact decimal microseconds."""
+    return f"{ns // 1000}.{ns % 1000:03d}"
+
+
+def _rows(*columns: IntColumn) -> Iterator[tuple[int, ...]]:
+    """Return the rows as Python integers, a piece at a time: whole lists would be large."""
+    for k in range(0, len(columns[0]), _CHUNK):
+        yield from zip(*(column[k : k + _CHUNK].tolist() for column in columns), strict=True)
+
+
+def _packed(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _chunks(parts: Iterable[str]) -> Iterator[str]:
+    """Join small texts, so that the file is written in large pieces."""
+    held: list[str] = []
+    for part in parts:
+        held.append(part)
+        if len(held) == _CHUNK:
+            yield "".join(held)
+            held.clear()
+    yield "".join(held)
+
+
+def _stage_track(instance: Instance, worker: int) -> int:
+    """Thread number of a worker's track of stages; its clients follow (all numbers differ)."""
+    return int(lane_offsets(instance)[worker]) + worker + 1
+
+
+def _names(instance: Instance) -> Iterator[str]:
+    """Name and order the tracks; processes count from 1, the queue comes last."""
+    offsets = lane_offsets(instance)
+    processes = [*(one_line(w.name) for w in instance.workers), "queue"]
+    for process, name in enumerate(processes, 1):
+        for kind, args in (
+            ("process_name", {"name": name}),
+            ("process_sort_index", {"sort_index": process}),
+        ):
+            yield _packed({"ph": "M", "name": kind, "pid": process, "args": args})
+    for worker in range(len(instance.workers)):
+        first = _stage_track(instance, worker)
+        tracks = ["stages", *(f"client {c}" for c in range(offsets[worker + 1] - offsets[worker]))]
+        for place, name in enumerate(tracks):
+            track = {"ph": "M", "pid": worker + 1, "tid": first + place}
+            yield _packed({**track, "name": "thread_name", "args": {"name": name}})
+            yield _packed({**track, "name": "thread_sort_index", "args": {"sort_index": place}})
+
+
+def _stages(instance: Instance, schedule: Schedule) -> Iterator[str]:
+    columns = stage_columns(instance, schedule)
+    tracks = [_stage_track(instance, w) for w in range(len(instance.workers))]
+    for row in _rows(*columns.values()):
+        worker, phase, number, start, end, rounds, requests, prefilled, tokens = row
+        if phase == PREFILL:
+            name, args = "prefill stage", f'"requests":{requests},"tokens":{tokens}'
+        elif phase == MIXED:
+            name = "mixed step"
+            args = f'"prefilled":{prefilled},"tokens":{tokens},"decoding":{requests - prefilled}'
+        else:
+            name, args = "decode stage", f'"requests_at_most":{requests},"rounds":{rounds}'
+        yield (
+            f'{{"ph":"X","cat":"stage","name":"{name} {number}","pid":{worker + 1},'
+            f'"tid":{tracks[worker]},"ts":{microseconds(start)},"dur":{microseconds(end - start)},'
+            f'"args":{{"bin":{number},{args}}}}}'
+        )
+
+
+def _requests(instance: Instance, schedule: Schedule, phase: str, spans: Spans) -> Iterator[str]:
+    table, times = instance.requests, request_times(instance, schedule)
+    offsets = lane_offsets(instance)
+    worker = np.searchsorted(offsets, spans.lane, side="right") - 1
+    columns = (
+        spans.request, worker + 1, spans.lane + worker + 2, spans.start_ns, spans.end_ns,
+        table.prompt_tokens[spans.request], table.output_tokens[spans.request],
+        table.arrival_ns[spans.request], times["first_token_ns"][spans.request], spans.stay,
+    )  # fmt: skip
+    for row in _rows(*columns):
+        request, process, track, start, end, prompt, output, arrival, first, stay = row
+        name = json.dumps(table.id_of(request))
+        yield (
+            f'{{"ph":"X","cat":"{phase}","name":{name},"pid":{process},"tid":{track},'
+            f'"ts":{microseconds(start)},"dur":{microseconds(end - start)},'
+            f'"args":{{"phase":"{phase}","row":{request},"prompt_tokens":{prompt},'
+            f'"output_tokens":{output},"arrival_ns":{arrival},"first_token_ns":{first},"stay":{stay}}}}}'
+        )
+
+
+def counters(instance: Instance, schedule: Schedule) -> list[Counter]:
+    """Return running requests and KV blocks of each worker, and the waiting requests.
+
+    A request waits from its arrival to its prefill, and again while it is evicted.
+    """
+    line = Timeline(instance, schedule)
+    start, end = line.start_ns[line.stay_first], line.end_ns[line.stay_last]
+    result = []
+    for index, blocks in enumerate(block_curves(instance, line)):
+        mine = np.flatnonzero(line.stay_worker == index)
+        result.append(Counter("running", index + 1, *interval_curve(start[mine], end[mine])))
+        if blocks is not None:
+            result.append(Counter("kv_blocks", index + 1, *blocks))
+    request = line.stay_request
+    again = end[:-1][request[1:] == request[:-1]]
+    joins = np.concatenate([instance.requests.arrival_ns, again])
+    waiting = curve_of(np.concatenate([joins, start]), np.repeat([1, -1], [len(joins), len(start)]))
+    return [*result, Counter("waiting", len(instance.workers) + 1, *waiting)]

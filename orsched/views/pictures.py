@@ -1,0 +1,231 @@
+"""What all pictures share: files with equal bytes, titles, time axes, legends that fit."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from orsched.common.errors import unavailable
+from orsched.common.scalars import require_suffix
+from orsched.common.units import NS_PER_S
+from orsched.views import style
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+    from matplotlib.text import Text
+
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+
+FORMATS = (".png", ".svg", ".pdf")
+DPI = 150
+MOST_OF_DATA = 3
+"""A limit above so many times the largest value is not drawn in its place but at the border."""
+
+_TITLE_LETTERS = 100
+_LEGEND_ROW = 15
+"""Points that a row of a legend above axes takes."""
+
+
+def require_matplotlib() -> None:
+    """Raise ``MissingDependencyError`` if matplotlib is missing."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise unavailable(error, "pictures need matplotlib: pip install matplotlib") from None
+
+
+def save_picture(
+    draw: Callable[[Figure], object],
+    path: str | os.PathLike[str],
+    size: tuple[float, float] | None = None,
+) -> None:
+    """Write what a function draws on a figure as PNG, SVG or PDF; equal input, equal bytes.
+
+    With a ``size`` in inches axes are laid out so that nothing is cut off; without one the
+    function sets the size and places its axes.
+
+    Raises:
+        InputError: the suffix is none of these, or the file cannot be written.
+        MissingDependencyError: matplotlib is missing.
+    """
+    from orsched.files.atomic import opened
+
+    name = os.fspath(path)
+    suffix = require_suffix(name, FORMATS)
+    require_matplotlib()
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    # The user's settings must not change the bytes; text stays text in SVG and PDF.
+    fixed: Any = {"svg.hashsalt": "orsched", "svg.fonttype": "none", "pdf.fonttype": 42}
+    metadata: Any = {
+        ".png": {"Software": "orsched"},
+        ".svg": {"Creator": "orsched", "Date": None},
+        ".pdf": {"Creator": "orsched", "Producer": "orsched", "CreationDate": None},
+    }[suffix]
+    with (
+        matplotlib.rc_context({**matplotlib.rcParamsDefault, **fixed, "backend": "Agg"}),
+        warnings.catch_warnings(),
+    ):
+        # A name in a script that the font lacks is drawn as boxes, and no reason to warn.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        # Of the resolution of the file, so that words are measured as they are drawn.
+        figure = Figure(size, dpi=DPI)
+        if size is not None:
+            figure.set_layout_engine("constrained")
+        draw(figure)
+        with opened(path, binary=True) as stream:
+            figure.savefig(stream, format=suffix[1:], dpi=DPI, metadata=metadata)
+
+
+def figure_or_new(figure: Figure | None, size: tuple[float, float]) -> Figure:
+    """Return a figure, or a new one of pyplot with that size in inches.
+
+    Raises ``MissingDependencyError`` if matplotlib is missing.
+    """
+    require_matplotlib()
+    if figure is not None:
+        return figure
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=size, layout="constrained")
+
+
+def heading(instance: Instance, schedules: Sequence[Schedule]) -> str:
+    """Return the default title: instance, and method and information of a single schedule."""
+    if len(schedules) != 1:
+        return f"{instance.name}, {len(schedules)} methods"
+    (schedule,) = schedules
+    return f"{instance.name}, {schedule.method} (information: {schedule.information})"
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return a label of one line with at most so many letters."""
+    plain = style.one_line(text)
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def time_axes(axes: Sequence[Axes], end_ns: int) -> None:
+    """Finish axes below each other that share the time axis: each from 0, the last one named."""
+    axes[-1].set_xlabel("time (s)", loc="right")
+    axes[-1].set_xlim(0, end_ns / NS_PER_S or 1)
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.set_ylim(bottom=0)
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+
+
+def title_above(ax: Axes, text: str, legend: Legend | None = None) -> None:
+    """Write the title of a picture over its first axes, above their legend."""
+    rows = 0 if legend is None else -(-len(legend.get_texts()) // max(1, legend._ncols))  # type: ignore[attr-defined]
+    words = ax.set_title(
+        shortened(text, _TITLE_LETTERS), loc="left", fontweight="bold",
+        pad=6 + _LEGEND_ROW * rows, parse_math=False,
+    )  # fmt: skip
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    fit(words, 0.9 * figure.get_figwidth())
+
+
+def fit(text: Text, inches: float) -> None:
+    """Make the letters of a text smaller until it is as wide as that at most."""
+    figure = text.get_figure(root=True)
+    assert figure is not None
+    renderer = figure._get_renderer()  # type: ignore[attr-defined]
+    for _ in range(8):  # the width of letters goes in steps of pixels, not with their size
+        width = text.get_window_extent(renderer).width / figure.dpi
+        if width <= inches:
+            return
+        text.set_fontsize(0.99 * float(text.get_fontsize()) * inches / width)
+
+
+def legend_above(ax: Axes) -> Legend | None:
+    """Explain what axes show above them, in as many rows as it takes; None without anything."""
+    handles, words = ax.get_legend_handles_labels()
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+
+    def draw(columns: int) -> Legend:
+        return ax.legend(
+            handles, words, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False,
+            fontsize=8.5, handlelength=1.6, borderaxespad=0.2,
+        )  # fmt: skip
+
+    # Axes are not laid out yet; beside them stand the numbers of their own axis.
+    return fitting(draw, len(handles), 0.9 * figure.get_figwidth() * figure.dpi)
+
+
+def legend_below(figure: Figure, handles: Iterable[Any], words: Iterable[str]) -> Legend | None:
+    """Explain lines below all axes of a figure, in as many rows as it takes."""
+    marks, names = list(handles), list(words)
+
+    def draw(columns: int) -> Legend:
+        return figure.legend(
+            marks, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=10
+        )
+
+    return fitting(draw, len(marks), figure.get_figwidth() * figure.dpi)
+
+
+def fitting(draw: Callable[[int], Legend], entries: int, room: float) -> Legend | None:
+    """Return a legend in one row, or else with as many columns as surely fit; None if empty.
+
+    ``draw`` makes it with a number of columns; its words are no formulas, whatever they hold.
+    """
+    if entries == 0:
+        return None
+    legend = _plain(draw(entries))
+    if entries == 1 or _width(legend) <= room:
+        return legend
+    legend.remove()
+    single = _plain(draw(1))  # as wide as the widest entry
+    columns = max(1, int(room / _width(single)))
+    if columns == 1:
+        return single
+    single.remove()
+    return _plain(draw(columns))
+
+
+def _plain(legend: Legend) -> Legend:
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return legend
+
+
+def _width(legend: Legend) -> float:
+    figure = legend.get_figure(root=True)
+    assert figure is not None
+    renderer = figure._get_renderer()  # type: ignore[attr-defined]
+    return float(legend.get_window_extent(renderer).width)
+
+
+def mark_limit(
+    ax: Axes, value: float, word: str, gid: str, colour: str = "black", top: float | None = None
+) -> None:
+    """Draw a limit as a dotted line; one far above the data stands at the border with its value.
+
+    There it would flatten everything else; the arrow says that it is higher. Without a word there
+    is the line alone. Call it after the data are drawn; ``top`` is the largest value of axes that
+    share a scale.
+    """
+    if top is None:
+        top = float(ax.dataLim.y1) if ax.has_data() else 0.0
+    near = 0 < value <= MOST_OF_DATA * top or not top > 0
+    if near:
+        ax.axhline(value, color=colour, lw=1, ls=":", gid=gid)
+        room = 1.16 if ax.get_yscale() == "linear" else 1.5  # for the words above the line
+        ax.set_ylim(top=room * max(top, value))
+    if not word:
+        return
+    place, text = ((1, value), word) if near else ((1, 1), f"{word} ↑")
+    ax.annotate(
+        text, place, (-2, 2 if near else -2), textcoords="offset points", ha="right",
+        xycoords=("axes fraction", "data") if near else "axes fraction", color=colour,
+        va="bottom" if near else "top", fontsize=8.5, gid=f"{gid}-word",
+    )  # fmt: skip

@@ -1,0 +1,139 @@
+"""Small HTML tables of instances and schedules, for notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from orsched.calibration.machine_words import cost_words
+from orsched.common.units import ns_to_seconds, seconds_text
+from orsched.metrics.flat_figures import flat_figures
+from orsched.solving.verdict import verdict_of
+
+if TYPE_CHECKING:
+    from orsched.data.instance import Instance
+    from orsched.data.requests import Requests
+    from orsched.data.schedule import Schedule
+    from orsched.data.workers import Worker
+
+
+def instance_html(instance: Instance) -> str:
+    """Return the key figures of an instance as an HTML table."""
+    figures = instance.summary()
+    rows = [
+        ("Requests", f"{figures['requests']:,}"),
+        ("Prompt tokens, mean", f"{figures['prompt_tokens_mean']:.1f}"),
+        ("Output tokens, mean", f"{figures['output_tokens_mean']:.1f}"),
+        ("Last arrival", f"{seconds_text(figures['last_arrival_s'])} s"),
+        ("Predictions", prediction_words(instance.requests)),
+        ("First token", f"from {figures['first_token']}"),
+        *((worker.name, _worker(worker)) for worker in instance.workers[:10]),
+    ]
+    if len(instance.workers) > 10:
+        rows.append(("Further workers", str(len(instance.workers) - 10)))
+    rows.append(("SHA-256", figures["sha256"][:12]))
+    return html_table(f"Instance {instance.name}", rows)
+
+
+def prediction_words(requests: Requests) -> str:
+    """Say whether lengths are predicted, and at which levels their distributions."""
+    if requests.quantile_levels is not None:
+        return f"yes, quantiles {', '.join(f'{level:g}' for level in requests.quantile_levels)}"
+    return "no" if requests.predicted_tokens is None else "yes"
+
+
+def schedule_html(schedule: Schedule) -> str:
+    """Return the key figures of a schedule as an HTML table."""
+    results = schedule.results
+    rows = [
+        ("Instance", f"{schedule.instance_name} ({schedule.instance_sha256[:12]})"),
+        ("Information", schedule.information),
+        ("Seed", str(schedule.seed)),
+        ("Makespan", f"{seconds_text(ns_to_seconds(schedule.makespan_ns))} s"),
+    ]
+    if schedule.is_measured:
+        part = "; stopped before all requests were done" if schedule.is_partial else ""
+        rows.append(("Times", f"measured{part}"))
+    if isinstance(utilization := results.get("slot_utilization"), float):
+        rows.append(("Slot utilization", f"{utilization:.2%}"))
+    if schedule.bound is not None:
+        value = f"{seconds_text(ns_to_seconds(schedule.bound['value_ns']))} s"
+        rows.append((f"Bound {schedule.bound['name']}", value))
+    gap, stopped = results.get("gap"), schedule.is_measured and schedule.is_partial
+    verdict = None if schedule.is_measured else verdict_of(schedule)
+    if isinstance(gap, (int, float)) and gap >= 0 and not stopped:
+        closed = verdict is not None and verdict.closes_gap
+        rows.append(
+            ("Gap", f"0.00% (to the certified bound: {gap:.2%})" if closed else f"{gap:.2%}")
+        )
+    if verdict is not None:
+        rows.append(("Status", verdict.words))
+    rows += _latency_rows(results)
+    rows += [
+        (label, f"{results[name]:,}")
+        for name, label in (("prefill_stages", "Prefill stages"), ("decode_rounds", "Rounds"))
+        if isinstance(results.get(name), int)
+    ]
+    rows += [
+        (label, f"{results[name]:,}")
+        for name, label in (
+            ("mixed_steps", "Mixed steps"),
+            ("restarts", "Restarts"),
+            ("invalid_tokens", "Invalid tokens"),
+            ("pad_tokens", "Pad tokens"),
+        )
+        if isinstance(results.get(name), int) and results[name]
+    ]
+    rows.append(("Steps", f"{len(schedule.steps):,}"))
+    return html_table(f"Schedule by {schedule.method}", rows)
+
+
+def _latency_rows(results: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what people who serve models ask for; nothing of what is not defined."""
+    figures = _figures(results)
+    rows = []
+    for name, label in (("ttft", "TTFT"), ("tpot", "TPOT"), ("jct", "JCT")):
+        spread = [figures.get(f"{name}_{each}_s") for each in ("mean", "p50", "p99")]
+        if None not in spread:
+            digits = 4 if name == "tpot" else 3
+            text = " / ".join(seconds_text(value, digits) for value in spread if value is not None)
+            rows.append((f"{label} mean / p50 / p99", f"{text} s"))
+    gap, attainment = figures.get("itl_max_s"), figures.get("slo_attainment")
+    if gap is not None:
+        rows.append(("Largest gap between tokens", f"{seconds_text(gap)} s"))
+    if attainment is not None:
+        rows.append(("Requests within the limits", f"{attainment:.2%}"))
+    if figures.get("goodput_per_s") is not None:
+        rows.append(("Goodput", f"{figures['goodput_per_s']:,.3f} requests/s"))
+    if figures.get("tokens_per_s") is not None:
+        rows.append(("Output tokens", f"{figures['tokens_per_s']:,.1f} tokens/s"))
+    return rows
+
+
+def _figures(results: dict[str, Any]) -> dict[str, float]:
+    """Return the figures that are numbers: a file may say anything."""
+    try:
+        found = flat_figures(results)
+    except (AttributeError, KeyError, OverflowError, TypeError):
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, (int, float))}
+
+
+def html_table(title: str, rows: list[tuple[str, Any]]) -> str:
+    """Return a two-column HTML table with a caption; all texts are escaped."""
+    body = "".join(
+        f"<tr><th>{escape(str(name))}</th><td>{escape(str(value))}</td></tr>"
+        for name, value in rows
+    )
+    return f"<table><caption>{escape(title)}</caption><tbody>{body}</tbody></table>"
+
+
+def _worker(worker: Worker) -> str:
+    parts = [f"{worker.clients:,} clients", cost_words(worker.cost, worker.clients)]
+    if worker.prefill_limit is not None:
+        parts.append(f"prefill up to {worker.prefill_limit:,} tokens")
+    if worker.memory is not None:
+        parts.append(worker.memory.words)
+    if worker.padding:
+        parts.append("padded")
+    return ", ".join(parts)

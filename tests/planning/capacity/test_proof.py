@@ -1,0 +1,234 @@
+"""Proven lower bounds beside what policies reach, and certificates that are verified again."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+
+import numpy as np
+import pytest
+
+from orsched.common.errors import InfeasibleError, TimeLimitError
+from orsched.common.stop import MaxIterations
+from orsched.costs import AffineCost, BilinearCost, CostModel
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
+from orsched.planning.capacity.proof import Proof, proof_violations
+from orsched.planning.capacity.question import read_question
+from orsched.planning.capacity.simulation import figures
+from orsched.solving.method_choice import choose
+from orsched.solving.methods import Run
+from tests.in_order import in_order
+
+COSTS = (
+    in_order(AffineCost, 5, 3, 40, 2),
+    in_order(AffineCost, 0, 10, 10, 10),
+    in_order(BilinearCost, *(10**6 * k for k in (0, 3, 1, 5, 1, 2, 0, 40))),
+)
+
+
+def asked(instance, policy="vllm", **changes):
+    options = {
+        "parameters": None, "information": None, "machines": None, "slo_ttft": None,
+        "slo_tpot": None, "attainment": 0.9, "arrivals": None, "sample": None,
+        "replications": None, "seed": 0, "confidence": 0.95, "criterion": None,
+    }  # fmt: skip
+    return read_question(instance, policy, **{**options, **changes})
+
+
+def proof_of(question):
+    proof = Proof(question)
+    proof.run(lambda: False, lambda _: None)
+    return proof
+
+
+def small_instance(rng, most=25):
+    n = rng.randint(5, most)
+    prompts = [rng.randint(1, 20) for _ in range(n)]
+    outputs = [rng.randint(1, 12) for _ in range(n)]
+    arrivals = sorted(rng.randint(0, 60 * n) for _ in range(n))
+    worker = Worker(rng.choice((1, 2, 4, 16)), rng.choice(COSTS))
+    rule = rng.choice(("prefill", "decode"))
+    return Instance(Requests(prompts, outputs, arrival_ns=arrivals), worker, first_token=rule)
+
+
+def attainment(instance, question, workers, policy):
+    fleet = instance.replace(workers=instance.workers[:1] * workers)
+    chosen = choose(policy)
+    stop = MaxIterations(1)
+    stop.start()
+    outcome = chosen.method(fleet, Run(chosen.information, stop, 0, chosen.parameters))
+    found = figures(fleet, outcome.schedule, (question.ttft_ns, question.tpot_ns))
+    return found["attained"] / found["requests"]
+
+
+def sweep(seeds):
+    """Hold proven bounds against policies with a worker less; return how many say something."""
+    said = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        instance = small_instance(rng)
+        ttft, tpot = rng.choice((150, 300, 900)) * 1e-9, rng.choice((60, 90, 200)) * 1e-9
+        share = rng.choice((0.5, 0.8, 0.9, 1.0))
+        question = asked(instance, slo_ttft=ttft, slo_tpot=tpot, attainment=share)
+        try:
+            proof = proof_of(question)
+        except InfeasibleError:
+            for policy in ("vllm", "fcfs"):
+                assert attainment(instance, question, len(instance), policy) < share
+            continue
+        again = json.loads(json.dumps(proof.certificate))
+        assert proof_violations(instance, again) == []
+        fewer = proof.lower_workers - 1
+        if fewer:
+            said += 1
+            for policy in ("vllm", "fcfs", "static", "gittins"):
+                assert attainment(instance, question, fewer, policy) < share, (seed, policy)
+    return said
+
+
+def test_no_policy_keeps_the_attainment_with_fewer_workers_than_proven():
+    assert sweep(range(25)) >= 5
+
+
+@pytest.mark.full
+def test_no_policy_keeps_it_on_many_instances():
+    assert sweep(range(1000, 1400)) >= 100
+
+
+def heavy(n=60):
+    """Requests that keep several workers busy: 155 ms each at full clients, every 50 ms."""
+    arrivals = [5 * 10**7 * k for k in range(n)]
+    return Instance(
+        Requests([100] * n, [20] * n, arrival_ns=arrivals),
+        Worker(4, AffineCost()),
+        first_token="prefill",
+    )
+
+
+@pytest.fixture(scope="module")
+def proven():
+    instance = heavy()
+    return instance, proof_of(asked(instance, slo_ttft=0.5, slo_tpot=0.05))
+
+
+def test_a_certificate_is_verified_from_the_instance_alone(proven):
+    instance, proof = proven
+    assert proof.lower_workers >= 3
+    assert proof.certificate["speed"] == proof.lower_workers - 1
+    assert proof_violations(instance, json.loads(json.dumps(proof.certificate))) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("speed",), 9),
+        (("traces", 0, "certificate", "speed"), 9),
+        (("traces", 0, "certificate", "attained"), 3),
+        (("traces", 0, "certificate", "windows", 0, "weight"), 1),
+        (("traces", 0, "certificate", "windows", 0, "end_ns"), 0),
+        (("traces", 0, "certificate", "one"), 0),
+        (("traces", 0, "sha256"), "0" * 64),
+        (("traces",), []),
+        (("attainment",), "1/10"),
+        (("attainment",), 0.9),
+        (("ttft_ns",), 10**12),
+        (("arrivals",), "poisson:rate=1"),
+        (("sample",), 3),
+        (("weights",), [2]),
+        (("bound",), "other"),
+        (("more",), 1),
+    ],
+)
+def test_a_forged_certificate_is_noticed(proven, path, value):
+    instance, proof = proven
+    forged = copy.deepcopy(proof.certificate)
+    place = forged
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    assert proof_violations(instance, forged)
+
+
+def test_what_takes_more_than_the_budget_is_said_to_do_so(proven):
+    instance, proof = proven
+    (reason,) = proof_violations(instance, proof.certificate, budget=1)
+    assert "malformed" not in reason
+    assert "budget of 1 cells" in reason
+
+
+def test_a_deadline_is_no_fault_of_a_certificate(proven, monkeypatch):
+    def ring(*_):
+        raise TimeLimitError("now")
+
+    instance, proof = proven
+    monkeypatch.setattr("orsched.planning.capacity.proof._violations", ring)
+    with pytest.raises(TimeLimitError):
+        proof_violations(instance, proof.certificate)
+
+
+def test_a_certificate_is_of_its_instance(proven):
+    instance, proof = proven
+    later = instance.requests.replace(arrival_ns=instance.requests.arrival_ns * 3)
+    assert proof_violations(instance.replace(requests=later), proof.certificate)
+
+
+def test_random_traces_each_have_a_certificate():
+    question = asked(
+        heavy(30), slo_ttft=0.5, slo_tpot=0.05, arrivals="poisson:rate=20", replications=3
+    )
+    proof = proof_of(question)
+    assert proof.lower_workers >= 2
+    assert [trace["seed"] for trace in proof.certificate["traces"]] == [0, 1, 2]
+    assert proof_violations(question.instance, proof.certificate) == []
+    twice = copy.deepcopy(proof.certificate)
+    twice["traces"] = [twice["traces"][0]] * 3
+    assert proof_violations(question.instance, twice)
+
+
+def test_limits_that_none_can_keep_are_said_with_the_first_request():
+    n = 10
+    prompts = [100] * 4 + [1000] * 6
+    instance = Instance(Requests(prompts, [20] * n), Worker(4, AffineCost()), first_token="decode")
+    with pytest.raises(InfeasibleError, match=r"60.00% of the requests.*first is request 4 .*1000"):
+        proof_of(asked(instance, slo_ttft=0.1, slo_tpot=0.05, attainment=0.5))
+    proof_of(asked(instance, slo_ttft=0.1, slo_tpot=0.05, attainment=0.4))
+    with pytest.raises(InfeasibleError, match=r"a token alone takes 0.02921 s"):
+        proof_of(asked(instance, slo_tpot=0.029))
+
+
+def test_a_mix_is_bounded_by_its_price():
+    instance = heavy()
+    slow = Worker(4, AffineCost().scaled(2))
+    machines = {"fast": (instance.worker, 3.0), "slow": (slow, 1.0)}
+    proof = proof_of(asked(instance, slo_ttft=0.5, slo_tpot=0.07, machines=machines))
+    assert proof.lower_workers >= 1
+    assert proof.is_too_small((1, 0))
+    assert proof.is_too_small((0, 1))
+    assert 0 < proof.lower_price() <= 9
+    workers = [worker for worker, _ in machines.values()]
+    assert proof_violations(instance, proof.certificate, workers) == []
+    assert proof_violations(instance, proof.certificate, workers[::-1])
+
+
+def test_without_a_floor_nothing_is_proven():
+    class Own(AffineCost):
+        def round_ns(self, active, context_sum=0, context_max=0):
+            return 1
+
+    assert isinstance(Own(), CostModel)
+    instance = heavy().replace(workers=(Worker(4, Own()),))
+    proof = proof_of(asked(instance, slo_ttft=0.5))
+    assert (proof.lower_workers, proof.certificate) == (1, None)
+    assert "floor" in proof.unproven
+
+
+def test_limits_come_from_the_classes_where_none_are_given():
+    req = heavy(10).requests.replace(service_class=np.array([0] * 6 + [1] * 4))
+    instance = heavy(10).replace(requests=req).with_classes("interactive:ttft=2,tpot=0.1")
+    limits = asked(instance).limits(instance)
+    assert limits.rows.tolist() == list(range(6))
+    assert set(limits.ttft_ns) == {2 * 10**9}
+    assert set(asked(instance, slo_ttft=1.0).limits(instance).ttft_ns) == {10**9}

@@ -1,0 +1,229 @@
+"""Tables and intervals of studies, and what they say beside the public functions."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import orsched
+from orsched.common.errors import InputError
+from orsched.instances import with_arrivals
+from orsched.instances.catalog import generate
+from orsched.planning.study import mean_interval, over_seeds, paired, read_study, run, save_plots
+from orsched.planning.study.confidence import student_cdf, student_quantile
+from orsched.planning.study.table import RUN, csv_text, independent, varying
+
+GRID = {
+    "instances": [{"generator": "uniform", "requests": 20, "clients": 2}],
+    "arrivals": ["poisson:rate=1", "poisson:rate=4"],
+    "seeds": "0:3",
+    "policies": ["fcfs", {"name": "online", "parameters": {"gate": ["waited_time", "idle_cost"]}}],
+    "bounds": ["makespan", "mean_jct"],
+    "slo": {"ttft_s": 5},
+}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    return run(GRID, tmp_path_factory.mktemp("study"), jobs=2)
+
+
+def test_a_row_says_what_solve_says(done):
+    assert done.cells == done.ran == len(done.rows) == 2 * 3 * 3
+    assert done.failed == []
+    for row in done.rows[::4]:
+        instance = generate("uniform", requests=20, clients=2, seed=row["seed"])
+        instance = with_arrivals(instance, row["arrivals"], row["seed"])
+        gate = {} if row["param_gate"] is None else {"gate": row["param_gate"]}
+        slo = orsched.SLO(ttft_s=5)
+        result = orsched.solve(instance, row["policy"], parameters=gate, seed=row["seed"], slo=slo)
+        said = result.schedule.results
+        assert row["makespan_ns"] == said["makespan_ns"]
+        assert row["jct_ns_mean"] == said["jct_ns"]["mean"]
+        assert row["slo_attained"] == said["slo"]["attained"]
+        assert row["bound_ns"] <= said["bound_ns"] <= row["makespan_ns"]  # no search in studies
+        assert row["jct_bound_ns"] <= row["jct_ns_mean"]
+        assert row["requests"] == 20
+
+
+def test_the_files_hold_the_rows(done):
+    frame = pd.read_parquet(done.folder / "table.parquet")
+    text = pd.read_csv(done.folder / "table.csv")
+    assert list(frame.columns) == list(text.columns) == list(done.rows[0])
+    assert frame["makespan_ns"].tolist() == [row["makespan_ns"] for row in done.rows]
+    assert text["jct_ns_mean"].tolist() == frame["jct_ns_mean"].tolist()
+    assert frame["makespan_ns"].dtype == "int64"
+    assert sorted(frame.columns)[-1] > RUN
+    assert len(done.to_pandas()) == len(frame)
+
+
+def test_a_second_run_runs_nothing_and_a_longer_one_the_rest(done, tmp_path):
+    again = run(GRID, done.folder, jobs=2)
+    assert again.ran == 0
+    assert csv_text(again.rows) == csv_text(done.rows)
+    more = run({**GRID, "seeds": "0:4"}, done.folder, jobs=2)
+    assert (more.cells, more.ran) == (24, 6)
+    fresh = run({**GRID, "seeds": "0:4"}, tmp_path, jobs=1)
+    assert csv_text(fresh.rows, run_columns=False) == csv_text(more.rows, run_columns=False)
+    assert csv_text(fresh.rows) != csv_text(more.rows)  # wall-clock figures differ
+
+
+def test_instances_may_be_objects(tmp_path):
+    instance = generate("uniform", requests=9, clients=2, seed=4)
+    seen = []
+    done = run({"instances": [instance], "policies": ["fcfs"]}, tmp_path, callback=seen.append)
+    assert done.rows[0]["makespan_ns"] == orsched.solve(instance, "fcfs").makespan_ns
+    assert [state.finished for state in seen] == [0, 1]
+    assert run({"instances": [instance], "policies": ["fcfs"]}, tmp_path).ran == 0
+
+
+def test_means_over_seeds_are_those_of_the_rows(done):
+    rows = done.rows
+    groups = over_seeds(rows, "jct_ns_mean")
+    assert len(groups) == 6
+    names = varying(rows)
+    assert set(names) == {"arrivals", "policy", "arrivals_rate", "param_gate"}
+    assert independent(rows, names) == ["arrivals", "policy", "param_gate"]
+    for choice, interval in groups:
+        values = [
+            row["jct_ns_mean"] for row in rows if tuple(row[name] for name in names) == choice
+        ]
+        assert interval.size == 3
+        assert interval.mean == pytest.approx(sum(values) / 3)
+        assert interval.low <= interval.mean <= interval.high
+        assert interval.high - interval.mean == pytest.approx(
+            4.302652729911275 * pd.Series(values).std() / math.sqrt(3)
+        )
+
+
+def test_pairs_are_compared_on_equal_workloads(done):
+    same = paired(done.rows, "jct_ns_mean", "fcfs", "fcfs")
+    assert [group.interval[1:] for group in same] == [(0.0, 0.0, 0.0)] * 2
+    frame = done.to_pandas()
+    for choice, interval in paired(done.rows, "jct_ns_mean", "online", "fcfs"):
+        part = frame[frame["arrivals"] == choice[0]]
+        means = part.groupby(["policy", "seed"])["jct_ns_mean"].mean()
+        expected = (means["online"] / means["fcfs"] - 1).mean()
+        assert interval.mean == pytest.approx(expected)
+    with pytest.raises(InputError, match="no policy 'lifo'"):
+        paired(done.rows, "jct_ns_mean", "lifo", "fcfs")
+
+
+@pytest.mark.parametrize("name", ["makespan", "policy", "status"])
+def test_columns_without_numbers_are_refused(done, name):
+    with pytest.raises(InputError, match="column"):
+        over_seeds(done.rows, name)
+
+
+def test_choices_that_are_no_columns_are_named(done):
+    for name in ("polcy", None, 3):
+        with pytest.raises(InputError, match="has no column"):
+            over_seeds(done.rows, "makespan_ns", [name])
+    with pytest.raises(InputError, match="did you mean policy"):
+        over_seeds(done.rows, "makespan_ns", ["polcy"])
+
+
+def test_plots_are_the_same_bytes_twice(done, tmp_path):
+    one = save_plots(done.rows, tmp_path / "a")
+    two = save_plots(done.rows, tmp_path / "b")
+    assert [path.name for path in one] == [
+        "ttft_ns_p99-over-arrivals_rate-by-policy.svg",
+        "jct_ns_mean-over-arrivals_rate-by-policy.svg",
+        "slo_attainment-over-arrivals_rate-by-policy.svg",
+        "ttft_ns_p99-against-tokens_per_s-by-policy.svg",
+    ]
+    assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
+    text = one[1].read_text()
+    assert text.startswith("<?xml")
+    chosen = save_plots(
+        done.rows, tmp_path, [{"y": "slo_attainment", "x": "policy", "by": "arrivals"}], "png"
+    )
+    assert chosen[0].read_bytes().startswith(b"\x89PNG")
+    for plot in ({"y": "nothing"}, {"y": "gap", "x": "gap"}, {"y": "gap", "by": "bound_name"}):
+        with pytest.raises(InputError):
+            save_plots(done.rows, tmp_path, [plot])
+    with pytest.raises(InputError, match="'jpg' is none of svg, png, pdf"):
+        save_plots(done.rows, tmp_path, suffix="jpg")
+    with pytest.raises(InputError, match="no finished cell"):
+        save_plots([], tmp_path)
+
+
+def test_a_policy_has_a_line_for_each_choice_of_its_parameters(tmp_path):
+    made = run(
+        {
+            "instances": [{"generator": "uniform", "requests": [4, 8], "clients": 2}],
+            "policies": ["fcfs", {"name": "online", "parameters": {"gate_factor": [0.5, 2]}}],
+        },
+        tmp_path,
+        jobs=1,
+    )
+    drawn = save_plots(made.rows, tmp_path, [{"y": "gap", "x": "instance_requests"}])
+    text = drawn[0].read_text()
+    for label in ("fcfs", "online gate_factor=0.5", "online gate_factor=2"):
+        assert f">{label}</text>" in text
+    assert text.count('<g id="axes_') == 1, "one panel holds all of them"
+    apart = save_plots(made.rows, tmp_path, [{"y": "gap", "x": "param_gate_factor"}])
+    assert apart[0].read_text().count('<g id="axes_') == 2, "one for each number of requests"
+
+
+# Quantiles of Student's t at 0.975, as printed in statistical tables.
+PRINTED = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 9: 2.262, 19: 2.093, 29: 2.045, 120: 1.980}
+
+
+def test_quantiles_are_those_of_printed_tables():
+    for freedom, value in PRINTED.items():
+        assert round(student_quantile(0.975, freedom), 3) == value
+    assert student_quantile(0.975, 10**6) == pytest.approx(1.9599639845, abs=1e-5)
+    assert student_quantile(0.75, 1) == pytest.approx(1)  # Cauchy: tan(pi / 4)
+    assert student_quantile(0.9, 2) == pytest.approx(0.8 / math.sqrt(2 * 0.9 * 0.1))
+
+
+@given(st.floats(0, 50), st.integers(1, 200))
+def test_the_distribution_function_rises_and_has_its_quantiles(t, freedom):
+    value = student_cdf(t, freedom)
+    assert 0.5 <= value <= 1
+    assert student_cdf(t + 1, freedom) >= value
+    if 0.5 < value < 1 - 1e-9:
+        assert student_quantile(value, freedom) == pytest.approx(t, rel=1e-5, abs=1e-6)
+
+
+def test_intervals_hold_the_mean_as_often_as_they_say():
+    draws = random.Random(0)
+    held = 0
+    for _ in range(2000):
+        interval = mean_interval([draws.gauss(3, 2) for _ in range(5)])
+        held += interval.low <= 3 <= interval.high
+    assert 0.935 < held / 2000 < 0.965
+
+
+def test_one_value_has_no_interval_and_none_no_mean():
+    assert mean_interval([4.0]) == (1, 4.0, None, None)
+    assert mean_interval([4.0, 4.0]) == (2, 4.0, 4.0, 4.0)
+    with pytest.raises(ValueError, match="no values"):
+        mean_interval([])
+    for probability, freedom in ((0.4, 3), (1.0, 3), (0.9, 0)):
+        with pytest.raises(ValueError, match="no quantile"):
+            student_quantile(probability, freedom)
+
+
+def test_arguments_of_run_are_checked(tmp_path):
+    small = {"instances": ["two-by-two"], "policies": ["fcfs"]}
+    for options in (
+        {"jobs": 0},
+        {"cluster": "slurm"},
+        {"ray_address": "auto"},
+        {"cell_time_limit": 0},
+        {"cell_time_limit": "3"},
+        {"cell_time_limit": True},
+    ):
+        with pytest.raises(InputError):
+            run(small, tmp_path, **options)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be used"):
+        run(small, tmp_path / "file")
+    assert read_study(read_study(small)) == read_study(small)

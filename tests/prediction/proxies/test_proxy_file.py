@@ -1,0 +1,153 @@
+"""Files of proxy models: the same predictions again, and refused where they are damaged."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from orsched.common.errors import InputError
+from orsched.prediction import OnlinePredictor, load_predictor, save_predictor
+
+KINDS = ("bert_ssjf", "distilbert_mico", "bert_ranker")
+
+
+@pytest.fixture(scope="module")
+def files(models, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("proxies")
+    for kind, model in models.items():
+        save_predictor(model, folder / f"{kind}.json", seed=2)
+    return folder
+
+
+@pytest.fixture
+def copy(files, tmp_path):
+    """Return the document of SSJF's model, in a folder of its own with the weights."""
+    for name in ("bert_ssjf.json", "bert_ssjf.safetensors"):
+        (tmp_path / name).write_bytes((files / name).read_bytes())
+    return tmp_path / "bert_ssjf.json"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_loaded_predicts_the_same_and_is_saved_the_same(
+    kind, files, models, rows, tmp_path
+):
+    found = load_predictor(files / f"{kind}.json")
+    one, two = (p.predict(rows.prompts[:100]) for p in (models[kind], found))
+    assert np.array_equal(one.values, two.values)
+    save_predictor(found, tmp_path / f"{kind}.json", seed=2)
+    for suffix in (".json", ".safetensors"):
+        name = kind + suffix
+        assert (tmp_path / name).read_bytes() == (files / name).read_bytes()
+
+
+def refused(path):
+    with pytest.raises(InputError) as caught:
+        load_predictor(path)
+    assert caught.value.file
+    assert caught.value.remedy
+    return caught.value
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.999])
+@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
+def test_a_truncated_file_is_refused(share, suffix, copy):
+    path = copy.with_suffix(suffix)
+    raw = path.read_bytes()
+    path.write_bytes(raw[: min(int(share * len(raw)), len(raw) - 3)])
+    assert refused(copy).file == str(path)
+
+
+def test_missing_foreign_and_pickled_weights_are_refused_and_nothing_is_run(copy, files, tmp_path):
+    class Hostile:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "run"), "w"))
+
+    path = copy.with_suffix(".safetensors")
+    path.write_bytes((files / "bert_ranker.safetensors").read_bytes())
+    assert refused(copy).file == str(path)
+    with_hash(copy, path, pickle.dumps(Hostile()))
+    assert refused(copy).file == str(path)
+    assert not (tmp_path / "run").exists()
+    path.unlink()
+    assert refused(copy).file == str(path)
+
+
+def with_hash(path, weights, raw):
+    """Put other weights beside a document, with their right hash."""
+    import hashlib
+
+    weights.write_bytes(raw)
+    document = json.loads(path.read_text())
+    document["weights_sha256"] = hashlib.sha256(raw).hexdigest()
+    path.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("head.0.bias", lambda t: t * float("nan")),
+        ("head.0.bias", lambda t: t[:3].clone()),
+        ("head.0.bias", lambda t: t.double()),
+        ("head.9.bias", lambda t: t),
+    ],
+)
+def test_weights_of_another_shape_or_value_are_refused(name, change, copy):
+    from safetensors.torch import load_file, save
+
+    path = copy.with_suffix(".safetensors")
+    tensors = load_file(path)
+    tensors[name] = change(tensors.pop("head.0.bias"))
+    with_hash(copy, path, save(tensors))
+    assert refused(copy).field == "weights"
+
+
+HOSTILE = [
+    ({"model": "gpt"}, "kind"),
+    ({"model": 3}, "model"),
+    ({"head": "ranks"}, "head"),
+    ({"head": "classes"}, "middles"),
+    ({"config": []}, "config"),
+    ({"config": {"hidden_size": 8192, "num_attention_heads": 8}}, "weights"),
+    ({"config": {"vocab_size": 1 << 40}}, "vocab_size"),
+    ({"config": {"hidden_act": "os.system"}}, "hidden_act"),
+    ({"config": {"layer_norm_eps": "1"}}, "layer_norm_eps"),
+    ({"most_input": 65}, "most_input"),
+    ({"most_input": 0}, "most_input"),
+    ({"edges": [5, 4]}, "edges"),
+    ({"edges": [5.0]}, "weights"),
+    ({"middles": []}, "middles"),
+    ({"middles": [-1.0]}, "middles"),
+    ({"scale_longest": "x"}, "scale_longest"),
+    ({"line": [0, 0]}, "line"),
+    ({"line": [0]}, "line"),
+    ({"shift": [0.0]}, "shift"),
+    ({"tokenizer": 1}, "tokenizer"),
+    ({"tokenizer": "{}"}, "tokenizer"),
+    ({"weights_sha256": None}, None),
+    ({"version": 2}, "version"),
+]
+
+
+@pytest.mark.parametrize(("values", "field"), HOSTILE)
+def test_a_field_that_is_wrong_is_named(values, field, copy):
+    document = json.loads(copy.read_text())
+    if values == {"edges": [5.0]}:
+        document |= {"head": "classes", "middles": []}
+    copy.write_text(json.dumps({**document, **values}))
+    assert refused(copy).field == field
+
+
+def test_a_field_that_is_missing_is_named(copy):
+    document = json.loads(copy.read_text())
+    for name in document.keys() - {"seed"}:
+        copy.write_text(json.dumps({k: v for k, v in document.items() if k != name}))
+        assert refused(copy).field == name
+
+
+def test_a_proxy_stands_in_no_other_predictor(models, tmp_path):
+    with pytest.raises(InputError, match="file of their own"):
+        save_predictor(OnlinePredictor(models["bert_ssjf"]), tmp_path / "m.json")
+    assert list(tmp_path.iterdir()) == []

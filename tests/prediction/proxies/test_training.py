@@ -1,0 +1,231 @@
+"""Training of proxy models: all heads end to end, early stopping, and going on after a kill."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orsched.common.errors import InputError
+from orsched.prediction import LabelledPrompts, evaluate, train_proxy
+from orsched.prediction.data import by_prompt
+from orsched.prediction.proxies.network import loss_of, sample_loss
+from orsched.prediction.proxies.recipes import SSJF_HEADS, Phase
+
+
+def weights(predictor):
+    return {name: t.numpy() for name, t in predictor.network.state_dict().items()}
+
+
+def same(one, two):
+    return all(np.array_equal(one[name], two[name]) for name in one.keys() | two.keys())
+
+
+@pytest.mark.parametrize("head", SSJF_HEADS)
+def test_ssjfs_two_phases_end_to_end(head, trained, rows):
+    words = []
+    found = trained("bert_ssjf", head, progress=words.append)
+    lengths = found.predict(rows.prompts[:20])
+    assert np.isfinite(lengths.values).all()
+    assert found.network["head"][-1].out_features == {"classes": 5, "binary": 2}.get(head, 1)
+    assert [w[:7] for w in words] == ["phase 1"] * 2 + ["phase 2"] * 2
+    held = rows.part("calibrate", 2)
+    below = (held.output_tokens[:, None] <= found.predict(held.prompts).values).mean(axis=0)
+    # Shifted on these rows: each quantile covers its share, up to one row and ties.
+    assert np.allclose(below, found.levels, atol=0.06)
+
+
+def test_micos_training_end_to_end(models, rows):
+    found = models["distilbert_mico"]
+    assert found.network["head"][-1].out_features == 10
+    figures = evaluate(found, rows.part("test", 2), latency=False)
+    assert all(np.isfinite(value) for value in figures.values())
+
+
+def test_the_second_phase_leaves_the_encoder_as_it_is(trained):
+    head, data, start = "regression_mse", separable(), Phase(1, 1e-3)
+    first = trained("bert_ssjf", head, data=data, phases=(start,))
+    both = trained("bert_ssjf", head, data=data, phases=(start, Phase(2, 3e-3, frozen=True)))
+    one, two = weights(first), weights(both)
+    assert all(np.array_equal(one[n], two[n]) for n in one if n.startswith("encoder."))
+    assert not same(one, two)
+
+
+KEYWORDS = ("brief", "essay")
+
+
+def separable(count=240):
+    """Return prompts where one word decides the length."""
+    random = np.random.default_rng(5)
+    long = random.integers(2, size=count)
+    texts = [f"please write {KEYWORDS[flag]} number {place}" for place, flag in enumerate(long)]
+    lengths = np.where(long, 400, 20) + random.integers(1, 10, size=count)
+    return LabelledPrompts(texts, lengths)
+
+
+@pytest.mark.parametrize(
+    ("kind", "head"),
+    [*(("bert_ssjf", head) for head in SSJF_HEADS), ("distilbert_mico", None),
+     ("bert_ranker", None)],
+)  # fmt: skip
+def test_what_one_word_decides_is_learnt(kind, head, trained):
+    found = trained(kind, head, data=separable(), phases=(Phase(16, 3e-3),), patience=16)
+    short, long = found.predict([f"please write {w} number 7" for w in KEYWORDS]).quantile(0.5)
+    assert long > 5 * short, (short, long)
+
+
+@pytest.mark.parametrize(
+    ("kind", "head"),
+    [("bert_ssjf", "regression_l1"), ("bert_ssjf", "regression_mse")],
+)
+def test_samples_of_one_prompt_are_one_row_of_a_batch(kind, head, trained, rows):
+    """Each reply twice is what it is once: the same steps, the same losses."""
+    places = np.repeat(np.arange(len(rows)), 2)
+    once, twice = (
+        weights(trained(kind, head, data=data, phases=(Phase(1, 3e-3),)))
+        for data in (rows, rows.rows(places))
+    )
+    for name, values in once.items():
+        # AdamW makes a step of a gradient that rounding alone keeps from 0.
+        assert np.abs(values - twice[name]).mean() < 1e-4, name
+
+
+def test_other_conversations_are_no_samples_of_a_prompt():
+    named = LabelledPrompts(["a", "b", "a", "a"], [1, 2, 3, 4], ["x", "x", "y", "x"])
+    prompts, lengths, counts = by_prompt(named)
+    assert [p.text for p in prompts] == ["a", "b", "a"]
+    assert (lengths.tolist(), counts.tolist()) == ([1, 4, 2, 3], [2, 1, 1])
+    prompts, lengths, counts = by_prompt(LabelledPrompts(["a", "b", "a"], [1, 2, 3]))
+    assert [p.text for p in prompts] == ["a", "b"]
+    assert (lengths.tolist(), counts.tolist()) == ([1, 3, 2], [2, 1])
+
+
+def test_the_loss_of_samples_by_hand():
+    """Prompts with lengths 1 and 3, and 5: each prompt counts once."""
+    import torch
+
+    outputs = torch.tensor([[2.0], [2.0], [4.0]], requires_grad=True)
+    labels, shares = torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0.5, 0.5, 1.0])
+    assert sample_loss("regression_l1", outputs, labels, shares).item() == pytest.approx(1.0)
+    assert sample_loss("regression_mse", outputs, labels, shares).item() == pytest.approx(1.0)
+    pairs = [(3, 1, 0.0, 0.25), (5, 1, 2.0, 0.5), (5, 3, 2.0, 0.5)]
+    wanted = sum(w * np.log1p(np.exp(-gap)) for _, _, gap, w in pairs) / 1.25
+    assert sample_loss("ranks", outputs, labels, shares).item() == pytest.approx(wanted)
+    scores = torch.tensor([[0.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
+    classes, heavy = torch.tensor([0.0, 1.0, 0.0]), torch.tensor([1.0, 3.0])
+    each = [np.log1p(np.exp(1)), np.log1p(np.exp(-1)), np.log1p(np.exp(-2))]
+    wanted = (0.5 * each[0] + 1.5 * each[1] + each[2]) / (0.5 + 1.5 + 1)
+    found = sample_loss("binary", scores, classes, shares, heavy)
+    assert found.item() == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("head", [*SSJF_HEADS, "buckets", "ranks"])
+def test_with_one_sample_each_it_is_the_plain_loss(head):
+    import torch
+
+    random = np.random.default_rng(3)
+    outputs = torch.from_numpy(random.normal(size=(9, 5)))
+    labels = torch.from_numpy(random.integers(0, 5, 9).astype(float))
+    heavy = torch.from_numpy(random.uniform(1, 2, 5)) if head == "classes" else None
+    one = loss_of(head, outputs, labels, heavy)
+    other = sample_loss(head, outputs, labels, torch.ones(9, dtype=torch.float64), heavy)
+    assert one.item() == pytest.approx(other.item())
+
+
+def test_the_ranker_keeps_its_order(models, rows):
+    found = models["bert_ranker"]
+    scores = found.outputs(rows.prompts[:60])[:, 0]
+    logs = found.log_quantiles(rows.prompts[:60])[:, 3]
+    assert found.line[1] > 0
+    assert np.array_equal(np.argsort(scores, kind="stable"), np.argsort(logs, kind="stable"))
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(trained, models):
+    import torch
+
+    torch.manual_seed(99)
+    before = torch.random.get_rng_state()
+    again = trained("bert_ssjf")
+    assert torch.equal(before, torch.random.get_rng_state()), "global state of torch was touched"
+    assert same(weights(models["bert_ssjf"]), weights(again))
+    assert not same(weights(again), weights(trained("bert_ssjf", seed=3)))
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed_after(count):
+    def say(words):
+        killed_after.left -= 1
+        if killed_after.left == 0:
+            raise Killed
+
+    killed_after.left = count
+    return say
+
+
+@pytest.mark.parametrize("kind", ["bert_ssjf", "distilbert_mico"])
+@pytest.mark.parametrize("after", [1, 3, 5, 8])
+def test_what_goes_on_after_a_kill_ends_with_the_same_bits(kind, after, trained, models, tmp_path):
+    path = tmp_path / "c.safetensors"
+    with pytest.raises(Killed):
+        trained(kind, checkpoint=path, every=2, progress=killed_after(after))
+    words = []
+    found = trained(kind, checkpoint=path, every=2, progress=words.append)
+    assert path.exists()
+    # The first word of an epoch comes after its checkpoint, the last before it.
+    assert words[0] == "carried on from the checkpoint"
+    assert same(weights(models[kind]), weights(found))
+    assert np.array_equal(models[kind].shift, found.shift)
+
+
+def test_a_finished_training_is_not_repeated(trained, models, tmp_path):
+    path = tmp_path / "c.safetensors"
+    trained("bert_ssjf", checkpoint=path)
+    words = []
+    found = trained("bert_ssjf", checkpoint=path, progress=words.append)
+    assert words == ["carried on from the checkpoint"]
+    assert same(weights(models["bert_ssjf"]), weights(found))
+
+
+def test_a_phase_ends_when_held_out_rows_get_no_better(trained):
+    words = []
+    trained("bert_ssjf", phases=(Phase(40, 0.5),), patience=1, progress=words.append)
+    assert len(words) < 40
+    losses = [float(text.rsplit(" ", 1)[1]) for text in words]
+    assert losses[-1] >= min(losses[:-1])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.999])
+def test_a_truncated_checkpoint_is_refused(share, trained, tmp_path):
+    path = tmp_path / "c.safetensors"
+    trained("bert_ssjf", checkpoint=path, phases=(Phase(1, 1e-3),))
+    raw = path.read_bytes()
+    path.write_bytes(raw[: int(share * len(raw))])
+    with pytest.raises(InputError) as caught:
+        trained("bert_ssjf", checkpoint=path, phases=(Phase(1, 1e-3),))
+    assert caught.value.file == str(path)
+    assert "start" in caught.value.remedy
+
+
+@pytest.mark.parametrize("change", [{"seed": 3}, {"batch": 8}, {"head": "classes"}])
+def test_a_checkpoint_of_another_training_is_refused(change, trained, tmp_path):
+    path = tmp_path / "c.safetensors"
+    trained("bert_ssjf", checkpoint=path, phases=(Phase(1, 1e-3),))
+    with pytest.raises(InputError, match="other rows, seed or numbers"):
+        trained("bert_ssjf", checkpoint=path, phases=(Phase(1, 1e-3),), **change)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"kind": "bert"}, "kind"), ({"head": "ranks"}, "head"), ({"seed": -1}, "seed"),
+        ({"device": "abacus"}, "device"), ({"batch": 0}, "batch"), ({"every": 0}, "every"),
+        ({"below": 2}, "below"), ({"model": {"vocab_size": -1}}, "vocab_size"),
+        ({"model": {"hidden_size": 10}}, "hidden_size"), ({"below": 3}, "output_tokens"),
+    ],
+)  # fmt: skip
+def test_a_wrong_option_is_named(options, field, rows):
+    with pytest.raises(InputError) as caught:
+        train_proxy(rows, **{"device": "cpu", **options})
+    assert caught.value.field == field

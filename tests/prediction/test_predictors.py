@@ -1,0 +1,169 @@
+"""Predictors: calibrated, ordered as they should be, fast, and the same with the same seed."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from orsched.common.errors import InputError, MissingDependencyError
+from orsched.prediction import KINDS, LabelledPrompts, Prompt, evaluate, make_corpus, train
+from orsched.prediction.evaluation import measured_latency
+from orsched.prediction.features import _NAMED, _REQUESTED, _UNITS, FEATURES, WINDOW, features_of
+from orsched.prediction.predictor import LEVELS, shifts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_quantiles_cover_their_share_of_what_was_held_out(kind, fitted, corpus):
+    test = corpus.part("test", 2)
+    found = fitted[kind].predict(test.prompts)
+    share = (test.output_tokens[:, None] <= found.values).mean(axis=0)
+    assert np.abs(share - LEVELS).max() < 0.05  # three deviations of about 600 rows, with ties
+
+
+def test_calibration_makes_a_wrong_fit_cover(corpus):
+    """What the fit is wrong by, the shift takes away."""
+    from orsched.prediction import LexicalPredictor
+
+    train_part, held = corpus.part("train", 2), corpus.part("calibrate", 2)
+    halved = LabelledPrompts(
+        train_part.prompts, np.maximum(train_part.output_tokens // 4, 1), train_part.conversations
+    )
+    test = corpus.part("test", 2)
+    found = LexicalPredictor.fit(halved, held, trees=20).predict(test.prompts)
+    share = (test.output_tokens[:, None] <= found.values).mean(axis=0)
+    assert np.abs(share - LEVELS).max() < 0.06
+
+
+def test_shifts_are_conformal_quantiles():
+    truth = np.array([1.0, 2, 3, 4])
+    predicted = np.zeros((4, 3))
+    assert shifts(predicted, truth, np.array([0.2, 0.5, 0.9])).tolist() == [1, 3, 4]
+
+
+@pytest.mark.parametrize("domain", ["chat", "code", "math"])
+def test_the_default_orders_requests_better_than_their_length_does(domain):
+    data = make_corpus(domain, 2000, 5)
+    taus = {
+        kind: evaluate(train(data, kind, trees=20), data.part("test", 0), latency=False)["tau"]
+        for kind in ("prompt_length", "lexical")
+    }
+    assert taus["lexical"] > taus["prompt_length"] + 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_seed_gives_the_same_predictor(kind, fitted, corpus):
+    again = train(corpus, kind, seed=2, trees=20)
+    assert again.document() == fitted[kind].document()
+    assert train(corpus, kind, seed=3, trees=20).document() != fitted[kind].document()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_prompt_is_what_it_is_among_many(kind, fitted, corpus):
+    many = fitted[kind].predict(corpus.prompts[:400])
+    for row in (0, 1, 399):
+        one = fitted[kind].predict(corpus.prompts[row])
+        assert np.array_equal(one.values[0], many.values[row])
+    assert len(fitted[kind].predict([])) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_strange_texts_have_a_prediction(kind, fitted):
+    texts = [
+        "",
+        " ",
+        "\0",
+        "9" * 5000,
+        "?" * 100_000,
+        "日本語" * 500,
+        "١٢٣",
+        "\udc80",
+        "a\n" * 9999,
+    ]
+    texts += [Prompt("", ("",) * 50, ("",) * 50)]
+    found = fitted[kind].predict(texts)
+    assert np.isfinite(found.values).all()
+    assert (found.tokens() >= 1).all()
+
+
+@pytest.mark.parametrize("wrong", [3, None, [3], [b"text"], ["a", None]])
+def test_what_is_no_prompt_is_refused(wrong, fitted):
+    with pytest.raises(InputError) as caught:
+        fitted["lexical"].predict(wrong)
+    assert caught.value.field == "prompts"
+
+
+def test_the_features_have_their_names():
+    text = "Explain briefly, in 50 words, why tides rise.\n- one\n```python\nx = [1]\n```"
+    found = dict(zip(FEATURES, features_of(Prompt(text, ("q",), ("abc",))), strict=True))
+    assert found["characters"] == pytest.approx(np.log1p(len(text)))
+    assert found["task_brief"] == found["code_words"] == found["list_marks"] == 1
+    assert found["requested_tokens"] == pytest.approx(np.log1p(50 * 1.3))
+    assert found["largest_number"] == pytest.approx(np.log(51))
+    assert found["turn"] == 2
+    assert found["last_reply"] == found["replies_mean"] == pytest.approx(np.log(4))
+    assert found["explains"] == 2  # explain, why
+    assert features_of(Prompt("好"))[FEATURES.index("wide_script")] == 1
+
+
+def test_what_is_between_the_windows_changes_lengths_only():
+    middle = "x" * WINDOW
+    first = features_of(Prompt("a" * WINDOW + middle + "b" * WINDOW))
+    second = features_of(Prompt("a" * WINDOW + middle.replace("x", "?") + "b" * WINDOW))
+    assert first == second
+
+
+PIECES = (
+    "a", "an", "two", "12", "123456", "word", "words", "lines", "page", "s", "long", "write",
+    "-", "- ", "* ", "1. ", "2)", " ", "\n", "\n\n", "\r\n", "'", "''", "_", ".", "?", "{", "X",
+    "é", "日本", "١٢", "•", "İ", "\u212a", "\udc80", "\u2028",
+)  # fmt: skip
+
+
+def test_tables_of_bytes_find_what_regular_expressions_find():
+    """The features that are found without regular expressions, for speed, are those with them."""
+    random = np.random.default_rng(0)
+    named = 0
+    for _ in range(3000):
+        between = ("", " ")[random.integers(2)]
+        text = between.join(random.choice(PIECES, random.integers(1, 25)).tolist())
+        found = dict(zip(FEATURES, features_of(Prompt(text)), strict=True))
+        words = re.findall(r"[a-z']+", text.lower())
+        assert found["digits"] == len(re.findall(r"[0-9]", text))
+        assert found["capitals"] == len(re.findall(r"[A-Z]", text))
+        assert found["code_marks"] == len(re.findall(r"[{}();=<>\[\]_]", text))
+        assert found["list_marks"] == len(re.findall(r"(?m)^\s*(?:[-*•]|\d+[.)])\s", text))
+        assert found["not_ascii"] == len(re.findall(r"[^\x00-\x7f]", text)) / len(text)
+        assert found["task"] == (11 if "write" in words else 0)
+        asked = 0.0
+        if {"word", "words", "lines", "page"} & set(words):
+            pairs = _REQUESTED.findall(text.lower())
+            asked = max((float(_NAMED.get(n) or n) * _UNITS[unit] for n, unit in pairs), default=0)
+        assert found["requested_tokens"] == pytest.approx(np.log1p(asked))
+        named += asked > 0
+    assert named > 50
+
+
+def test_latency_is_measured_for_so_many_seconds_at_most(fitted, corpus):
+    found = measured_latency(fitted["constant"], corpus, 1, calls=10**6, seconds=0.05)
+    assert 1 <= found.calls < 10**6
+    assert found.seconds > 0
+    assert measured_latency(fitted["constant"], corpus, 1, calls=3).calls == 3
+    assert measured_latency(fitted["constant"], corpus, 1, seconds=0.0).calls == 1
+
+
+def test_too_few_rows_an_unknown_kind_and_wrong_trees_are_refused(corpus):
+    with pytest.raises(InputError, match="no rows"):
+        train(corpus.rows(np.array([0])), seed=0)
+    with pytest.raises(InputError, match="lexical"):
+        train(corpus, "lexicla")
+    with pytest.raises(InputError, match="1 to 1,000"):
+        train(corpus, trees=0)
+
+
+def test_training_without_scikit_learn_names_the_extra(corpus, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "sklearn.ensemble", None)
+    with pytest.raises(MissingDependencyError, match=r"orsched\[predict\]"):
+        train(corpus)
+    assert train(corpus, "prompt_length").kind == "prompt_length"

@@ -1,0 +1,179 @@
+"""A search ends when its makespan is proven to be close enough to the least."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+import orsched
+from orsched import FirstOf, InputError, MaxIterations, MaxRuntime, TargetGap, Termination
+from orsched.cli.commands import run
+from orsched.common.stop import OnlyTime, gap_of, require_gap, target_gap, tell_bound
+from tests.stops import TimeUp
+
+
+@pytest.fixture(scope="module")
+def pang():
+    return orsched.load("pang-100x20")
+
+
+@pytest.mark.parametrize("method", ["hybrid", "windows"])
+def test_100_by_20_to_one_per_cent_ends_before_the_time_limit(pang, method):
+    result = orsched.solve(pang, method, gap=0.01, time_limit=600)
+    assert result.termination is Termination.TARGET_GAP
+    assert result.gap <= 0.01
+    assert result.checked
+
+
+def test_a_search_ends_at_the_first_iteration_within_the_gap(pang):
+    every = []
+    orsched.solve(pang, "hybrid", iterations=18, callback=every.append)
+    least = min(record.gap for record in every)
+    first = [record.gap for record in every].index(least) + 1
+    assert 1 < first < 18
+    for gap, iterations in [(every[0].gap, 1), (least, first), (least / 2, 18)]:
+        seen = []
+        orsched.solve(pang, "hybrid", gap=gap, iterations=18, callback=seen.append)
+        assert len(seen) == iterations
+
+
+def test_the_search_goes_on_while_the_gap_is_not_reached(pang):
+    seen = []
+    result = orsched.solve(pang, "hybrid", stop=TargetGap(0.009), callback=seen.append)
+    assert result.termination is Termination.TARGET_GAP
+    assert all(record.gap > 0.009 for record in seen[:-1])
+    assert seen[-1].gap <= 0.009
+    assert seen[-1].gap == pytest.approx(result.gap)
+
+
+def test_what_cannot_be_reached_ends_with_the_other_criterion_and_says_so(pang):
+    result = orsched.solve(pang, gap=0.001, iterations=3)
+    assert result.termination is Termination.ITERATIONS
+    assert any("not the 0.10% asked for: try more iterations" in note for note in result.notes)
+    result = orsched.solve(pang, gap=0.001, stop=TimeUp(3))
+    assert result.termination is Termination.TIME_LIMIT
+    assert any("try more time" in note for note in result.notes)
+
+
+def test_a_gap_alone_has_a_time_limit(pang, monkeypatch):
+    monkeypatch.setattr("orsched.solving.stopping.GAP_LIMIT_S", 0.5)
+    for options in ({"gap": 0.0}, {"stop": TargetGap(0.0)}):
+        result = orsched.solve(pang, **options)
+        assert result.termination is Termination.TIME_LIMIT
+
+
+def test_methods_without_a_search_take_the_gap_and_say_so(pang):
+    result = orsched.solve(pang, "fcfs", gap=0.01)
+    assert result.termination is Termination.FINISHED
+    assert "policies make one schedule: the target gap ends nothing" in result.notes
+    assert not orsched.solve(pang, "fcfs", gap=0.5).notes
+
+
+def test_a_plan_on_predictions_is_not_told_the_bound_of_the_truth(pang):
+    seen = []
+    result = orsched.solve(pang, "hybrid@predicted", gap=0.9, callback=seen.append)
+    same = orsched.solve(pang, "hybrid@predicted")
+    assert result.schedule.results["makespan_ns"] == same.schedule.results["makespan_ns"]
+    assert {record.bound_ns for record in seen} == {None}
+    assert len(seen) == 18
+
+
+def test_exact_ends_at_the_gap_of_the_solvers_own_bound(pang):
+    few = pang.replace(requests=pang.requests.take(range(8)))
+    few = few.replace(workers=(orsched.Worker(2, few.worker.cost),))
+    analytic = orsched.solve(few, "hybrid").gap
+    assert analytic > 0
+    seen = []
+    mip = {"search": "mip"}
+    result = orsched.solve(few, "exact", gap=analytic / 2, callback=seen.append, parameters=mip)
+    assert result.termination is Termination.TARGET_GAP
+    assert seen[-1].gap <= analytic / 2 < seen[0].gap
+    assert any("proved that schedules without" in note for note in result.notes)
+    at_once = orsched.solve(few, "exact", gap=2 * analytic, parameters=mip)
+    assert at_once.termination is Termination.TARGET_GAP
+
+
+def test_criteria_of_others_are_told_the_bound(pang):
+    class Patient:
+        """The gap, and no sooner than after five iterations."""
+
+        def __init__(self, gap):
+            self.gap = TargetGap(gap)
+            self.seconds_left = math.inf
+
+        def start(self):
+            self.gap.start()
+
+        def bounded(self, bound_ns):
+            self.gap.bounded(bound_ns)
+
+        def __call__(self, iteration, best_ns):
+            return iteration >= 5 and self.gap(iteration, best_ns)
+
+    seen = []
+    orsched.solve(pang, stop=Patient(0.5), callback=seen.append)
+    assert len(seen) == 5
+
+
+def test_the_parts_of_a_criterion_know_the_bound_and_the_gap():
+    both = FirstOf((MaxIterations(9), FirstOf((TargetGap(0.1), TargetGap(0.2)))))
+    both.start()
+    assert not both(1, 100)
+    tell_bound(both, 90)
+    tell_bound(both, 80)  # a weaker one changes nothing
+    assert both(1, 100)  # 11 %
+    assert not both(1, 109)
+    assert both(9, 109)
+    assert OnlyTime(both)(9, 109) is False
+    assert OnlyTime(both)(9, 100) is True
+    assert (target_gap(both), target_gap(OnlyTime(both)), target_gap(MaxRuntime(1))) == (
+        0.2, 0.2, None,
+    )  # fmt: skip
+
+
+def test_gaps_are_those_of_results():
+    assert gap_of(101, 100) == 0.01
+    assert TargetGap(0.01).gap == 0.01
+    assert gap_of(None, 1) is gap_of(1, None) is gap_of(1, 0) is None
+    assert gap_of(0, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        (1, "for 1 % write 0.01"),
+        (2.5, "for 2.5 % write 0.025"),
+        (-0.1, "0.01 is 1 %"),
+        (math.nan, "0.01 is 1 %"),
+        (math.inf, "0.01 is 1 %"),
+        (True, "0.01 is 1 %"),
+        ("1%", "0.01 is 1 %"),
+    ],
+)
+def test_wrong_gaps_are_refused_at_the_door(value, remedy):
+    with pytest.raises(InputError, match="is not a gap: a share from 0 to below 1") as caught:
+        TargetGap(value)
+    assert caught.value.remedy == remedy
+    assert require_gap(0) == 0.0
+
+
+def test_the_command_line_refuses_them_before_it_loads(capsys):
+    for command in ("solve", "compare", "run"):
+        assert run([command, "no-such-instance", "--gap", "1"]) == 2
+        assert "field '--gap': 1.0 is not a gap" in capsys.readouterr().err
+
+
+def test_the_command_line_says_which_methods_do_not_search(capsys):
+    methods = "fcfs,offline,hybrid"
+    assert run(["compare", "pang-100x20", "--gap", "0.011", "--methods", methods]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.count("%") == 6
+    assert shown.err.count("the target gap ends nothing") == 1
+
+
+def test_a_run_plans_to_the_gap(capsys):
+    options = ("--worker", "virtual", "--policy", "windows", "--gap", "0.01", "--format", "json")
+    assert run(["run", "pang-100x20", *options]) == 0
+    assert json.loads(capsys.readouterr().out)["makespan_s"] < 1.01 * 69.05

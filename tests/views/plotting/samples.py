@@ -1,0 +1,98 @@
+"""Schedules to draw and to export."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from orsched.costs import AffineCost
+from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
+from orsched.data.requests import Requests
+from orsched.data.schedule import Schedule, Steps, Work
+from orsched.data.workers import Worker
+from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.models.bounds.bounds import makespan_bound
+from orsched.simulator import simulate_policy
+from tests.in_order import in_order
+
+
+def random_instance(n=30, clients=6, seed=0, *, latest_ns=0, first_token="decode", **fields):
+    """An instance with a prefill cap, and memory that binds now and then."""
+    random = np.random.default_rng(seed)
+    requests = Requests(
+        random.integers(24, 192, n),
+        random.integers(1, 512, n),
+        arrival_ns=random.integers(0, latest_ns + 1, n),
+        ids=fields.pop("ids", None),
+    )
+    worker = Worker(clients, prefill_cap_tokens=512, memory=BlockMemory(8 * clients, 128, "whole"))
+    return Instance(requests, (worker,), first_token=first_token, **fields)
+
+
+def served(instance, *, bound=True):
+    """First come, first served, with the bound that belongs to the instance."""
+    schedule = simulate_policy(instance, FirstComeFirstServed()).schedule
+    certificate = makespan_bound(instance).to_dict() if bound else None
+    return schedule.replace(bound=certificate, run={"decision_ns": {"p99": 4321}})
+
+
+def by_hand():
+    """Two workers, a prefill in two chunks, and a request that is evicted and starts again."""
+    workers = (Worker(2, AffineCost(), name="big"), Worker(1, AffineCost(), name="small"))
+    instance = Instance(
+        Requests([5, 2, 4], [2, 3, 1]), workers, name="by hand", first_token="decode"
+    )
+    steps = Steps(
+        worker=[0, 1, 1, 0, 0, 0, 0],
+        phase=[0, 0, 1, 0, 1, 0, 1],
+        start_ns=[0, 5, 9, 10, 20, 24, 30],
+        end_ns=[10, 9, 12, 20, 24, 30, 33],
+        rounds=[1, 1, 1, 1, 2, 1, 1],
+    )
+    work = Work(
+        request=[0, 0, 0, 1, 1, 1, 1, 2, 2],
+        client=[0, 0, 0, 1, 1, 0, 0, 0, 0],
+        phase=[0, 0, 1, 0, 1, 0, 1, 0, 1],
+        first_step=[0, 3, 4, 0, 4, 5, 6, 1, 2],
+        last_step=[0, 3, 4, 0, 4, 5, 6, 1, 2],
+        tokens=[3, 2, 1, 2, 1, 2, 1, 4, 1],
+        stay=[0, 0, 0, 0, 0, 1, 1, 0, 0],
+    )
+    return instance, Schedule(instance.sha256, steps, work, "drawn", "clairvoyant")
+
+
+def every_kind():
+    """Two workers: a static batch that holds a request, and mixed steps with a paused request."""
+    workers = (
+        Worker(
+            2, in_order(AffineCost, 10, 1, 4, 1), memory=BlockMemory(9, 2, "paged"), padding=True
+        ),
+        Worker(
+            2, in_order(AffineCost, 10, 1, 4, 1), memory=BlockMemory(9, 4, "whole"), name="mixed"
+        ),
+    )
+    instance = Instance(
+        Requests([3, 5, 4, 6], [1, 3, 4, 3]), workers, name="every kind", first_token="decode"
+    )
+    steps = Steps(
+        worker=[0, 1, 1, 0, 0, 1, 1, 1],
+        phase=[0, 0, 2, 1, 1, 2, 1, 1],
+        start_ns=[0, 0, 14, 20, 26, 29, 42, 47],
+        end_ns=[20, 14, 29, 26, 38, 42, 47, 59],
+        rounds=[1, 1, 1, 1, 2, 1, 1, 2],
+    )
+    work = Work(
+        request=[0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 3],
+        client=[0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 1],
+        phase=[0, 1, 2, 0, 1, 0, 1, 1, 0, 0, 1],
+        first_step=[0, 3, 4, 0, 3, 1, 2, 7, 2, 5, 6],
+        last_step=[0, 3, 4, 0, 4, 1, 5, 7, 2, 5, 7],
+        tokens=[3, 1, 1, 5, 1, 4, 1, 1, 4, 2, 1],
+    )
+    return instance, Schedule(instance.sha256, steps, work, "drawn", "clairvoyant")
+
+
+def empty():
+    """Nothing to do."""
+    instance = Instance(Requests([], []), (Worker(2),), name="empty", first_token="decode")
+    return instance, served(instance, bound=False)

@@ -1,0 +1,366 @@
+"""The Gantt chart, by its structure: numbers, extents and words, not pixels."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+import orsched
+from orsched.common.errors import InputError, MissingDependencyError
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.schedule import PREFILL
+from orsched.data.workers import Worker
+from orsched.metrics.summary import summarise
+from orsched.views import gantt as module
+from orsched.views import style
+from orsched.views.gantt import gantt, save_gantt
+from orsched.views.lanes import lanes_of
+from orsched.views.spans import client_use, rank_in_lane
+from tests.views.plotting.samples import by_hand, empty, every_kind, random_instance, served
+
+MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-1."}
+
+
+@pytest.fixture(scope="module")
+def sample():
+    instance = random_instance(n=60, name="sample")
+    return instance, served(instance)
+
+
+def parts(axes):
+    return {a.get_gid(): a for a in axes.get_children() if a.get_gid()}
+
+
+def extents(collection):
+    """Corners (left, bottom, right, top) of the rectangles, exactly as drawn."""
+    assert isinstance(collection, PolyCollection)
+    corners = np.array([p.vertices[:4] for p in collection.get_paths()]).reshape(-1, 4, 2)
+    return np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
+
+
+@pytest.mark.parametrize("gid", ["decode", "prefill"])
+def test_each_request_is_one_bar_with_its_times(sample, gid):
+    expected = getattr(client_use(*sample), gid)
+    boxes = extents(parts(gantt(*sample))[gid])
+    assert len(boxes) == len(sample[0])
+    assert np.array_equal(boxes[:, 0], expected.start_ns / 10**9)
+    assert np.array_equal(boxes[:, 2], expected.end_ns / 10**9)
+    assert np.allclose((boxes[:, 1] + boxes[:, 3]) / 2, expected.lane)
+    assert (boxes[:, 3] - boxes[:, 1] < 1).all()
+
+
+def test_prefill_stages_are_stripes_over_all_clients(sample):
+    steps = sample[1].steps
+    boxes = extents(parts(gantt(*sample))["stages"])
+    chosen = steps.phase == PREFILL
+    assert np.array_equal(boxes[:, 0], steps.start_ns[chosen] / 10**9)
+    assert np.array_equal(boxes[:, 2], steps.end_ns[chosen] / 10**9)
+    assert set(boxes[:, 1]) == {-0.5}
+    assert set(boxes[:, 3]) == {5.5}
+
+
+def test_bubbles_show_the_tint_of_the_whole_client_time(sample):
+    box = parts(gantt(*sample))["idle"]
+    assert box.get_bbox().bounds == (0, -0.5, sample[1].makespan_ns / 10**9, 6)
+
+
+def test_successive_requests_of_a_client_differ_in_lightness(sample):
+    colours = [to_hex(c) for c in parts(gantt(*sample))["decode"].get_facecolors()]
+    ranks = rank_in_lane(client_use(*sample).decode)
+    assert colours == [style.DECODE_COLOURS[r % 2].lower() for r in ranks.tolist()]
+
+
+def test_bound_makespan_and_utilization_are_marked(sample):
+    instance, schedule = sample
+    found = parts(gantt(instance, schedule))
+    results = summarise(instance, schedule)
+    assert set(found["bound"].get_xdata()) == {schedule.bound["value_ns"] / 10**9}
+    assert set(found["makespan"].get_xdata()) == {schedule.makespan_ns / 10**9}
+    facts = found["facts"].get_text()
+    assert style.percent(results["slot_utilization"]) in facts
+    assert style.gap_text(results["gap"]) in facts
+    assert style.seconds(schedule.makespan_ns) in facts
+
+
+def test_without_a_bound_there_is_no_line_and_no_gap(sample):
+    found = parts(gantt(sample[0], sample[1].replace(bound=None)))
+    assert "bound" not in found
+    assert "gap" not in found["facts"].get_text()
+
+
+def test_it_draws_on_the_axes_that_it_is_given(sample):
+    axes = Figure().add_subplot()
+    assert gantt(*sample, axes, title="mine", show_legend=False) is axes
+    assert axes.get_title(loc="left") == "mine"
+    assert axes.get_legend() is None
+
+
+def test_workers_are_stacked_with_their_names():
+    instance, schedule = by_hand()
+    axes = gantt(instance, schedule)
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["big", "small"]
+    assert axes.get_ylim() == (2.5, -0.5)
+    stripes = extents(parts(axes)["stages"])
+    assert {tuple(b) for b in stripes[:, [1, 3]].tolist()} == {(-0.5, 1.5), (1.5, 2.5)}
+
+
+def test_invalid_tokens_pauses_and_mixed_steps_are_drawn():
+    case = every_kind()
+    axes, use = gantt(*case), client_use(*case)
+    found = parts(axes)
+    for gid, spans in (("invalid", use.invalid), ("paused", use.paused)):
+        boxes = extents(found[gid])
+        assert np.array_equal(boxes[:, 0], spans.start_ns / 10**9)
+        assert np.array_equal(boxes[:, 2], spans.end_ns / 10**9)
+    assert found["invalid"].get_hatch() == style.INVALID_HATCH
+    assert extents(found["mixed"])[:, [0, 2]].tolist() == [[14e-9, 29e-9], [29e-9, 42e-9]]
+    words = [t.get_text() for t in axes.get_legend().get_texts()]
+    assert {"invalid tokens", "paused", "mixed step"} <= set(words)
+    assert "restart" not in words
+    assert "2 mixed steps   2 invalid tokens" in found["facts"].get_text()
+
+
+def test_a_restart_has_a_mark():
+    axes = gantt(*by_hand())
+    marks = parts(axes)["restarts"]
+    assert list(zip(*marks.get_data(), strict=True)) == [(24e-9, 0)]
+    assert "restart" in [t.get_text() for t in axes.get_legend().get_texts()]
+    assert "1 restart" in parts(axes)["facts"].get_text()
+
+
+def test_what_does_not_occur_is_not_explained(sample):
+    axes = gantt(*sample)
+    rare = {"invalid", "paused", "mixed", "restarts"}
+    assert not rare & parts(axes).keys()
+    words = {t.get_text() for t in axes.get_legend().get_texts()}
+    assert not {"invalid tokens", "paused", "mixed step", "restart"} & words
+
+
+def test_names_that_look_like_formulas_stay_text(tmp_path):
+    ids = [f"${k}^" for k in range(30)]
+    instance = random_instance(ids=ids, name="$\\frac{\n{a}$")
+    save_gantt(instance, served(instance), tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_labels_stay_inside_their_bars(sample):
+    instance = random_instance(n=12, clients=3)
+    axes = gantt(instance, served(instance))
+    axes.figure.canvas.draw()
+    boxes = extents(parts(axes)["decode"])
+    texts = [t for t in axes.texts if t.get_gid() != "facts"]
+    assert texts
+    for item in texts:
+        drawn = item.get_window_extent().transformed(axes.transData.inverted())
+        assert any(b[0] <= drawn.x0 and drawn.x1 <= b[2] for b in boxes)
+
+
+@pytest.mark.parametrize("kind", ["sample", "by hand", "every kind"])
+def test_no_words_overlap(sample, kind):
+    instance, schedule = {"sample": lambda: sample, "by hand": by_hand,
+                          "every kind": all_at_once}[kind]()  # fmt: skip
+    if kind == "by hand":
+        named = [replace(w, name=f"a worker with a long name {w.name}") for w in instance.workers]
+        instance = instance.replace(workers=tuple(named))
+    axes = gantt(instance, schedule)
+    axes.figure.canvas.draw()
+    bars = [t for t in axes.texts if t.get_gid() != "facts"]
+    items = [axes.xaxis.label, axes.yaxis.label, axes.get_legend(), parts(axes)["facts"], *bars]
+    items.append(axes._left_title)
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        items += [t.label1 for t in axis.get_major_ticks() if low <= t.get_loc() <= high]
+    boxes = [i.get_window_extent() for i in items]
+    page = axes.figure.bbox
+    for k, box in enumerate(boxes):
+        assert page.x0 <= box.x0
+        assert box.x1 <= page.x1
+        assert page.y0 <= box.y0
+        assert box.y1 <= page.y1
+        assert not any(box.overlaps(other) for other in boxes[:k])
+
+
+def all_at_once():
+    """Everything that the legend and the facts can say."""
+    instance, schedule = every_kind()
+    work = schedule.work
+    again = replace(work, stay=np.where((work.request == 0) & (work.first_step == 4), 1, 0))
+    bound = {"name": "a bound", "value_ns": 40, "certificate": {}}
+    return instance, schedule.replace(work=again, bound=bound)
+
+
+def test_large_schedules_become_an_image(sample, monkeypatch):
+    monkeypatch.setattr(module, "MAX_BARS", 59)
+    found = parts(gantt(*sample))
+    assert "density" in found
+    assert "decode" not in found
+    assert found["density"].get_extent() == [0, sample[1].makespan_ns / 10**9, 5.5, -0.5]
+
+
+def test_an_empty_schedule_is_drawn(tmp_path):
+    axes = gantt(*empty())
+    assert "makespan 0" in parts(axes)["facts"].get_text()
+    assert len(parts(axes)["decode"].get_paths()) == 0
+
+
+@pytest.mark.parametrize("suffix", sorted(MAGIC))
+def test_files_are_of_their_kind_and_equal_bytes_come_twice(sample, tmp_path, suffix):
+    import matplotlib
+
+    first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix.upper()}"
+    save_gantt(*sample, first)
+    with matplotlib.rc_context({"font.size": 20, "savefig.dpi": 40, "svg.hashsalt": None}):
+        save_gantt(*sample, second)  # the user's settings change nothing
+    assert first.read_bytes().startswith(MAGIC[suffix])
+    assert first.read_bytes() == second.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == [first.name, second.name]
+
+
+def test_svg_keeps_one_path_a_request_and_readable_words(sample, tmp_path):
+    from xml.etree import ElementTree
+
+    save_gantt(*sample, tmp_path / "a.svg")
+    tree = ElementTree.parse(tmp_path / "a.svg")
+    name = "{http://www.w3.org/2000/svg}"
+    group = next(g for g in tree.iter(f"{name}g") if g.get("id") == "decode")
+    assert len(list(group.iter(f"{name}path"))) == len(sample[0])
+    assert any("slot utilization" in (t.text or "") for t in tree.iter(f"{name}text"))
+
+
+def test_other_suffixes_are_refused(sample, tmp_path):
+    with pytest.raises(InputError, match="not a suffix"):
+        save_gantt(*sample, tmp_path / "a.gif")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_matplotlib_says_what_to_install(sample, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingDependencyError, match="pip install matplotlib"):
+        save_gantt(*sample, tmp_path / "a.png")
+
+
+def test_paper_scale_is_drawn_with_few_artists():
+    instance = random_instance(n=1319, clients=200)
+    axes = gantt(instance, served(instance, bound=False))
+    assert len(parts(axes)["decode"].get_paths()) == 1319
+    assert len(axes.get_children()) < 40
+
+
+def test_a_name_in_a_script_that_the_font_lacks_is_no_warning(tmp_path):
+    instance = random_instance(3, 2, name="漢字")
+    save_gantt(instance, served(instance), tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def many_served(instance):
+    """Continuous batching on several workers."""
+    return orsched.simulate(instance, "vllm").schedule
+
+
+def one_of_many(clients=40, n=12):
+    """Twelve requests on workers with many more clients."""
+    requests = Requests([50] * n, [20] * n, arrival_ns=[10**9 * k for k in range(n)])
+    return Instance(
+        requests, (Worker(clients), Worker(clients)), name="mostly empty", first_token="decode"
+    )
+
+
+def test_clients_without_a_request_are_folded_into_a_strip_that_counts_them():
+    instance = one_of_many()
+    schedule = many_served(instance)
+    lanes = lanes_of(instance, client_use(instance, schedule).stays)
+    used = {tuple(lane) for lane in zip(*np.divmod(client_use(instance, schedule).decode.lane, 40),
+                                        strict=True)}  # fmt: skip
+    assert lanes.shown.tolist() == [sum(w == k for w, _ in used) for k in (0, 1)]
+    assert (lanes.shown + lanes.folded).tolist() == [40, 40]
+    assert sorted(set(lanes.numbers.tolist())) == sorted({-1, *(int(c) for _, c in used)})
+    axes = gantt(instance, schedule)
+    words = [t.get_text() for t in axes.texts if t.get_gid() == "folded-words"]
+    assert words == [f"{count} clients without a request" for count in lanes.folded]
+    assert axes.get_ylim() == (lanes.rows - 0.5, -0.5)
+    boxes, spans = extents(parts(axes)["decode"]), client_use(instance, schedule).decode
+    assert np.allclose((boxes[:, 1] + boxes[:, 3]) / 2, lanes.row[spans.lane])
+    strips = extents(parts(axes)["folded"])
+    assert not any(low < y < high for y in lanes.row[spans.lane] for _, low, _, high in strips)
+    axes.figure.canvas.draw()
+    for text in axes.texts:
+        if text.get_gid() == "folded-words":
+            height = text.get_window_extent().transformed(axes.transData.inverted()).height
+            assert abs(height) <= (strips[0][3] - strips[0][1])
+
+
+def test_two_empty_clients_are_shown_and_numbers_stay_those_of_the_clients():
+    requests = Requests([5, 5], [3, 3])
+    instance = Instance(requests, (Worker(4),), name="two of four", first_token="decode")
+    lanes = lanes_of(instance, client_use(instance, served(instance, bound=False)).stays)
+    assert (lanes.rows, lanes.folded.tolist()) == (4, [0])
+    instance = Instance(requests, (Worker(9),), name="two of nine", first_token="decode")
+    schedule = served(instance, bound=False)
+    schedule = schedule.replace(work=replace(schedule.work, client=schedule.work.client + 6))
+    axes = gantt(instance, schedule)
+    formatter = axes.yaxis.get_major_formatter()
+    assert [formatter(row) for row in (0, 1, 2)] == ["6", "7", ""]
+
+
+def test_clients_are_separated_by_white_and_not_by_the_colour_of_bubbles(sample, tmp_path):
+    from matplotlib.image import imread
+
+    axes = gantt(*sample)
+    borders = parts(axes)["borders"]
+    assert to_hex(borders.get_facecolors()[0]) == "#ffffff"
+    assert borders.get_zorder() > parts(axes)["stages"].get_zorder()
+    boxes = extents(borders)
+    assert np.allclose((boxes[:, 1] + boxes[:, 3]) / 2, np.arange(5) + 0.5)
+    save_gantt(*sample, tmp_path / "a.png")
+    image = imread(tmp_path / "a.png")[:, :, :3]
+    # Along a column of pixels through the axes there is white between any two clients.
+    column = image[:, image.shape[1] // 3]
+    white = (column > 0.99).all(axis=1)
+    runs = np.flatnonzero(np.diff(white.astype(int)) == 1)
+    assert len(runs) >= 6
+
+
+def test_bars_thinner_than_a_pixel_become_an_image():
+    n = 4000
+    requests = Requests([1] * n, [2] * n, arrival_ns=[10**9 * k for k in range(n)])
+    instance = Instance(
+        requests, (Worker(3),), name="short requests, far apart", first_token="decode"
+    )
+    found = parts(gantt(instance, served(instance, bound=False)))
+    assert "density" in found
+    wide = random_instance(n=1500, clients=1200)
+    assert "density" in parts(gantt(wide, served(wide, bound=False)))
+
+
+@pytest.mark.parametrize("workers", [1, 5, 20, 60])
+def test_many_workers_keep_the_picture_in_bounds(workers, tmp_path):
+    requests = Requests([10] * 3, [3] * 3)
+    instance = Instance(requests, (Worker(8),) * workers, name="many", first_token="decode")
+    schedule = many_served(instance)
+    lanes = lanes_of(instance, client_use(instance, schedule).stays)
+    assert 120 <= lanes.height_pixels() <= 2000
+    save_gantt(instance, schedule, tmp_path / "a.png")
+
+
+@pytest.mark.full
+def test_a_hundred_thousand_requests_are_drawn_in_seconds(tmp_path):
+    n = 100_000
+    draw = np.random.default_rng(0)
+    requests = Requests(
+        draw.integers(5, 50, n), draw.integers(1, 30, n), arrival_ns=np.arange(n) * 10**8
+    )
+    instance = Instance(requests, (Worker(64),) * 4, name="large", first_token="decode")
+    schedule = orsched.simulate(instance, "vllm").schedule
+    begin = perf_counter()
+    for save in (save_gantt, orsched.save_latency, orsched.save_timeline):
+        save(instance, schedule, tmp_path / f"{save.__name__}.svg")
+        assert (tmp_path / f"{save.__name__}.svg").stat().st_size < 2_000_000
+    assert perf_counter() - begin < 30  # some seconds where nothing else runs

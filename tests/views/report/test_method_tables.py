@@ -1,0 +1,170 @@
+"""Tables of schedules: what is marked and badged, and by which objective."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import orsched
+from orsched.metrics.flat_figures import flat_figures
+from orsched.models.bounds.bounds import bound
+from orsched.views.class_table import class_table
+from orsched.views.comparison import rows_of
+from orsched.views.html import write_report
+from orsched.views.limits_and_bounds import bounds_on_means, slo_of
+from orsched.views.method_tables import latency_table, makespan_table
+from orsched.views.ranking import ranking_of
+from tests.views.plotting.samples import random_instance, served
+from tests.views.plotting.test_classes import mixed
+
+
+def several(instance, slo=None):
+    names = ("fcfs", "one_at_a_time", "dynamic")
+    return [orsched.simulate(instance, name, slo=slo).schedule for name in names]
+
+
+def marked(table, field):
+    """Labels of the rows whose figure is marked."""
+    rows = re.findall(r"<tr.*?</tr>", table)[1:]
+    return [
+        re.search(r'scope="row">([^<]*)', row)[1].strip()
+        for row in rows
+        if re.search(rf'data-field="{field}"[^>]*><b class="best"', row)
+    ]
+
+
+def page_of(tmp_path, instance, schedules, **options):
+    write_report(instance, schedules, tmp_path / "a.html", **options)
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    return re.sub(r"<script.*?</script>|<style>.*?</style>", "", text, flags=re.DOTALL)
+
+
+def test_all_at_once_the_shortest_is_badged_and_comes_first(tmp_path):
+    instance = random_instance(n=40)
+    schedules = several(instance)
+    page = page_of(tmp_path, instance, schedules)
+    shortest = min(schedules, key=lambda s: s.makespan_ns).method
+    badged = re.findall(r'scope="row">([^<]*) <span class="badge">([^<]*)<', page)
+    assert badged == [(shortest, "shortest")]
+    assert page.index('id="comparison"') < page.index('id="latency"')
+
+
+def test_with_arrivals_latency_comes_first_and_nothing_is_called_short(tmp_path):
+    instance = random_instance(n=40, latest_ns=40 * 10**9)
+    schedules = several(instance)
+    page = page_of(tmp_path, instance, schedules)
+    rows = rows_of(instance, schedules)
+    least = min(rows, key=lambda row: row.results["jct_ns"]["mean"]).label
+    badged = re.findall(r'scope="row">([^<]*) <span class="badge">([^<]*)<', page)
+    assert badged == [(least, "least mean JCT")]
+    assert page.index('id="latency"') < page.index('id="comparison"')
+    assert "shortest" not in page.split("<h2>Words</h2>")[0]
+    assert marked(page, "makespan") == []
+    assert marked(page, "jct-mean") == [least]
+
+
+def test_with_limits_attainment_decides(tmp_path):
+    instance = random_instance(n=40, latest_ns=40 * 10**9)
+    slo = orsched.SLO(ttft_s=8)
+    rows = rows_of(instance, several(instance), slo)
+    ranking = ranking_of(instance, rows)
+    figures = [flat_figures(row.results) for row in rows]
+    top = max(each["slo_attainment"] for each in figures)
+    assert ranking.words == "best attainment"
+    assert [figures[k]["slo_attainment"] for k in ranking.best] == [top]
+    table = latency_table(rows, ranking, badged=True)
+    (best,) = ranking.best
+    assert marked(table, "slo-attainment") == [rows[best].label]
+    values = re.findall(r'data-field="goodput" data-value="([^"]*)"', table)
+    assert [float(value) for value in values] == [each["goodput_per_s"] for each in figures]
+    page = page_of(tmp_path, instance, several(instance), slo=slo)
+    assert "TTFT 8 s" in page
+
+
+def test_a_makespan_that_is_the_last_arrivals_is_said_to_be_so(tmp_path):
+    said = "arrivals decide it, not the method"
+    early = random_instance(n=20, latest_ns=10**9)
+    assert said not in page_of(tmp_path, early, several(early))
+    requests = orsched.Requests([10, 10], [5, 5], arrival_ns=[0, 100 * 10**9])
+    late = orsched.Instance(requests, orsched.Worker(1), first_token="decode")
+    assert said in page_of(tmp_path, late, several(late))
+
+
+def test_where_all_are_within_the_limits_the_mean_jct_decides():
+    instance = random_instance(n=40, latest_ns=40 * 10**9)
+    rows = rows_of(instance, several(instance), orsched.SLO(ttft_s=10_000))
+    assert ranking_of(instance, rows).words == "least mean JCT"
+
+
+def test_limits_are_those_that_the_schedules_were_made_with(tmp_path):
+    instance = random_instance(n=20)
+    slo = orsched.SLO(ttft_s=3, tpot_s=0.1)
+    made = several(instance, slo)
+    assert slo_of(made) == slo
+    assert slo_of([*made, *several(instance)]) == slo
+    assert slo_of([*made, *several(instance, orsched.SLO(ttft_s=4))]) is None
+    assert slo_of(several(instance)) is None
+    assert "TTFT 3 s, TPOT 0.1 s" in page_of(tmp_path, instance, made)
+
+
+def test_bounds_stand_below_the_means():
+    instance = random_instance(n=20, latest_ns=5 * 10**9)
+    rows = rows_of(instance, [served(instance)])
+    bounds = bounds_on_means(instance, rows)
+    table = latency_table(rows, ranking_of(instance, rows), badged=True, bounds=bounds)
+    for measure in ("ttft", "jct"):
+        expected = bound(instance, f"mean_{measure}").value_ns
+        assert bounds[measure] == [expected]
+        assert 0 < expected <= rows[0].results[f"{measure}_ns"]["mean"]
+        assert f'data-field="{measure}-mean" data-ns="' in table
+        assert f'data-bound-ns="{expected}"' in table
+
+
+def test_the_parts_of_the_work_are_told_as_they_begin(tmp_path, monkeypatch, capsys):
+    """Bounds on means can take seconds; the command says that it is at them."""
+    from orsched.cli.commands import run
+    from orsched.cli.progress import ProgressPrinter
+    from orsched.files import save_instance, save_schedule
+    from orsched.views import html
+
+    instance, seen = random_instance(n=20, latest_ns=5 * 10**9), []
+    schedule = orsched.simulate(instance, "fcfs").schedule
+    bounding = html.bounds_on_means
+    monkeypatch.setattr(html, "bounds_on_means", lambda *of: seen.append("do") or bounding(*of))
+    write_report(instance, [schedule], tmp_path / "a.html", told=seen.append)
+    assert seen == ["checking", "bounding means", "do", "writing"]
+    seen.clear()
+    monkeypatch.setattr(ProgressPrinter, "say", lambda self, what: seen.append(what))
+    save_instance(instance, tmp_path / "i.json")
+    save_schedule(schedule, tmp_path / "s.json")
+    files = [str(tmp_path / name) for name in ("i.json", "s.json", "r.html")]
+    assert run(["report", *files[:2], "-o", files[2]]) == 0
+    assert seen == ["checking", "writing", "checking", "bounding means", "do", "writing"]
+
+
+@pytest.mark.parametrize("method", ["fcfs", "vllm"])
+def test_bounds_allow_what_the_schedule_does(method):
+    instance = random_instance(n=30, latest_ns=5 * 10**9)
+    (row,) = rows = rows_of(instance, [orsched.simulate(instance, method).schedule])
+    for measure, (value,) in bounds_on_means(instance, rows).items():
+        assert value <= row.results[f"{measure}_ns"]["mean"]
+
+
+def test_nothing_is_marked_where_all_are_alike():
+    instance = random_instance(n=20)
+    schedule = served(instance)
+    rows = rows_of(instance, [schedule, schedule.replace(method="other")])
+    assert "best" not in makespan_table(rows, ranking_of(instance, rows), badged=True)
+
+
+def test_best_figures_of_each_class_are_marked():
+    instance, first = mixed()
+    rows = rows_of(instance, [first, mixed(policy="fcfs")[1]])
+    table = class_table(rows, rivals=(0, 1))
+    assert len(marked(table, "ttft-mean")) == 2
+    for name in ("interactive", "batch"):
+        values = [row.results["classes"][name]["ttft_ns"]["mean"] for row in rows]
+        assert f'data-ns="{min(values)}"><b class="best"' in table
+        assert f'data-ns="{max(values)}"><b class="best"' not in table
+    assert "best" not in class_table(rows, rivals=(0,))
