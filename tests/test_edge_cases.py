@@ -225,7 +225,7 @@ def test_the_largest_arrival_is_no_sentinel(method):
     requests = Requests([1, 1], [1, 1], arrival_ns=[0, MAX_TIME_NS], predicted_tokens=[1, 1])
     instance = Instance(requests, free).with_classes("interactive:ttft=1,tpot=1")
     try:
-        result = orsched.solve(instance, method, time_limit=20.0, iterations=3)
+        result = orsched.solve(instance, method, time_limit=1000.0, iterations=3)
     except InputError as error:  # a method that takes no arrivals says so
         named(error)
         return

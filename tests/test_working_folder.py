@@ -81,9 +81,7 @@ def test_a_child_imports_what_its_parent_does(tmp_path, monkeypatch):
     plugin = tmp_path / "plug" / "plug_for_a_test-1.0.dist-info"
     plugin.mkdir(parents=True)
     (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: plug-for-a-test\nVersion: 1.0\n")
-    (plugin / "entry_points.txt").write_text(
-        "[orsched.methods]\nplugged = plugged:method\n"
-    )
+    (plugin / "entry_points.txt").write_text("[orsched.methods]\nplugged = plugged:method\n")
     monkeypatch.setattr(
         sys, "path", [str(tmp_path / "code.zip"), str(tmp_path / "plug"), *sys.path]
     )

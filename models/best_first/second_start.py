@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from orsched.common.errors import InputError, TimeLimitError
+from orsched.common.registry import attached
 from orsched.models.full_mip.plan import plan_of
 
 if TYPE_CHECKING:
@@ -57,8 +58,6 @@ class SecondStart:
 
     def better(self) -> bool:
         """Search, and return whether there is a better incumbent; Ctrl-C goes on to the caller."""
-        from orsched.solving.solver import solve
-
         self.left, search = False, self.search
         seconds = self.seconds
         if self.end is not None:
@@ -67,7 +66,7 @@ class SecondStart:
             return False
         limits = {"iterations": ITERATIONS} if self.end is None else {"time_limit": seconds}
         try:
-            found = solve(
+            found = attached("solve")(
                 search.instance, "windows", seed=self.seed, parameters={"threads": 1}, **limits
             )
             bare = found.schedule.bare()

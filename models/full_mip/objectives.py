@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, OrschedError
+from orsched.common.registry import attached
 from orsched.models.full_mip.aim import Alone, MissesAim, TimesAim
 from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
 from orsched.models.full_mip.plan import Plan, plan_of, schedule_of
@@ -222,14 +223,14 @@ def _is_late(end: float | None) -> bool:
 
 def _of_methods(search: Search, end: float | None) -> None:
     """Offer what methods make that plan in whole prefills, each in a third of the time left."""
-    from orsched.solving.solver import solve
-
     for name in ("fcfs", "hybrid"):
         if _is_late(end):
             return
         limit = None if end is None else max(1e-3, (end - perf_counter()) / 3)
         try:
-            found = solve(search.instance, name, iterations=2, time_limit=limit).schedule
+            found = attached("solve")(
+                search.instance, name, iterations=2, time_limit=limit
+            ).schedule
             bare = found.bare()
             search.offer(bare, plan_of(search.instance, bare))
         except OrschedError:

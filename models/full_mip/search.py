@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.common.errors import InputError, OrschedError
 from orsched.data.schedule_classes import ALL_SCHEDULES, PLAIN_SCHEDULES, WITHOUT_PAUSES
 from orsched.models.full_mip.aim import Aim, MakespanAim, MissesAim
+from orsched.models.full_mip.pauses import pauses_cannot_help
 from orsched.models.full_mip.plan import plan_of, schedule_of
 from orsched.models.full_mip.result import FullMipProgress
-from orsched.models.pauses import pauses_cannot_help
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import TimeLimitError
+from orsched.common.registry import attached
 from orsched.common.scalars import require_one_of
 from orsched.common.stop import MaxRuntime
 from orsched.models.bounds.bounds import bound
@@ -127,11 +128,9 @@ def prepare(search: Search, initial: Schedule | None, alone: bool, end: float | 
 
 def _hybrid(search: Search, end: float | None) -> None:
     """Take the schedule of the method ``hybrid``, in a third of the time at most."""
-    from orsched.solving.solver import solve
-
     limit = None if end is None else max(1e-3, (end - perf_counter()) / 3)
     try:
-        found = solve(search.instance, "hybrid", time_limit=limit, iterations=18)
+        found = attached("solve")(search.instance, "hybrid", time_limit=limit, iterations=18)
     except TimeLimitError:
         return
     except KeyboardInterrupt:

@@ -14,12 +14,12 @@ from orsched.models.full_mip.aim import TimesAim
 from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
 from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
 from orsched.models.full_mip.objectives import NONZEROS_A_BIN
+from orsched.models.full_mip.pauses import pauses_cannot_help
 from orsched.models.full_mip.plan import plan_of, schedule_of
 from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.windows_mip import WindowsMip
 from orsched.models.mip.legend import COLUMNS, Legend
-from orsched.models.pauses import pauses_cannot_help
 from orsched.solving.objectives import minimised
 
 if TYPE_CHECKING:

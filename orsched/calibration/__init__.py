@@ -3,11 +3,17 @@
 from orsched.common.lazy_names import lazy_names
 
 _HOME = {
-    "orsched.calibration.catalogue": ("Machine", "machine", "machines", "read_cost"),
+    "orsched.calibration.catalogue": (
+        "Machine",
+        "machine",
+        "machines",
+        "read_cost",
+        "read_machine",
+    ),
     "orsched.calibration.data_sheet": ("data_sheet_cost", "fitting"),
     "orsched.calibration.gpus": ("GPUS", "Gpu"),
     "orsched.calibration.shapes": ("MODELS", "ModelShape", "read_config"),
-    "orsched.calibration.machine_words": ("cost_words", "machine_words"),
+    "orsched.calibration.descriptions": ("cost_words", "machine_words"),
     "orsched.calibration.recipe": ("RunFit", "fit_run"),
     "orsched.calibration.runs": ("MeasuredRun", "Server", "Times", "read_run", "recorded_settings"),
 }
@@ -31,6 +37,7 @@ __all__ = [
     "machines",
     "read_config",
     "read_cost",
+    "read_machine",
     "read_run",
     "recorded_settings",
 ]

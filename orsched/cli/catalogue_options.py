@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from orsched.calibration import Gpu, ModelShape
+    from orsched.calibration.gpus import Gpu
+    from orsched.calibration.shapes import ModelShape
 
 T = TypeVar("T")
 
 
 def gpu_named(name: str) -> Gpu:
     """Return the GPU that --gpu names; raises ``InputError`` for an unknown one."""
-    from orsched.calibration import GPUS
+    from orsched.calibration.gpus import GPUS
 
     return _named(name, GPUS, "--gpu")
 
@@ -28,15 +29,14 @@ def model_named(name: str) -> ModelShape:
 
     Raises ``InputError`` for an unknown one.
     """
-    from orsched.calibration import MODELS
-    from orsched.calibration.shapes import SHORT
+    from orsched.calibration.shapes import MODELS, SHORT
 
     return _named(SHORT.get(name, name), MODELS, "--model")
 
 
 def model_shape(model: str | None, config: Path | None) -> ModelShape:
     """Return the shape that --model or --config names; raises ``InputError`` for none or both."""
-    from orsched.calibration import read_config
+    from orsched.calibration.shapes import read_config
 
     if (model is None) == (config is None):
         raise InputError(

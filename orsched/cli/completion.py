@@ -126,7 +126,7 @@ def machines(context: click.Context, incomplete: str) -> list[CompletionItem]:
 
 
 def _machines() -> list[str]:
-    from orsched.calibration import machines
+    from orsched.calibration.catalogue import machines
 
     return [row.name for row in machines()]
 

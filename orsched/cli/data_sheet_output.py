@@ -49,8 +49,13 @@ def cost_of_data_sheet(
             field="--gpu",
             remedy="one of --gpu NAME, --from-profile DIR and --fit RUN",
         )
-    from orsched.calibration import data_sheet_cost, fitting
-    from orsched.calibration.data_sheet import BLOCK_TOKENS, EFFICIENCY, least_gpus
+    from orsched.calibration.data_sheet import (
+        BLOCK_TOKENS,
+        EFFICIENCY,
+        data_sheet_cost,
+        fitting,
+        least_gpus,
+    )
     from orsched.files import save_cost
 
     length = LENGTH if length is None else length

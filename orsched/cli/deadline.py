@@ -24,7 +24,7 @@ def ended_by(time_limit: float | None) -> Iterator[None]:
     repeats, since a method may return its incumbent after the first signal. Systems without
     interval timers, and threads beside the main one, go without it.
     """
-    from orsched import stop  # imports numpy, which help texts do without
+    from orsched.common import stop  # imports numpy, which help texts do without
 
     timer = getattr(signal, "setitimer", None)
     main = threading.current_thread() is threading.main_thread()

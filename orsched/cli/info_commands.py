@@ -124,7 +124,7 @@ def info_command(name: str | None, style: str) -> None:
 
     show = topic(name)
     if show is None:
-        from orsched.calibration import machine_words
+        from orsched.calibration.descriptions import machine_words
 
         problem = load_instance(name)
         print_facts(problem.summary() | {"machine": machine_words(problem)}, style, wrap=True)
@@ -134,8 +134,7 @@ def info_command(name: str | None, style: str) -> None:
 
 def _list_all(style: str) -> None:
     """Print what there is by name, and the versions."""
-    from orsched.calibration import machines
-    from orsched.calibration.catalogue import measured
+    from orsched.calibration.catalogue import machines, measured
     from orsched.common.registry import names
     from orsched.common.versions import versions
     from orsched.instances import catalog

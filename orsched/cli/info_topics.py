@@ -46,7 +46,7 @@ def _suggest(name: str) -> None:
     """Raise ``InputError`` where no instance, but something else has nearly this name."""
     from pathlib import Path
 
-    from orsched.calibration import machines
+    from orsched.calibration.catalogue import machines
     from orsched.common.errors import InputError
     from orsched.common.registry import names
     from orsched.instances.catalog import GENERATORS

@@ -25,7 +25,7 @@ HOW = (
 
 def say_machine(instance: Instance) -> str:
     """Say on stderr whose times an instance has: no table without it. Returns the words."""
-    from orsched.calibration import machine_words
+    from orsched.calibration.descriptions import machine_words
 
     words = machine_words(instance)
     say(words, "machine")
@@ -41,7 +41,7 @@ def names_machines(name: str) -> bool:
 
 def show_machines(name: str, style: str) -> None:
     """Print the catalogue for ``machines``, or the machine of a name."""
-    from orsched.calibration import machine
+    from orsched.calibration.catalogue import machine
 
     if name == "machines":
         print_machines(style)
@@ -70,8 +70,9 @@ def cost_facts(cost: CostModel) -> dict[str, Any]:
 
 def print_machines(style: str) -> None:
     """Print the catalogue: machines with measured times, GPUs and models; all of it as JSON."""
-    from orsched.calibration import GPUS, MODELS, machines
-    from orsched.calibration.catalogue import measured
+    from orsched.calibration.catalogue import machines, measured
+    from orsched.calibration.gpus import GPUS
+    from orsched.calibration.shapes import MODELS
 
     if style != "table":
         rows = [machine.to_dict() for machine in machines()]

@@ -16,9 +16,10 @@ from orsched.common.scalars import require_suffix
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orsched.calibration import RunFit, Server
     from orsched.calibration.profile_cost import ModelFacts
     from orsched.calibration.profile_files import ProfileFiles
+    from orsched.calibration.recipe import RunFit
+    from orsched.calibration.runs import Server
 
 
 def cost_of_profile(
@@ -120,8 +121,8 @@ def _require_experts(files: ProfileFiles, options: dict[str, Any]) -> None:
 
 def _fitted(base: Any, options: dict[str, Any]) -> tuple[RunFit, Server]:
     """Fit to a measured run, and say how firm the constants are and what is missed."""
-    from orsched.calibration import Server, fit_run, read_run, recorded_settings
-    from orsched.calibration.recipe import LEAST_REQUESTS, require_enough
+    from orsched.calibration.recipe import LEAST_REQUESTS, fit_run, require_enough
+    from orsched.calibration.runs import Server, read_run, recorded_settings
     from orsched.common.columns import whole_number
 
     names = ("clients", "memory_blocks", "block_tokens", "token_budget")

@@ -24,7 +24,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "roofline": "orsched.costs.roofline:RooflineCost",
         "linear": "orsched.costs.linear:LinearCost",
     },
-    # What methods of classes do by rooms above their own: charts, tables, frames, training.
+    # What code asks of rooms above its own: charts, tables, frames, training, first schedules.
     "attached": {
         "all_methods": "orsched.solving.method_catalogue:all_methods",
         "fit_proxy": "orsched.prediction.proxies.training:fit_proxy",
@@ -35,6 +35,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "requests_from_frame": "orsched.instances.readers.own_columns:requests_of_frame",
         "requests_to_frame": "orsched.files.frames:requests_to_frame",
         "schedule_html": "orsched.views.tables:schedule_html",
+        "solve": "orsched.solving.solver:solve",
     },
     "methods": {
         "fcfs": "orsched.heuristics.methods:FCFS",
@@ -101,7 +102,7 @@ def resolve(kind: str, name: str) -> Any:
 
 
 def attached(name: str) -> Any:
-    """Return a function that a class of data hands itself to, from a room above it."""
+    """Return a function of a room above the caller's, by its name in the table."""
     return resolve("attached", name)
 
 

@@ -172,7 +172,7 @@ def read_machine(
     if cost is None:
         return AffineCost(), None
     if isinstance(cost, (str, os.PathLike)):
-        from orsched.calibration import read_machine as read_named
+        from orsched.calibration.catalogue import read_machine as read_named
 
         return read_named(os.fspath(cost))
     return cost, None

@@ -139,7 +139,7 @@ def _table(path: Path) -> dict[str, Any]:
 
 def _document(path: Path) -> dict[str, Any]:
     """Return the fields of a worker file; the name of a machine gives cost and, unsaid, memory."""
-    from orsched.calibration import read_machine
+    from orsched.calibration.catalogue import read_machine
 
     values = dict(_table(path))
     if isinstance(values.get("cost"), str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.calibration.machine_words import cost_words
+from orsched.calibration.descriptions import cost_words
 from orsched.common.units import NS_PER_S
 from orsched.data.service_classes import limit_text
 from orsched.views.comparison import text

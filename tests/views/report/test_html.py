@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 import orsched
-from orsched.calibration.machine_words import cost_words
+from orsched.calibration.descriptions import cost_words
 from orsched.common.errors import InputError, MissingDependencyError
 from orsched.metrics.request_times import request_times
 from orsched.metrics.summary import summarise
