@@ -22,7 +22,8 @@ def own_part(error: BaseException, target: str | None = None) -> TracebackType |
     trace, origin = error.__traceback__, origin_of(target)
     paths = sysconfig.get_paths()
     others = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    others.append(str(Path(__file__).parent))
+    library = find_spec("orsched")
+    others += [] if library is None else library.submodule_search_locations or []
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         elsewhere = name.startswith("<") or any(Path(name).is_relative_to(f) for f in others)
