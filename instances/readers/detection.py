@@ -117,8 +117,9 @@ def _match(path: str | PathLike[str], kinds: tuple[str, ...], names: list[str]) 
 
 def _is_timed(own: headings.Matched) -> bool:
     """Whether a heading has arrivals, or a column that may be meant as such."""
-    unread = (headings.looks_like(name, own) for name in own.unused)
-    return headings.ARRIVAL in own.found or "timestamp" in unread
+    unread = (headings.looks_like(name, own) or "" for name in own.unused)
+    timed = any(name.startswith(("timestamp", "arrival_")) for name in unread)
+    return headings.ARRIVAL in own.found or timed
 
 
 def _says_more(own: headings.Matched) -> bool:

@@ -166,20 +166,25 @@ def require(matched: Matched) -> None:
                 remedy=f'rename the column "{name}" to "{near[0]}", or remove it',
             )
     for name in matched.unused:
+        if ARRIVAL not in matched.found and _GAPS.search(snake(name)):
+            raise InputError(
+                "looks like times between arrivals, which are not read",
+                row=1,
+                field=name,
+                remedy='add their running sum as the column "arrival_s", or remove the column',
+            )
         if target := looks_like(name, matched):
             raise InputError(
-                f"looks like {_WHAT[target]}, but is not read under this name",
+                f"looks like {_WHAT.get(target, _TIME)}, but is not read under this name",
                 row=1,
                 field=name,
                 remedy=f'rename the column "{name}" to "{target}", or remove it',
             )
 
 
-_WHAT = {
-    "timestamp": "a time of arrival",
-    "priority": "a priority",
-    "predicted_tokens": "a predicted length",
-}
+_WHAT = {"priority": "a priority", "predicted_tokens": "a predicted length"}
+_TIME = "a time of arrival"
+_GAPS = re.compile("inter_?arriv|(^|_)iat(_|$)")
 
 
 def looks_like(name: str, matched: Matched) -> str | None:
@@ -189,10 +194,12 @@ def looks_like(name: str, matched: Matched) -> str | None:
     """
     words = set(snake(name).split("_"))
     if ARRIVAL not in matched.found and words & _TIME_WORDS and not words & _OTHER_TIMES:
-        return "timestamp"
+        unit = snake(name).rpartition("_")[2]
+        return f"arrival_{unit}" if unit in _UNITS else "timestamp"
     if not matched.found.keys() & {"service_class", "priority"} and words & _LOOKS["priority"]:
         return "priority"
-    if words & _LOOKS["predicted_tokens"] and words & _LENGTH_WORDS:
+    predicted = words & _LOOKS["predicted_tokens"]
+    if predicted and (words & _LENGTH_WORDS or predicted == words):
         return None if "predicted_tokens" in matched.found else "predicted_tokens"
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import InputError
@@ -15,6 +16,15 @@ _ELSEWHERE = (
     "quadratic_constraints", "second_order_cone_constraints", "sos1_constraints",
     "sos2_constraints", "indicator_constraints", "auxiliary_objectives",
 )  # fmt: skip
+
+
+_OTHERWISE_READ = re.compile(
+    "([0-9].*|e[0-9]+|constant|objective|min(imi[sz]e|imum)?|max(imi[sz]e|imum)?|st|subject|such|to|"
+    "that|bounds?|free|inf(inity)?|nan|gen(erals?)?|int(egers?)?|bin(ar(y|ies))?|semis?|sos[12]?|"
+    "end|name|rows|columns|rhs|ranges?|marker|endata)",
+    re.IGNORECASE,
+)
+"""Names that a reader of files takes for a number, a keyword, or a name that each file has."""
 
 
 class Changed(NamedTuple):
@@ -73,6 +83,12 @@ def changed_model(model: Any) -> Changed:
 
 def _number(value: float) -> Any:
     """Return a number as an int if it is whole, so that files print it as one."""
+    if math.isnan(value):
+        raise InputError(
+            "a bound or coefficient of the model is not a number",
+            field="model",
+            remedy="find the variable or row that holds nan, and give it a number",
+        )
     return int(value) if value.is_integer() else value
 
 
@@ -81,7 +97,9 @@ def _usable(names: Iterable[str], ids: Iterable[int], what: str) -> list[str]:
     found: dict[str, None] = {}
     for name, number in zip(list(names) or [""] * len(list(ids)), ids, strict=True):
         plain = "".join(c if c.isalnum() and c.isascii() else "_" for c in name)[:200]
-        if not plain or plain[0].isdigit() or plain in found:
-            plain = f"{plain or what}_{number}" if not plain[:1].isdigit() else f"_{plain}_{number}"
+        if not plain or _OTHERWISE_READ.fullmatch(plain):
+            plain = f"{what}_{plain or number}"
+        while plain in found:
+            plain = f"{plain}_{number}"
         found[plain] = None
     return list(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from orsched.common.errors import InputError
 from orsched.common.scalars import require_one_of
 from orsched.models.full_mip.linear import BINARY, CONTINUOUS
 from orsched.models.mip.programs import Program
@@ -35,10 +36,17 @@ def file_lines(program: Program | Mip, style: str) -> Iterator[str]:
         style: ``mps`` (free) or ``lp`` (CPLEX).
 
     Raises:
-        InputError: the model was changed into one that is not linear, or there is no such style.
+        InputError: it is neither, the model was changed into one that is not linear or holds nan,
+            or there is no such style.
     """
     require_one_of(style, "format", FORMATS)
-    own = program if isinstance(program, Program) else program.program
+    own = program if isinstance(program, Program) else getattr(program, "program", None)
+    if not isinstance(own, Program):
+        raise InputError(
+            f"an object of {type(program).__name__} is not a program",
+            field="program",
+            remedy="give build(instance) or read_program(instance)",
+        )
     changed = None if own.changed is None else own.changed()
     model, constant = own.model, _constant(own)
     if changed is not None:

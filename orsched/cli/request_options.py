@@ -54,7 +54,7 @@ class _Blocks(click.types.IntParamType):
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Keep what is given beside the command's own arguments: ``load_instance`` takes it."""
-    if value not in (None, False, ()):
+    if value is not None and value is not False and value != ():  # 0 is a value, and refused
         context.meta.setdefault(_GIVEN, {})[parameter.name] = value
 
 

@@ -88,7 +88,11 @@ class Instance:
     def __post_init__(self) -> None:
         put = object.__setattr__
         if not isinstance(self.requests, Requests):
-            raise InputError("must be Requests", field="requests")
+            raise InputError(
+                f"{type(self.requests).__name__} is not Requests",
+                field="requests",
+                remedy="give orsched.Requests; orsched.load(frame, clients=64) takes a data frame",
+            )
         listed = isinstance(self.workers, (list, tuple))
         workers = tuple(self.workers) if listed else (self.workers,)
         if not workers or not all(isinstance(w, Worker) for w in workers):

@@ -101,6 +101,12 @@ class WorkerChoice:
         blocks = self.memory_blocks
         if blocks is None and own is not None:
             blocks = own.tokens // size
+            if not blocks:
+                raise InputError(
+                    f"a block of {size:,} tokens is larger than the machine's KV cache",
+                    field="block_tokens",
+                    remedy=f"give at most {own.tokens:,}",
+                )
         if blocks is None or blocks == UNLIMITED:
             for name in _OF_BLOCKS:
                 if getattr(self, name) is not None:
@@ -110,7 +116,9 @@ class WorkerChoice:
                         remedy="give --memory-blocks N (memory_blocks=)",
                     )
             return None
-        count = whole_number(blocks, "memory_blocks", minimum=1, remedy="a number, or unlimited")
+        count = whole_number(
+            blocks, "memory_blocks", minimum=1, remedy="give at least 1, or unlimited"
+        )
         kept = None
         try:
             if self.prefix_cache is not None:

@@ -204,7 +204,13 @@ def test_a_foreign_trace_needs_no_conversion(call, tmp_path):
     [
         (("mine.csv",), "field '--clients': requests have no worker of their own (say how many "
                         "requests it serves at once, --clients 64"),
-        (("mine.csv", "--clients", 0), "field '--clients'"),
+        (("mine.csv", "--clients", 0), "field '--clients': 0 is below 1"),
+        (("mine.csv", "--clients", 4, "--prefill-cap", 0), "'--prefill-cap': 0 is below 1"),
+        (("mine.csv", "--clients", 4, "--output-limit", 0), "'--output-limit': 0 is below 1"),
+        (("mine.csv", "--clients", 4, "--memory-blocks", 5, "--block-tokens", 0),
+         "'--block-tokens': 0 is below 1"),
+        (("mine.csv", "--clients", 4, "--cost", "h100-8b-sheet", "--block-tokens", 500_000),
+         "'--block-tokens': a block of 500,000 tokens is larger than the machine's KV cache"),
         (("mine.csv", "--clients", 4, "--block-tokens", 16), "'--block-tokens': needs a number of"),
         (("mine.csv", "--clients", 4, "--cost", "no.json"), "no.json: no such file"),
         (("mine.csv", "--clients", 4, "--workers", "0"), "workers"),

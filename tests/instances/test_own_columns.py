@@ -123,10 +123,11 @@ def test_what_is_left_out_and_out_of_order_is_said(write):
     ("name", "like", "read_as"),
     [
         *((name, "a time of arrival", "timestamp")
-          for name in ("ts", "time_local", "start", "requestTs", "sent", "queued_s", "t", "begin")),
+          for name in ("ts", "time_local", "start", "requestTs", "sent", "t", "begin")),
+        *((f"queued_{unit}", "a time of arrival", f"arrival_{unit}") for unit in ("s", "ms", "ns")),
         *((name, "a priority", "priority") for name in ("prio", "priority_level", "urgency")),
         *((name, "a predicted length", "predicted_tokens")
-          for name in ("pred_len", "expected output", "estimatedTokens")),
+          for name in ("pred_len", "predicted", "expected output", "estimatedTokens")),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "xlsx", "frame", "pairs"])
@@ -148,12 +149,22 @@ def test_a_column_that_looks_like_one_that_is_read_stops_with_the_renaming(
         path = sheet(tmp_path / "mine.xlsx", [names, [1] * len(names)])
     else:
         path = write(",".join(names) + "\n" + ",".join("1" * len(names)) + "\n")
-    if kind == "pairs" and read_as != "timestamp":
+    if kind == "pairs" and like != "a time of arrival":
         return
     with pytest.raises(InputError, match=f"looks like {like}") as caught:
         read(path)
     assert (caught.value.field, caught.value.row) == (name, 1)
     assert caught.value.remedy == f'rename the column "{name}" to "{read_as}", or remove it'
+
+
+@pytest.mark.parametrize("name", ["inter_arrival_s", "interarrival", "IAT", "iat_ms"])
+def test_times_between_arrivals_come_with_what_makes_arrivals_of_them(write, name):
+    with pytest.raises(InputError, match="looks like times between arrivals") as caught:
+        read(write(f"{name},prompt_len,output_len\n1,1,2\n"))
+    assert (caught.value.field, caught.value.row) == (name, 1)
+    assert "running sum" in caught.value.remedy
+    beside = read(write(f"arrival_s,{name},prompt_len,output_len\n1,1,1,2\n"))
+    assert f"columns not used: {name}" in str(beside.report)
 
 
 @pytest.mark.parametrize(

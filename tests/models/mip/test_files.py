@@ -135,9 +135,18 @@ def without_a_row(mip, mo):
             mip.model.delete_linear_constraint(row)
 
 
+def names_that_files_read_otherwise(mip, mo):
+    names = ("free", "inf", "st", "e1", "constant", "objective", "1e5", "a b", "a_b")
+    own = [mip.model.add_variable(lb=n + 0.5, ub=99, name=name) for n, name in enumerate(names)]
+    own.append(mip.model.add_variable(lb=0.25, ub=99, name=f"a_b_{own[-1].id}"))
+    for variable, name in zip(own[:3], ("objective", "RHS", "e2"), strict=True):
+        mip.model.add_linear_constraint(variable >= 3.5, name=name)
+    mip.model.minimize(mip.own_objective + mo.LinearSum(own))
+
+
 CHANGES = [
     one_prefill_a_stage, fewer_rounds, dear_stages, most_rounds_at_first, a_variable_of_their_own,
-    without_a_row,
+    without_a_row, names_that_files_read_otherwise,
 ]  # fmt: skip
 
 
@@ -164,3 +173,9 @@ def test_what_no_linear_file_can_hold_is_refused():
     mip.model.minimize(mip.variable("tmax") * mip.variable("tmax"))
     with pytest.raises(InputError, match="more than linear rows"):
         list(file_lines(mip, "lp"))
+    mip.model.minimize(mip.variable("tmax"))
+    mip.variable("tmax").lower_bound = float("nan")
+    with pytest.raises(InputError, match="not a number"):
+        list(file_lines(mip, "lp"))
+    with pytest.raises(InputError, match=r"an object of Instance is not a program \(give build"):
+        list(file_lines(load_named("gate"), "lp"))
