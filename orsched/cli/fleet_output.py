@@ -29,7 +29,7 @@ def print_fleet(results: Sequence[Result], style: str) -> None:
         if fleet is not None:
             used = {
                 "method": row["method"],
-                "utilization": f"{100 * (fleet['utilization'] or 0):.2f} %",
+                "busy": f"{100 * (fleet['utilization'] or 0):.2f} %",
             }
             rows.append({**used, **{name: row[name] for name in _SHOWN}})
     if rows:

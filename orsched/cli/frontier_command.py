@@ -30,6 +30,7 @@ from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.cli.solve_commands import left_of
 from orsched.common.errors import InputError
+from orsched.common.units import seconds_text
 
 if TYPE_CHECKING:
     from orsched.planning.frontier_points import Frontier
@@ -141,7 +142,8 @@ def _print(found: Frontier, style: str) -> None:
         for aim, value in ((found.first, found.first_bound), (found.second, found.second_bound)):
             if value is not None:
                 side, unit = "most" if aim.largest else "least", " s" if aim.is_time else ""
-                proven = f"{aim.name} is at {side} {value:,.3f}{unit}: proven of {found.schedules}"
+                figure = f"{aim.name} is at {side} {seconds_text(value)}{unit}"
+                proven = f"{figure}: proven of {found.schedules}"
                 click.echo(printable(proven))
     for note in found.notes:
         say(note, "note")

@@ -46,7 +46,7 @@ def require_members(cost: object) -> None:
 
 
 def require_whole_times(cost: object) -> None:
-    """Ask a user's cost model for some steps; refuse a time that is not whole nanoseconds.
+    """Ask a user's cost model for some steps; refuse a time that is not whole nanoseconds from 0.
 
     Models of orsched round themselves. A member that raises is left to the run: a step may lie
     outside of what the model knows.
@@ -63,20 +63,32 @@ def require_whole_times(cost: object) -> None:
             raise
         except Exception:
             continue
-        try:
-            operator.index(time)
-        except TypeError:
-            raise not_whole(cost, member, arguments, time) from None
+        _require_whole(cost, member, arguments, time)
+
+
+def whole_time(cost: object, member: str, *arguments: Any) -> int:
+    """Return the time of a step, and refuse one that is not whole nanoseconds from 0."""
+    return _require_whole(cost, member, arguments, getattr(cost, member)(*arguments))
+
+
+def _require_whole(cost: object, member: str, arguments: Sequence[Any], time: Any) -> int:
+    try:
+        whole = operator.index(time)
+    except TypeError:
+        raise not_whole(cost, member, arguments, time) from None
+    if whole < 0:
+        raise not_whole(cost, member, arguments, time)
+    return whole
 
 
 def not_whole(cost: object, member: str, arguments: Sequence[Any], time: object) -> InputError:
-    """Return what to raise for a time that is not whole nanoseconds."""
-    kind = type(cost).__name__
+    """Return what to raise for a time that is not whole nanoseconds from 0."""
+    called = f"{type(cost).__name__}.{member}({', '.join(map(repr, arguments))})"
+    kind = "which is below 0" if isinstance(time, int) else f"a {type(time).__name__}"
     return InputError(
-        f"{kind}.{member}({', '.join(map(repr, arguments))}) returned {time!r:.40}, a "
-        f"{type(time).__name__}",
+        f"{called} returned {time!r:.40}, {kind}",
         field=f"cost.{member}",
-        remedy="return whole nanoseconds as int: round the sum once",
+        remedy="return whole nanoseconds from 0 as int: round the sum once",
     )
 
 

@@ -13,6 +13,7 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.limits import BLOCKS, STEPS
 from orsched.common.units import MAX_TIME, MAX_TIME_NS, MAX_TOKENS
+from orsched.costs.asked import whole_time
 from orsched.data.autoscaling import MOST_LOOKS, Autoscaling
 from orsched.data.links import Link
 
@@ -122,9 +123,10 @@ def check_horizon(instance: Parts) -> None:
     slowest = 0
     for worker in instance.workers:
         ctx = prompt + output
-        one_round = worker.cost.round_ns(worker.clients, ctx * worker.clients, ctx)
+        load = (worker.clients, ctx * worker.clients, ctx)
+        one_round = whole_time(worker.cost, "round_ns", *load)
         capped = prompt if worker.prefill_limit is None else min(prompt, worker.prefill_limit)
-        stages = -(-prompt // capped) * worker.cost.prefill_ns([capped])
+        stages = -(-prompt // capped) * whole_time(worker.cost, "prefill_ns", [capped])
         slowest = max(slowest, stages + output * one_round)
     if instance.link is not None:
         slowest += instance.link.transfer_ns(prompt + output)

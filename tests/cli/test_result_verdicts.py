@@ -200,7 +200,8 @@ def test_what_failures_and_autoscaling_cost_is_printed(call, arriving, options, 
     code, out, err = call("compare", *given)
     assert code == 0, err
     heads = re.split("  +", out.split("\n\n")[-1].splitlines()[0])
-    assert {"worker s", *shown} <= set(heads)
+    assert {"busy", "worker s", *shown} <= set(heads)
+    assert "utilization" not in heads  # of the slots, in the table above
     rows = json.loads(call("compare", *given, "--format", "json")[1])
     assert all(row["worker_s"] > 0 and row["restarts"] is not None for row in rows)
     code, out, err = call("compare", *given, "--columns", "method,preemptions,worker_s")

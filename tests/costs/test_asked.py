@@ -73,5 +73,19 @@ def test_floats_are_located_by_member_and_arguments(member, above):
 
 
 def test_the_arguments_are_those_of_the_call():
-    with pytest.raises(InputError, match=r"Own\.prefill_ns\(\[1\]\) returned 1500000.0, a float"):
+    with pytest.raises(
+        InputError, match=r"Own\.prefill_ns\(\[90\]\) returned 135000000.0, a float"
+    ):
         orsched.compare(instance(Own("prefill_ns")), ["fcfs"])
+
+
+@pytest.mark.parametrize("member", ["prefill_ns", "round_ns", "rounds_ns", "mixed_ns"])
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [(-5, "-5, which is below 0"), ("x", "'x', a str"), (None, "None, a NoneType")],
+)
+def test_what_is_no_time_is_located_as_floats_are(member, time, said):
+    own = type("Own", (Own,), {member: lambda self, *load: time})()
+    with pytest.raises(InputError, match=rf"Own\.{member}\([^)]+\) returned {said} ") as caught:
+        orsched.solve(instance(own), "vllm")
+    assert caught.value.field == f"cost.{member}"

@@ -151,6 +151,10 @@ def test_the_command_prints_rows_and_bounds(call, tmp_path):
     code, out, err = call("frontier", path, "--points", "0", "--methods", "fcfs,mc_sf")
     assert code == 0, err
     assert "makespan is at least" in out
+    cost = AffineCost(prefill_fixed_ns=10, prefill_token_ns=1, round_fixed_ns=7, round_client_ns=1)
+    save_instance(Instance(Requests([2, 2], [1, 3]), Worker(2, cost)), tmp_path / "short.json")
+    short = call("frontier", tmp_path / "short.json", "--points", "0", "--methods", "fcfs")[1]
+    assert "makespan is at least 0.00000003 s: proven of" in short
     code, out, err = call(
         "frontier", path, "--points", "0", "--methods", "fcfs", "--format", "csv",
         "--second", "ttft_p99", "--plot", tmp_path / "plane.png",
