@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from orsched.common.errors import InfeasibleError, InputError, PolicyError
+from orsched.common.limits import STEPS
 from orsched.common.parameters import read_params as read_params
 from orsched.common.scalars import require_bool, require_one_of
 from orsched.heuristics.dispatching.dispatched import Dispatched
@@ -143,6 +144,9 @@ class PolicyMethod(LiveMethod):
         fits = getattr(params, "require_fit", None)
         if fits is not None:
             fits(instance, parameters)
+        budget = getattr(params, "max_num_batched_tokens", None)
+        if budget is not None:
+            STEPS.require(_tokens_to_compute(instance) // budget, "max_num_batched_tokens")
         first = instance.replace(requests=instance.requests.take(range(min(1, len(instance)))))
         policy, _ = self.build(first, information, parameters, 0)
         with suppress(InfeasibleError, PolicyError):  # which the run reports, with the moment
@@ -160,6 +164,12 @@ class PolicyMethod(LiveMethod):
         given = {"dispatch": self.dispatch, **parameters}
         own, shared = split(given, known)
         return read_params(self.params, own, SHARED), shared
+
+
+def _tokens_to_compute(instance: Instance) -> int:
+    """Return the prompt tokens of all requests without those that a prefix cache may hold."""
+    tokens, prefixes = int(instance.requests.prompt_tokens.sum()), instance.requests.prefixes
+    return tokens if prefixes is None else tokens - len(prefixes.ids) * prefixes.block_tokens
 
 
 SHARED = tuple(item.name for item in fields(Dispatching))

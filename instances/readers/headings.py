@@ -67,7 +67,7 @@ _OTHER_TIMES = frozenset({
 })  # fmt: skip
 _LENGTH_WORDS = frozenset({"tokens", "toks", "len", "length", "size", "output", "outputs"})
 _LOOKS = {
-    "priority": frozenset({"priority", "priorities", "prio", "urgency"}),
+    "priority": frozenset({"priority", "priorities", "prio", "urgency", "urgent", "importance"}),
     "predicted_tokens": frozenset({"predicted", "prediction", "pred", "expected", "estimated"}),
 }
 """Words of a name that make it look like a column that is read under another name."""

@@ -58,7 +58,8 @@ class Times:
         if self.unit_ns == 1:
             return cells.whole_numbers(column, MAX_TIME_NS, "give whole nanoseconds, 0 or more")
         unit = self.unit_ns or NS_PER_S
-        return np.array([_time(i, cell, unit) for i, cell in enumerate(column)], np.int64)
+        named = not self.guessed
+        return np.array([_time(i, cell, unit, named) for i, cell in enumerate(column)], np.int64)
 
     def _decide(self, cell: str) -> None:
         if _DATE.match(cell):
@@ -85,15 +86,17 @@ def _number(index: int, cell: str) -> Decimal:
     return number
 
 
-def _time(index: int, cell: str, unit_ns: int) -> int:
+def _time(index: int, cell: str, unit_ns: int, named: bool) -> int:
     number = _number(index, cell)
     try:
         return cells.time_ns(number, unit_ns)
     except ValueError as error:
         remedy = next(
             (
-                f"a Unix time in {words}? Then say so: a name that ends in _{short}"
-                for least, _, words, short in _UNITS
+                f"the largest time is {MAX_TIME}"
+                if named and unit == unit_ns
+                else f"a Unix time in {words}? Then say so: a name that ends in _{short}"
+                for least, unit, words, short in _UNITS
                 if number >= least
             ),
             _REMEDY,

@@ -175,7 +175,8 @@ def whole_number(
     """Return a scalar as int; raises ``InputError`` as ``int_column`` does."""
     problem = _item_problem(value)
     if problem is not None:
-        raise InputError(problem, field=field, remedy=remedy or "give a whole number")
+        allowed = f"give a whole number from {minimum} to {maximum}"
+        raise InputError(problem, field=field, remedy=remedy or allowed)
     number = int(value)  # type: ignore[call-overload]
     if not minimum <= number <= maximum:
         limit = f"below {minimum}" if number < minimum else f"above {maximum}"

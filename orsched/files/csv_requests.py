@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.common.errors import InputError
-from orsched.common.units import NS_PER_S
+from orsched.common.units import MAX_TIME, NS_PER_S
 from orsched.data.requests import SERVICE_CLASSES, Prefixes, Requests
 from orsched.files.atomic import opened
 from orsched.files.cells import class_codes, nanoseconds, whole_numbers
@@ -170,7 +170,7 @@ def requests_of(columns: dict[str, Any], prefixes: Prefixes | None = None) -> Re
         field = shown.get(str(error.field), error.field)
         if field in SECONDS and error.row is not None:  # the error has nanoseconds
             value = int(columns[field][error.row]) / NS_PER_S
-            problem = f"{value:.9g} s is {'negative' if value < 0 else 'above 2**62 ns'}"
+            problem = f"{value:.9g} s is {'negative' if value < 0 else f'above {MAX_TIME}'}"
             error = InputError(problem, row=error.row, field=error.field, remedy=error.remedy)
         raise at_field(error, field, "see the file formats") from None
 

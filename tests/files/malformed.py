@@ -214,7 +214,7 @@ INSTANCE = [
     ("clients negative", put("workers.0.clients", -3), "workers[0].clients", "-3 is below 1", "values from 1"),
     ("clients a fraction", put("workers.0.clients", 1.5), "workers[0].clients", "1.5 is not a whole number", "whole"),
     ("clients true", put("workers.0.clients", True), "workers[0].clients", "True is not a whole number", "whole"),
-    ("clients huge", put("workers.0.clients", 10**30), "workers[0].clients", "does not fit into 64 bits", "whole"),
+    ("clients huge", put("workers.0.clients", 10**30), "workers[0].clients", "does not fit into 64 bits", "from 1 to"),
     ("worker's field unknown", put("workers.0.speed", 2), "workers[0].speed", "no field 'speed'", "known fields"),
     ("worker without a name", put("workers.0.name", ""), "workers[0].name", "must be a text", "formats"),
     ("cap 0", put("workers.0.prefill_cap_tokens", 0), "workers[0].prefill_cap_tokens", "0 is below 1", "values from 1"),
@@ -388,7 +388,7 @@ COST_MODEL = [
     ("no parameter", drop("round_client_ns"), "round_client_ns", "needs the field", "add it"),
     ("unknown parameter", put("round_token_ns", 5), "round_token_ns", "no field", "known fields"),
     ("parameter negative", put("prefill_token_ns", -1), "prefill_token_ns", "-1 is below 0", "values from 0"),
-    ("parameter null", put("prefill_token_ns", None), "prefill_token_ns", "the value is missing", "whole number"),
+    ("parameter null", put("prefill_token_ns", None), "prefill_token_ns", "is missing", "give it"),
     ("fit a number", put("fit", 0.9), "fit", "must be an object", "formats"),
 ]
 COST_BEYOND_SCHEMA = [

@@ -63,6 +63,8 @@ OWN_CASES = [
          "some of the times count from 1970", "in the same way"),
     Case("own, ms for s", None, OWN.replace("timestamp", "arrival_s").replace("1700", "1700000"), 2,
          "arrival_s", "too large for a time", "a Unix time in milliseconds?"),
+    Case("own, s too large", None, OWN.replace("timestamp", "arrival_s").replace("1700", "4000"), 2,
+         "arrival_s", "too large for a time", "the largest time is 2**61 ns (73 years)"),
     Case("own, foreign date", None, OWN + "3,4,10.05.2024 09:00\n", 3, "timestamp", "is not a time",
          "2023-11-16 18:17:03"),
     Case("own, date and number", None, OWN.replace("1700000000.25", "2023-11-16 18:17:03")

@@ -125,7 +125,8 @@ def test_what_is_left_out_and_out_of_order_is_said(write):
         *((name, "a time of arrival", "timestamp")
           for name in ("ts", "time_local", "start", "requestTs", "sent", "t", "begin")),
         *((f"queued_{unit}", "a time of arrival", f"arrival_{unit}") for unit in ("s", "ms", "ns")),
-        *((name, "a priority", "priority") for name in ("prio", "priority_level", "urgency")),
+        *((name, "a priority", "priority")
+          for name in ("prio", "priority_level", "urgency", "importance")),
         *((name, "a predicted length", "predicted_tokens")
           for name in ("pred_len", "predicted", "expected output", "estimatedTokens")),
     ],

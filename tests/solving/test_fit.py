@@ -7,12 +7,13 @@ import pytest
 import orsched
 from orsched import Instance, Requests, Worker
 from orsched.common.errors import InputError
-from orsched.models import bounds
+from orsched.models.bounds import bounds
 from orsched.planning.capacity import capacity
 
 LONG = Instance(Requests([10, 3000, 20], [3, 2, 4], arrival_ns=[0, 10**9, 2 * 10**9]), Worker(2))
 TWO = LONG.replace(workers=(Worker(2), Worker(2, name="b")))
 PADS = LONG.replace(workers=(Worker(2, padding=True),))
+HUGE = LONG.replace(requests=Requests([2**31 - 1] * 41, [1] * 41))
 
 WRONG = (
     (LONG, "vtc", {"mode": "prefill_first"}, "mode", "does not split prompts, and request 1"),
@@ -26,6 +27,17 @@ WRONG = (
     (TWO, "offline", {}, "workers", "is for one worker"),
     (PADS, "vllm", {}, "padding", "does not pad"),
     (PADS, "gittins", {}, "padding", "does not pad"),
+    *(
+        (HUGE, method, {}, "max_num_batched_tokens", "--max-steps 42991615")
+        for method in ("vllm", "vtc", "gittins", "disaggregated", "conserve")
+    ),
+    (
+        LONG.replace(requests=Requests([2**28], [1])),
+        "vllm",
+        {"max_num_batched_tokens": 1},
+        "max_num_batched_tokens",
+        "268,435,456 prefill steps",
+    ),
     (LONG, "mico", {}, "predicted_tokens", "no predicted lengths"),
     (LONG, "offline@predicted", {}, "predicted_tokens", "no predicted lengths"),
 )
