@@ -14,6 +14,8 @@ PEERS  := .venv-peers
 VLLM   := .venv-vllm
 RAY    := .venv-ray
 FLOOR  := .venv-floor
+FLOOR_TESTS := tests/views/plotting/test_gantt.py tests/views/plotting/test_usage.py tests/files/test_round_trips.py \
+    tests/files/test_schemas.py tests/solving/test_solver.py tests/models/mip
 
 SETUP_FILES := pyproject.toml constraints.txt orsched/_version.py
 
@@ -118,7 +120,7 @@ test-floor: ## test the wheel with the oldest versions that it allows (VERSIONS=
 	    -c $(FLOOR)/constraints.txt "$$(echo $(FLOOR)/orsched-*.whl)[fast,parquet,excel,predict]" \
 	    pytest pytest-xdist hypothesis jsonschema
 	cd $(FLOOR)/tree && ../bin/python -m pytest -q -n $(JOBS) -m "not full and not browser" \
-	    -W ignore::DeprecationWarning tests/views/plotting tests/solving tests/files tests/cli
+	    -W ignore::DeprecationWarning $(FLOOR_TESTS)
 
 fuzz: $(STAMPS)/dev ## mutate files of every format and judge what comes of them (SEED=, INPUTS=)
 	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) --inputs $(or $(INPUTS),1000)

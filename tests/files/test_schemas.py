@@ -7,6 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from orsched import files
 from orsched.common.registry import cost_model
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
@@ -61,8 +62,8 @@ def model(name):
 
 
 @pytest.fixture(scope="module")
-def schemas(request):
-    folder = Path(request.config.rootpath) / "orsched/files/schemas"
+def schemas():
+    folder = Path(files.__file__).parent / "schemas"  # of the wheel, where that is installed
     return {k: json.loads((folder / f"{k}.schema.json").read_text()) for k in KINDS}
 
 
