@@ -323,8 +323,15 @@ class Gittins(Policy):
         """Whether a worker's memory can hold a request at all."""
         if worker.room == UNLIMITED:
             return True
-        barred = self.barred.get(request)
-        return worker.holds(request) and (barred is None or worker.view.index not in barred)
+        if worker.view.index in self.barred.get(request, ()):
+            return False
+        if worker.holds(request):
+            return True
+        # No cache holds the last token: where no worker has room for one more, it may be the last.
+        if any(each.room == UNLIMITED or each.holds(request) for each in self.workers):
+            return False
+        view = worker.view
+        return worker.fits(request, view.prompt_tokens[request] + view.generated(request))
 
     def _evict(self, view: View, worker: WorkerModel, missing: int) -> Step:
         """Evict those with most expected work to come until enough blocks are free."""

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from orsched.cli.artefacts import check_paths
-from orsched.cli.options import INSTANCE, load_instance, with_options
+from orsched.cli.options import INSTANCE, with_options
 from orsched.cli.output import remark
 from orsched.cli.progress import ProgressPrinter
-from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
+from orsched.cli.request_options import COPIES, REQUEST_OPTIONS, load_admitted
 from orsched.common.errors import InputError
 from orsched.solving.progress import clear_line
 
@@ -96,7 +96,7 @@ def export_command(
         from orsched.models.mip.programs import read_program
 
         found = read_program(
-            load_instance(instance),
+            load_admitted(instance),
             program,
             objective=objective,
             stages=stages,

@@ -20,14 +20,13 @@ from orsched.cli.options import (
     SEED,
     SLO_OPTIONS,
     TIME_LIMIT,
-    load_instance,
     read_slo,
     with_options,
 )
 from orsched.cli.output import print_rows, printable, say
 from orsched.cli.policies import own_code
 from orsched.cli.progress import ProgressPrinter
-from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
+from orsched.cli.request_options import COPIES, REQUEST_OPTIONS, load_admitted
 from orsched.cli.solve_commands import left_of
 from orsched.common.errors import InputError
 from orsched.common.units import seconds_text
@@ -99,7 +98,7 @@ def frontier_command(
     names = [name.strip() for name in methods.split(",") if name.strip()]
     with ProgressPrinter("loading") as progress:
         with ended_by(time_limit), own_code([*names, search]):
-            problem = load_instance(instance).admitted()
+            problem = load_admitted(instance)
             found = frontier(
                 problem,
                 first,

@@ -11,7 +11,7 @@ from orsched.cli.machine_output import say_machine
 from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import LISTS, print_facts, print_json, require_format, say, table
 from orsched.cli.progress import ProgressPrinter
-from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
+from orsched.cli.request_options import COPIES, REQUEST_OPTIONS, load_admitted
 from orsched.cli.seconds import SECONDS
 from orsched.cli.wrapping import line_width, wrapped
 
@@ -64,7 +64,7 @@ def bound_command(
     from orsched.models.bounds.no_queue import ordering_cannot_help
     from orsched.solving.objectives import other_name
 
-    problem = load_instance(instance)
+    problem = load_instance(instance) if objective == "bulk" else load_admitted(instance)
     if objective == "bulk":
         if allows is not None:
             raise InputError(

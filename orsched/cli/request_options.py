@@ -143,6 +143,16 @@ def load_instance(source: str) -> Instance:
             raise _with_flag(error, source) from None
 
 
+def load_admitted(source: str) -> Instance:
+    """Return the same without the requests that fit onto no worker; how many goes to stderr."""
+    from orsched.data.instance import refusal_note
+
+    found = load_instance(source).admitted()
+    for note in refusal_note(found):
+        say(note, "note")
+    return found
+
+
 STDIN = "-"
 """The source that stands for standard input."""
 

@@ -60,7 +60,7 @@ def test_every_way_in_refuses_the_same():
     assert not several.failed
     assert found.to_dict()["attainment"] == 0.75
     assert found.notes[0].startswith(NOTE)
-    with pytest.raises(InputError, match=r"keep an attainment of 0\.75"):
+    with pytest.raises(InputError, match=rf"keep an attainment of 0\.75.*; {NOTE}.*more memory"):
         orsched.capacity(whole, "vllm", slo_ttft=60, attainment=0.8, jobs=1, max_workers=2)
 
 
@@ -109,4 +109,6 @@ def test_commands_note_it_and_check_their_own_files(tmp_path, capsys):
     assert "--instance-output" not in capsys.readouterr().err
     assert run(["check", str(saved), str(plan)]) == 0
     assert run(["compare", str(saved), "--methods", "fcfs,vllm"]) == 0
+    assert NOTE in capsys.readouterr().err
+    assert run(["bound", str(saved)]) == 0
     assert NOTE in capsys.readouterr().err

@@ -133,3 +133,11 @@ def test_what_is_set_aside_never_exceeds_what_there_is(method):
         Requests([1, 2], [2, 1]), Worker(1, memory=BlockMemory(3, 1, "paged")), first_token="decode"
     )
     assert orsched.solve(instance, method).checked
+
+
+@pytest.mark.parametrize("method", ["fcfs", "vllm", "gittins", "gittins@predicted", "mico"])
+def test_a_last_token_that_no_cache_holds_needs_no_room(method):
+    """The prompt of request 1 fills the memory, and its only token comes with the prefill."""
+    requests = Requests([1, 2], [2, 1], predicted_tokens=[1, 1])
+    instance = Instance(requests, Worker(1, COST, memory=BlockMemory(2, 1, "paged")))
+    assert orsched.solve(instance, method).checked

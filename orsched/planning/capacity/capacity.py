@@ -135,7 +135,7 @@ def capacity(
         )
         best, ended, shown, left = _searched(evaluation, proof, most, exhaustive)
     if best is None:
-        raise _nothing(ended, evaluation, most)
+        raise _nothing(ended, evaluation, most, refused)
     found = _answer(proof, evaluation, best, ended, shown, left)
     return replace(found, notes=(*refused, *found.notes))
 
@@ -223,17 +223,21 @@ def _best_so_far(evaluation: Evaluation) -> Estimate | None:
     return min(found, key=lambda each: price_of(machines, each.fleet), default=None)
 
 
-def _nothing(ended: str, evaluation: Evaluation, most: int) -> Exception:
+def _nothing(ended: str, evaluation: Evaluation, most: int, refused: list[str]) -> Exception:
     tried = sorted(evaluation.known.values(), key=lambda each: each.workers)
     last = "" if not tried else (
         f"; {tried[-1].workers} workers keep an attainment of {tried[-1].attainment:.4f}"
     )  # fmt: skip
+    last = "; ".join((last, *refused))
     if ended == TIME_LIMIT:
         return TimeLimitError(f"the time limit ended before a fleet sufficed{last}")
+    remedy = "raise it, loosen the limits, or choose another policy"
+    if refused:
+        remedy = "give workers more memory or lower the attainment, where the refused are too many"
     return InputError(
         f"no fleet of at most {most} workers suffices with this policy{last}",
         field="max_workers",
-        remedy="raise it, loosen the limits, or choose another policy",
+        remedy=remedy,
     )
 
 
