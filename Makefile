@@ -138,9 +138,10 @@ bench-peers: ## install four peers, 1.6 GB, for make bench to run beside orsched
 test-only: $(STAMPS)/dev ## the short tests alone
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not full"
 
-lint: $(STAMPS)/dev ## style
+lint: $(STAMPS)/dev ## style, and the budget of lines
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m benchmarks.lines --check
 
 types: $(STAMPS)/dev ## static types
 	$(BIN)/mypy

@@ -1,9 +1,11 @@
-"""Lines of library code by folder, now or beside an earlier revision.
+"""Lines of library code by room, held against a budget, or beside an earlier revision.
 
-python -m benchmarks.lines [REVISION]
+python -m benchmarks.lines [REVISION] [--check]
 
 ``lines`` are all lines of the Python files; ``code`` are those that hold more than a comment or a
-docstring.
+docstring. ``--check`` fails where a room has more than its budget, as ``make lint`` does. A budget
+only falls: a change that needs more lines takes others out, or says in the same commit which room
+gives up as many.
 """
 
 from __future__ import annotations
@@ -29,15 +31,56 @@ EMPTY = (
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
     tokenize.ENCODING, tokenize.ENDMARKER,
 )  # fmt: skip
+LONG, MANY = 60, 8
+"""Lines of a function and parameters, above which it counts."""
+
+
+class Room(NamedTuple):
+    """Folders that share a budget.
+
+    Attributes:
+        folders: which.
+        lines: the most lines that it may have: those of today.
+        goal: lines that it is to come down to.
+        files: the most files.
+    """
+
+    folders: tuple[str, ...]
+    lines: int
+    goal: int
+    files: int
+
+
+ROOMS = {
+    "common, costs, data": Room(
+        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 0, 6_500, 0
+    ),
+    "simulator": Room(("orsched/simulator",), 0, 4_300, 0),
+    "metrics, checker, certificates": Room(
+        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 0, 9_700, 0
+    ),
+    "solving": Room(("orsched/solving",), 0, 2_600, 0),
+    "files and instances": Room(("orsched/files", "instances"), 0, 8_300, 0),
+    "models": Room(("models",), 0, 19_300, 0),
+    "heuristics": Room(("heuristics",), 0, 9_500, 0),
+    "command line": Room(("orsched/cli",), 0, 6_000, 0),
+    "views": Room(("orsched/views",), 0, 5_400, 0),
+    "runner and calibration": Room(("runner", "orsched/calibration"), 0, 14_200, 0),
+    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 0, 9_200, 0),
+}
+"""The rooms; files directly in ``orsched/`` are the door and count in none."""
+LONG_FUNCTIONS = 0
+"""The most functions with more than ``LONG`` lines or ``MANY`` parameters."""
 
 
 class Counts(NamedTuple):
-    """What a folder holds."""
+    """What files hold; ``long`` are functions above ``LONG`` lines or ``MANY`` parameters."""
 
     files: int = 0
     lines: int = 0
     code: int = 0
     functions: int = 0
+    long: int = 0
 
     def plus(self, other: Counts) -> Counts:
         """Return both together."""
@@ -51,24 +94,40 @@ def count(source: str) -> Counts:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in EMPTY:
             held |= set(range(token.start[0], token.end[0] + 1))
-    functions = 0
+    functions = long = 0
     for node in ast.walk(tree):
-        functions += isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions += 1
+            long += _is_long(node)
         text = getattr(getattr(node, "value", None), "value", None)
         if isinstance(node, ast.Expr) and isinstance(text, str):
             held -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return Counts(1, len(source.splitlines()), len(held), functions)
+    return Counts(1, len(source.splitlines()), len(held), functions, long)
 
 
-def by_folder(files: Iterator[tuple[str, str]]) -> dict[str, Counts]:
-    """Return counts by folder, two levels deep, of files given as path and text."""
+def _is_long(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    given = node.args
+    parameters = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    many = len(parameters) - (parameters[:1] in (["self"], ["cls"]))
+    return (node.end_lineno or node.lineno) - node.lineno + 1 > LONG or many > MANY
+
+
+def room_of(path: str) -> str:
+    """Return the room of a file; ``door`` for those directly in ``orsched/``."""
+    for name, room in ROOMS.items():
+        if any(path.startswith(f"{folder}/") for folder in room.folders):
+            return name
+    return "door" if path.count("/") == 1 else "/".join(path.split("/")[:2])
+
+
+def by_room(files: Iterator[tuple[str, str]]) -> dict[str, Counts]:
+    """Return counts by room, of files given as path and text."""
     found: dict[str, Counts] = {}
     for path, source in files:
-        parts = path.split("/")
-        if parts[0] in FOLDERS and path.endswith(".py"):
-            folder = "/".join(parts[:-1][:2])
-            found[folder] = found.get(folder, Counts()).plus(count(source))
-    return dict(sorted(found.items()))
+        if path.split("/")[0] in FOLDERS and path.endswith(".py"):
+            room = room_of(path)
+            found[room] = found.get(room, Counts()).plus(count(source))
+    return found
 
 
 def now() -> Iterator[tuple[str, str]]:
@@ -95,30 +154,52 @@ def at(revision: str) -> Iterator[tuple[str, str]]:
 
 
 def rows(ours: dict[str, Counts], before: dict[str, Counts] | None) -> list[dict[str, object]]:
-    """Return a row for each folder and one for all."""
+    """Return a row for each room and one for all."""
     total, earlier = Counts(), Counts()
     found: list[dict[str, object]] = []
-    for folder in sorted({*ours, *(before or {})}):
-        here, there = ours.get(folder, Counts()), (before or {}).get(folder, Counts())
+    for name in [*ROOMS, *sorted({*ours, *(before or {})} - set(ROOMS))]:
+        here, there = ours.get(name, Counts()), (before or {}).get(name, Counts())
         total, earlier = total.plus(here), earlier.plus(there)
-        found.append(_row(folder, here, None if before is None else there))
+        found.append(_row(name, here, None if before is None else there))
     return [*found, _row("all", total, None if before is None else earlier)]
 
 
-def _row(folder: str, here: Counts, there: Counts | None) -> dict[str, object]:
-    row: dict[str, object] = {"folder": folder, **here._asdict()}
+def _row(name: str, here: Counts, there: Counts | None) -> dict[str, object]:
+    row: dict[str, object] = {"room": name, **here._asdict()}
+    if name in ROOMS:
+        row |= {"budget": ROOMS[name].lines, "goal": ROOMS[name].goal}
     if there is not None:
         row |= {"lines before": there.lines, "change": here.lines - there.lines}
     return row
 
 
+def exceeded(ours: dict[str, Counts]) -> list[str]:
+    """Return a line for each room that has more than its budget."""
+    found = []
+    for name, room in ROOMS.items():
+        for what, most in (("lines", room.lines), ("files", room.files)):
+            here = getattr(ours.get(name, Counts()), what)
+            if here > most:
+                found.append(f"{name}: {here:,} {what}, the budget is {most:,}")
+    if (long := sum(each.long for each in ours.values())) > LONG_FUNCTIONS:
+        said = f"functions above {LONG} lines or {MANY} parameters"
+        found.append(f"{long} {said}, the budget is {LONG_FUNCTIONS}")
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the command line and print the table."""
-    parser = argparse.ArgumentParser(prog="lines", description=__doc__.splitlines()[0])
+    """Read the command line; print the table, or check it."""
+    parser = argparse.ArgumentParser(prog="lines", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("revision", nargs="?", help="a commit to compare with")
-    given = parser.parse_args(arguments).revision
-    before = None if given is None else by_folder(at(given))
-    print("\n".join(table(rows(by_folder(now()), before))))
+    parser.add_argument("--check", action="store_true", help="fail where a budget is exceeded")
+    given = parser.parse_args(arguments)
+    ours = by_room(now())
+    if given.check:
+        faults = exceeded(ours)
+        print("\n".join(faults) or f"{sum(each.lines for each in ours.values()):,} lines: within")
+        return 1 if faults else 0
+    before = None if given.revision is None else by_room(at(given.revision))
+    print("\n".join(table(rows(ours, before))))
     return 0
 
 
