@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.prediction import LabelledPrompts
-from orsched.prediction.token_counts import count_by_rule
+from orsched.prediction.readers import count_by_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

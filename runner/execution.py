@@ -6,19 +6,26 @@ import gc
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from orsched.calibration.gaps import gaps_ns
 from orsched.checker import check
 from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_S
+from orsched.common.versions import environment
 from orsched.data.instance import say_unused
 from orsched.data.schedule import Schedule
+from orsched.metrics.distributions import ratio
+from orsched.metrics.summary import distribution, summarise
+from orsched.metrics.timeline import Timeline
+from orsched.models.bounds.bounds import Bound, bound_for
 from orsched.runner.loop.interrupts import finishing
 from orsched.runner.loop.live import execute_policy
-from orsched.runner.open_lengths import require_live, require_tokens, with_open_lengths
 from orsched.runner.policy_source import policy_source, source_of_rest
 from orsched.runner.resuming import rest_of
-from orsched.runner.tracing import Clocked, measured_trace
 from orsched.runner.worker_pool import RunSettings, require_fit, worker_pool
 
 if TYPE_CHECKING:
@@ -32,6 +39,125 @@ if TYPE_CHECKING:
     from orsched.runner.worker_pool import WorkerPool
     from orsched.simulator.policy import Policy, View
     from orsched.solving.methods import Method, Progress
+
+
+class Clocked(NamedTuple):
+    """Seconds spent on planning, on loading the workers, and on the run."""
+
+    plan: float
+    load: float
+    run: float
+
+
+_OF_RUNS = ("events", "complete", "unfinished")
+
+
+def measured_trace(
+    instance: Instance,
+    timeline: Schedule,
+    done: Executed,
+    resolved: PolicySource,
+    workers: WorkerPool,
+    seed: int,
+    spent: Clocked,
+) -> Schedule:
+    """Return a run as a trace: timeline, reported numbers, bound, and a ``run`` block.
+
+    A run that was stopped has no reported numbers.
+    """
+    names = dict.fromkeys(device.name for device in workers.devices)
+    clocks = dict.fromkeys(device.clock for device in workers.devices)
+    decisions = distribution(done.decision_ns)
+    block: dict[str, Any] = {
+        "device": ", ".join(names),
+        "clock": ", ".join(clocks),
+        **workers.about,
+        "seed": seed,
+        "decision_ns": None if decisions is None else {"count": len(done.decision_ns), **decisions},
+        "runtime_s": spent._asdict(),
+        "plan": resolved.noted(),
+        **{name: timeline.run[name] for name in _OF_RUNS if name in timeline.run},
+        "environment": environment(("torch", "transformers")),
+    }
+    trace = timeline.replace(run=block)
+    block |= use_of_devices(instance, trace)
+    if workers.watch is not None:
+        block |= workers.watch.summary(instance, trace)
+    if trace.is_partial:
+        return trace
+    trace = trace.replace(bound=_bound(instance, resolved.whole or resolved.plan, trace))
+    return trace.replace(results=summarise(instance, trace))
+
+
+def use_of_devices(instance: Instance, trace: Schedule) -> dict[str, Any]:
+    """Return how busy the devices were, and the gaps between their steps.
+
+    ``busy_share`` is the time in steps over workers times makespan. A gap is the time from the end
+    of a worker's step, or from the arrival of all that the next step prefills if that is later, to
+    the start of the next: waiting for requests does not count, waiting for a decision does.
+    """
+    line = Timeline(instance, trace)
+    gaps = gaps_ns(instance, line)
+    busy, whole = int(line.time_before[-1]), len(instance.workers) * trace.makespan_ns
+    spread, total = distribution(gaps), int(gaps.sum())
+    return {
+        "busy_share": ratio(busy, whole),
+        "gap_share": ratio(total, whole),
+        "gap_ns": None if spread is None else {"count": len(gaps), "total": total, **spread},
+    }
+
+
+def _bound(instance: Instance, plan: Schedule, trace: Schedule) -> dict[str, Any] | None:
+    """Return the plan's bound if it holds for what was done.
+
+    It is a bound by the times of the cost model: a run that ends before it shows that the device is
+    faster than the model, and has none.
+    """
+    if plan.bound is None or plan.instance_sha256 != instance.sha256:
+        return None
+    found = bound_for(instance, trace, Bound(**plan.bound, reference={}))
+    if found is None or found.value_ns > trace.makespan_ns:
+        return None
+    return found.to_dict()
+
+
+def with_open_lengths(
+    instance: Instance, source: object, settings: RunSettings, resume: Schedule | None
+) -> Instance:
+    """Return an instance in which each request may yield up to the output limit.
+
+    Raises:
+        InputError: a schedule is to be followed, a run to be resumed, or nothing yields tokens.
+    """
+    for wrong, problem in (
+        (isinstance(source, Schedule), "a schedule says how many tokens each request yields"),
+        (resume is not None, "a run that is resumed has the lengths of its instance"),
+        (settings.worker != "torch", "a virtual worker yields no tokens"),
+    ):
+        if wrong:
+            raise InputError(problem, field="end_of_sequence", remedy="leave it out")
+    most = np.full(len(instance), instance.output_limit_tokens, np.int64)
+    return instance.replace(requests=instance.requests.replace(output_tokens=most))
+
+
+def require_tokens(tokens: Collection[int], settings: RunSettings) -> None:
+    """Raise ``InputError`` for a token that the model never yields."""
+    from orsched.runner.capacity import model_config
+    from orsched.runner.worker.language_model import shape_of
+
+    vocabulary = shape_of(model_config(settings.model)).vocabulary
+    for token in tokens:
+        whole_number(token, "end_of_sequence", maximum=vocabulary - 1)
+
+
+def require_live(resolved: PolicySource) -> None:
+    """Raise ``InputError`` unless a policy decides as it goes."""
+    if resolved.follows:
+        raise InputError(
+            f"{resolved.plan.method} plans beforehand with lengths that are not known",
+            field="end_of_sequence",
+            remedy="take a policy with information none or predicted",
+        )
 
 
 @dataclass(frozen=True)

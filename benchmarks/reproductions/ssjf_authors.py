@@ -36,7 +36,7 @@ from benchmarks.reproductions.ssjf_authors_runs import (
 )
 from benchmarks.speed.section import table
 from orsched.instances.confusion import load_confusion
-from orsched.prediction.rank_correlation import kendall_tau
+from orsched.prediction.evaluation import kendall_tau
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

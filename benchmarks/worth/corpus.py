@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.prediction import OnlinePredictor, Prompt, make_corpus, train
-from orsched.prediction.token_counts import count_by_rule
+from orsched.prediction.readers import count_by_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

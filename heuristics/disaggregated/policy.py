@@ -8,14 +8,39 @@ from typing import TYPE_CHECKING
 
 from orsched.data.step import FINISH, UNTIL_EVENT, Step
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
-from orsched.heuristics.disaggregated.decode_queue import DecodeQueue
+from orsched.heuristics.continuous.waiting import ArrivalQueue
 from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orsched.data.step import Wait
     from orsched.data.workers import Worker
     from orsched.heuristics.disaggregated.params import DisaggregatedParams
     from orsched.simulator.policy import View
+
+
+class DecodeQueue(ArrivalQueue):
+    """First come first served; the victim is the last admitted that has decoded here.
+
+    Attributes:
+        fresh: request -> tokens by the time it was taken over, until it has decoded.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fresh: dict[int, int] = {}
+
+    def victim(self, running: Sequence[int]) -> int:
+        """Return the last admitted request that is not fresh.
+
+        There is one where memory is short: blocks for its next token are kept with a fresh one.
+        """
+        return next((each for each in reversed(running) if each not in self.fresh), running[-1])
+
+    def forget(self, request: int) -> None:
+        """Take note that a request is done."""
+        self.fresh.pop(request, None)
 
 
 class Disaggregated(Policy):

@@ -29,13 +29,52 @@ from functools import cmp_to_key
 from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.models.best_first_times.pairs import Pairs
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from orsched.models.best_first_times.cases import Kind
     from orsched.models.best_first_times.epochs import Counts, Epochs, State
+
+
+class Pairs:
+    """The bound, for a case."""
+
+    def __init__(self, epochs: Epochs) -> None:
+        self.epochs, self.case = epochs, epochs.case
+        self.round = self.case.round_fixed + self.case.round_client
+        token = self.case.prompt_token
+        self.prompt = {kind: token * kind.prompt for kind in self.case.kinds}
+
+    def least(self, kinds: tuple[Kind, ...], state: State, own: int) -> int:
+        """Return the bound; ``own``: rounds alone of all, weighted."""
+        epochs, case, clock = self.epochs, self.case, state.clock
+        jobs = [
+            (max(0, k.arrival - clock), self.prompt[k], k.rounds * self.round, k.weight, k.finish)
+            for k in kinds
+        ]
+        total = own * self.round
+        total += sum(u * (r + case.stage + p) for r, p, _, u, _ in jobs)
+        running = state.running
+        others = max(1, len(jobs) + len(running) - 1)
+        share = case.stage // len(jobs)
+        for entry in running:
+            left = entry // epochs.many * self.round
+            finish = epochs.roles[entry % epochs.many].finish
+            for r, p, _, u, _ in jobs:
+                if left > r:
+                    total += min(finish * (p + share), u * (left - r) // others)
+        jobs.sort()
+        for place, one in enumerate(jobs):
+            r, p, d, u, f = one
+            for then, q, e, v, g in jobs[place + 1 :]:
+                if then == r:
+                    both = min(u * q + v * p, f * q + v * p, g * p + u * q)
+                    total += min(both, v * p + v * d // others, u * q + u * e // others)
+                else:
+                    behind = d - max(0, then - r - case.stage - p)
+                    if behind > 0:
+                        total += min(f * q, v * behind // others)
+        return total
 
 
 class Waiting(NamedTuple):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.certificates.jobs import all_jobs, released_after
+from orsched.certificates.pools import jobs_of, pools
 from orsched.certificates.scope import PLAIN, Scope, equal_workers
+from orsched.models.bounds.aggregate_machine import shares_of
 from orsched.models.bounds.aggregation_bound import charged_certificates
-from orsched.models.bounds.pool_bound import pool_certificates
 from orsched.models.bounds.stages_rounds_bound import (
     by_counts,
     by_ends,
@@ -21,7 +22,30 @@ from orsched.models.bounds.stages_rounds_bound import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from orsched.certificates.scope import Scope
     from orsched.data.instance import Instance
+
+
+_MOMENTS = 16
+"""Moments of release that are tried, evenly among the arrivals."""
+
+
+def pool_certificates(
+    instance: Instance, out_of_time: Callable[[], bool], scope: Scope
+) -> Iterator[dict[str, Any]]:
+    """Yield certificates of bounds over what is released at or after some moments."""
+    choices = []
+    for number, worker in enumerate(instance.workers):
+        rows, jobs = jobs_of(instance, worker, scope)
+        if rows:
+            choices.append({"worker": number, "weight": 1, **shares_of(worker, jobs, scope)})
+    arrivals = sorted(set(instance.requests.arrival_ns.tolist()))
+    step = max(1, len(arrivals) // _MOMENTS)
+    for moment in arrivals[::step]:
+        yield pools(instance, {**scope.stated(), "released_ns": moment, "workers": choices})
+        if out_of_time():
+            return
+
 
 _CHARGED_SECONDS_A_ROW = 3e-5
 

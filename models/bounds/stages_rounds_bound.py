@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from orsched.certificates.budget import Budget
 from orsched.certificates.jobs import Jobs, all_jobs, released_after
 from orsched.certificates.scope import PLAIN, Scope
 from orsched.certificates.stages_rounds import stages_and_rounds as valued
-from orsched.certificates.step_lower_bounds import own_rounds_ns
+from orsched.certificates.step_lower_bounds import decode_floor, own_rounds_ns, prefill_floor
+from orsched.certificates.windows import rounds_by_stages
 from orsched.common.errors import MissingDependencyError
-from orsched.models.bounds.alignment_bound import ends_certificate
+from orsched.models.bounds.alignment_lp import Solver
+from orsched.models.bounds.position_weights import shorts_of
 from orsched.models.bounds.stage_round_counts import round_bound, stage_bound
 from orsched.models.bounds.window_bound import joint_certificate
 from orsched.models.packing import pack
@@ -23,10 +26,107 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from orsched.certificates.jobs import Jobs
     from orsched.common.columns import IntColumn
     from orsched.costs import Floor
     from orsched.data.instance import Instance
     from orsched.data.workers import Worker
+    from orsched.models.bounds.alignment_lp import Proof
+
+
+MOST_ROUNDS = 10_000
+_MOST_AHEAD = 8
+
+
+def ends_certificate(
+    worker: Worker, jobs: Jobs, joint: dict[str, Any], out_of_time: Callable[[], bool]
+) -> dict[str, Any] | None:
+    """Return a joint certificate with proofs (``ends``) that raise it, or None.
+
+    Where the least time is at K stages and R rounds, it is proven that K stages need more rounds,
+    as long as that can be done; or that more stages do, if these would be next.
+    """
+    shorts = shorts_of(jobs)
+    floor = PLAIN.floor_of(worker)
+    if floor is None or not floor.by_counts or shorts is None:
+        return None
+    known = rounds_by_stages(jobs, joint, Budget())
+    if max(known) > MOST_ROUNDS:
+        return None
+    trade = _Trade(floor, jobs, joint, known, [])
+    solver = Solver(shorts, out_of_time)
+    failed: set[tuple[int, int]] = set()
+    while (goal := trade.goal(failed)) is not None:
+        proof = solver.prove(*goal)
+        if proof is None:
+            failed.add(goal)
+        else:
+            trade.proofs.append(proof)
+    return trade.certificate()
+
+
+@dataclass
+class _Trade:
+    """The least rounds known for each number of stages."""
+
+    floor: Floor
+    jobs: Jobs
+    joint: dict[str, Any]
+    known: list[int]
+    proofs: list[Proof]
+
+    def _rounds(self, stages: int, proofs: list[Proof]) -> int:
+        at = stages - int(self.joint["prefill_stages"]["value"])
+        proven = (r for proof in proofs for k, r in proof.proves if k >= stages)
+        return max([self.known[min(at, len(self.known) - 1)], *proven])
+
+    def _time(self, stages: int, rounds: int) -> int:
+        prefill = prefill_floor(self.floor, self.jobs, stages)
+        return prefill + decode_floor(self.floor, self.jobs, rounds)
+
+    def _times(self, proofs: list[Proof]) -> Iterator[tuple[int, int, int]]:
+        """Yield the time, the number of stages and the rounds, as far as it matters."""
+        first: int = self.joint["prefill_stages"]["value"]
+        last = max([0, *(stages for proof in proofs for stages, _ in proof.proves)])
+        for stages in range(first, max(last + 1, first + len(self.known) - 1) + 1):
+            rounds = self._rounds(stages, proofs)
+            yield self._time(stages, rounds), stages, rounds
+
+    def goal(self, failed: set[tuple[int, int]]) -> tuple[int, int] | None:
+        """Return the stages and rounds of the least time; None where no proof has been found.
+
+        More stages, of as many rounds, if their time is next then: a proof is for fewer as well.
+        """
+        _, stages, rounds = min(self._times(self.proofs))
+        if (stages, rounds) in failed:
+            return None
+        more, then = stages, self._time(stages, rounds + 1)
+        while self._rounds(more + 1, self.proofs) == rounds and self._time(more + 1, rounds) < then:
+            more += 1
+            if more == stages + _MOST_AHEAD:
+                break
+        ahead = [k for k in range(more, stages, -1) if (k, rounds) not in failed]
+        return (ahead[0] if ahead else stages), rounds
+
+    def certificate(self) -> dict[str, Any] | None:
+        """Return the certificate with the proofs that it takes; None where they prove nothing."""
+        best, *_ = min(self._times(self.proofs))
+        if best <= min(self._times([]))[0]:
+            return None
+        kept = list(self.proofs)
+        for proof in self.proofs:
+            without = [other for other in kept if other is not proof]
+            if min(self._times(without))[0] == best:
+                kept = without
+        ends = [
+            {**weights.to_dict(), "proves": [list(pair) for pair in proves]}
+            for weights, proves in kept
+        ]
+        value = self.joint["released_ns"] + best
+        plain = {k: v for k, v in self.joint.items() if k not in ("prefill_ns", "decode_ns")}
+        prices = {"prices": self.joint.get("prices", [])}
+        return plain | {"bound": "joint"} | prices | {"ends": ends, "value_ns": value}
+
 
 _LOG = logging.getLogger(__name__)
 SEARCH_SECONDS = 5.0

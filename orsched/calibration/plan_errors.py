@@ -20,7 +20,7 @@ from orsched.calibration.stages import (
 from orsched.calibration.step_contents import step_contents
 from orsched.common.errors import InputError
 from orsched.data.schedule import require_same_instance
-from orsched.metrics.summary import ratio
+from orsched.metrics.distributions import ratio
 from orsched.metrics.timeline import Timeline
 
 if TYPE_CHECKING:

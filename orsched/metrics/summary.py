@@ -10,6 +10,7 @@ import numpy as np
 
 from orsched.common.columns import exact_sum
 from orsched.common.units import NS_PER_S
+from orsched.data.availability import time_within
 from orsched.data.instance import require_instance
 from orsched.data.schedule import MIXED, PREFILL, as_schedule
 from orsched.data.slo import SLO as SLO  # noqa: TC001
@@ -18,11 +19,10 @@ from orsched.metrics.class_metrics import class_figures
 from orsched.metrics.client_time import client_time
 from orsched.metrics.distributions import PERCENTILES as PERCENTILES
 from orsched.metrics.distributions import distribution as distribution
-from orsched.metrics.distributions import ratio as ratio
-from orsched.metrics.fleet_metrics import fleet_figures
+from orsched.metrics.distributions import ratio
 from orsched.metrics.intervals import exact_product
 from orsched.metrics.request_times import finishes_ns, first_rounds_ns, first_tokens_ns
-from orsched.metrics.tenant_metrics import tenant_figures
+from orsched.metrics.tenant_service import OUTPUT_WEIGHT, PROMPT_WEIGHT, TenantService
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.token_gaps import largest_gaps_ns
 
@@ -33,6 +33,93 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.schedule import Scheduled
     from orsched.data.slo import Limits
+
+
+def tenant_figures(line: Timeline, first: IntColumn, finish: IntColumn) -> dict[str, Any]:
+    """Return the numbers of each tenant under ``tenants``, and ``fairness``; nothing without them.
+
+    ``service_difference`` is the largest difference between the service that two tenants get while
+    requests of both wait (Sheng et al., OSDI 2024, definition 1): prompt tokens count
+    ``prompt_weight``, output tokens ``output_weight``. ``between`` names the two, ``compared`` is
+    how many tenants, those with most tokens, were compared.
+    """
+    requests = line.instance.requests
+    if requests.tenant is None:
+        return {}
+    numbers, place, count = np.unique(requests.tenant, return_inverse=True, return_counts=True)
+    columns = {
+        "prompt_tokens": requests.prompt_tokens,
+        "output_tokens": requests.output_tokens,
+        "ttft": first - requests.arrival_ns,
+        "jct": finish - requests.arrival_ns,
+    }
+    sums = {name: _by_tenant(place, column, len(numbers)) for name, column in columns.items()}
+    tenants = {}
+    for i, number in enumerate(numbers.tolist()):
+        many = int(count[i])
+        tenants[requests.tenant_name(number)] = {
+            "requests": many,
+            "prompt_tokens": sums["prompt_tokens"][i],
+            "output_tokens": sums["output_tokens"][i],
+            "ttft_mean_ns": ratio(sums["ttft"][i], many),
+            "jct_mean_ns": ratio(sums["jct"][i], many),
+        }
+    return {"tenants": tenants, "fairness": _fairness(line)}
+
+
+def _by_tenant(place: IntColumn, column: IntColumn, tenants: int) -> list[int]:
+    """Exact sums by tenant: halves of the numbers are added apart."""
+    high, low = np.zeros(tenants, np.int64), np.zeros(tenants, np.int64)
+    np.add.at(high, place, column >> 32)
+    np.add.at(low, place, column & 0xFFFFFFFF)
+    return [(h << 32) + rest for h, rest in zip(high.tolist(), low.tolist(), strict=True)]
+
+
+def _fairness(line: Timeline) -> dict[str, Any]:
+    service = TenantService(line)
+    difference, pair = service.largest_difference()
+    name = line.instance.requests.tenant_name
+    return {
+        "prompt_weight": PROMPT_WEIGHT,
+        "output_weight": OUTPUT_WEIGHT,
+        "compared": len(service.tenants),
+        "service_difference": difference,
+        "between": None if pair is None else [name(each) for each in pair],
+    }
+
+
+def fleet_figures(line: Timeline, makespan_ns: int) -> dict[str, Any]:
+    """Return ``fleet`` for an instance whose workers are not always there, else nothing.
+
+    ``available_ns`` is the time that the workers are there until the makespan, all together;
+    ``busy_ns`` that of their steps, and ``utilization`` its share. ``lost_steps`` were in progress
+    when their worker failed, for ``lost_ns`` in all, which are not busy; ``recomputed_tokens``
+    were prefilled although an earlier stay of the request had them. With autoscaling there are
+    ``ordered_ns`` beside, the time from the orders of workers to their ends, and ``starts``.
+    """
+    if not line.instance.fleet_changes:
+        return {}
+    workers, rows = line.instance.workers, line.schedule.on_times
+    if line.instance.autoscaling is None:
+        available = sum(time_within(worker.available_ns, makespan_ns) for worker in workers)
+        paid = {}
+    else:
+        available = sum(time_within([(row.start_ns, row.end_ns)], makespan_ns) for row in rows)
+        ordered = sum(time_within([(row.ordered_ns, row.end_ns)], makespan_ns) for row in rows)
+        paid = {"ordered_ns": ordered, "starts": sum(row.ordered_ns > 0 for row in rows)}
+    busy, lost = exact_sum(line.end_ns - line.start_ns), line.schedule.lost_steps
+    return {
+        "fleet": {
+            "available_ns": available,
+            "busy_ns": busy,
+            "utilization": ratio(busy, available),
+            "lost_steps": len(lost),
+            "lost_ns": sum(end - start for _, start, end in lost),
+            "recomputed_tokens": exact_sum(line.recomputed),
+            **paid,
+        }
+    }
+
 
 _OF_WHOLE_RUNS = ("tokens_per_s", "ttft_ns", "tpot_ns", "itl_ns", "jct_ns", "slo", "gap")
 """Numbers that a run has only if it was not stopped."""

@@ -6,10 +6,13 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from orsched.calibration.descriptions import cost_words
 from orsched.certificates.scope import schedules_of
 from orsched.common.errors import InputError, unavailable
+from orsched.common.units import NS_PER_S
 from orsched.data.instance import require_instance
 from orsched.data.schedule import as_schedules, require_same_instance
+from orsched.data.service_classes import limit_text
 from orsched.solving.objectives import arrivals_decide
 from orsched.views.class_curves import has_class_curves, tells_classes_apart
 from orsched.views.class_table import class_table
@@ -21,15 +24,14 @@ from orsched.views.comparison import (
     rows_of,
     text,
 )
-from orsched.views.facts import facts
 from orsched.views.latency_data import latency_data
-from orsched.views.limits_and_bounds import bounds_on_means, slo_of
 from orsched.views.method_tables import latency_table, makespan_table
 from orsched.views.page_data import chart_data, instance_data
 from orsched.views.ranking import ranking_of
 from orsched.views.report_plan_and_run import pair_data, pairs_of, section
 from orsched.views.spans import client_use
 from orsched.views.style import BUBBLES, seconds
+from orsched.views.tables import prediction_words
 from orsched.views.words import WORDS
 
 if TYPE_CHECKING:
@@ -37,8 +39,109 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from orsched.data.instance import Instance
-    from orsched.data.schedule import Scheduled
+    from orsched.data.schedule import Schedule, Scheduled
     from orsched.data.slo import SLO
+    from orsched.data.workers import Worker
+    from orsched.views.comparison import Row
+
+
+def facts(instance: Instance, slo: SLO | None) -> str:
+    """Return the facts of the instance as a definition list."""
+    requests, workers = instance.requests, instance.workers
+    n, last = len(requests), int(requests.arrival_ns.max(initial=0))
+    lines = [
+        ("Requests", f"{n:,}"),
+        ("Clients", f"{sum(w.clients for w in workers):,}"),
+        ("Workers", f"{len(workers):,}"),
+        ("Prompt tokens", _tokens(requests.prompt_tokens)),
+        ("Output tokens", _tokens(requests.output_tokens)),
+        ("Arrivals", f"until {seconds(last)}" if last else "all at the start"),
+        ("First token", f"from {instance.first_token}"),
+        ("Predicted lengths", prediction_words(requests)),
+        ("Machine (cost model)", _each(cost_words(w.cost, w.clients) for w in workers)),
+        ("Prefill cap", _each("none" if w.prefill_limit is None else f"{w.prefill_limit:,} tokens"
+                              for w in workers)),
+        ("Memory", _each(_memory(w) for w in workers)),
+        *_limits(instance, slo),
+        ("Padding", _each("yes" if w.padding else "no" for w in workers)),
+    ]  # fmt: skip
+    items = "".join(f"<div><dt>{k}</dt><dd>{text(v)}</dd></div>" for k, v in lines)
+    about = f"<p>{text(instance.description)}</p>\n" if instance.description else ""
+    return (
+        f'{about}<dl class="facts">{items}</dl>\n'
+        f'<p class="hash">Instance <b>{text(instance.name)}</b>, SHA-256 '
+        f"<code>{instance.sha256}</code></p>\n"
+    )
+
+
+def _limits(instance: Instance, slo: SLO | None) -> list[tuple[str, str]]:
+    """Return the limits that latencies are held against: one for all, and those of classes."""
+    lines = []
+    if slo is not None:
+        pair = (("TTFT", slo.ttft_ns), ("TPOT", slo.tpot_ns))
+        given = [f"{word} {ns / NS_PER_S:g} s" for word, ns in pair if ns is not None]
+        lines.append(("Limits (SLO)", ", ".join(given) or "none"))
+    if instance.names_classes:
+        kinds = [f"{kind.name}: {limit_text(kind) or 'no limit'}" for kind in instance.classes]
+        lines.append(("Classes", "; ".join(kinds)))
+    return lines
+
+
+def _memory(worker: Worker) -> str:
+    return "unlimited" if worker.memory is None else worker.memory.words
+
+
+def _tokens(column: Any) -> str:
+    if len(column) == 0:
+        return "–"
+    return f"{int(column.sum()) / len(column):,.1f} on average, at most {int(column.max()):,}"
+
+
+def _each(values: Any) -> str:
+    """Join the different values in order of first use."""
+    return ", ".join(dict.fromkeys(values))
+
+
+MOST_REQUESTS = 20_000
+"""Instances with more requests get no bounds on means in a report: they take too long."""
+
+
+def slo_of(schedules: Sequence[Schedule]) -> SLO | None:
+    """Return the limits that the schedules were made with; None without any, or with several."""
+    from orsched.data.slo import SLO
+
+    given = [s.results["slo"] for s in schedules if isinstance(s.results.get("slo"), dict)]
+    pairs = {(slo.get("ttft_ns"), slo.get("tpot_ns")) for slo in given}
+    if len(pairs) != 1:
+        return None
+    ttft_ns, tpot_ns = pairs.pop()
+    return SLO(ttft_ns=ttft_ns, tpot_ns=tpot_ns)
+
+
+def bounds_on_means(instance: Instance, rows: Sequence[Row]) -> dict[str, list[int | None]]:
+    """Return lower bounds on mean TTFT and JCT, by row; only what is above 0.
+
+    They hold for what the schedule does (chunks, mixed steps, restarts). Runs have none: their
+    worker may be faster than its model.
+    """
+    if not 0 < len(instance) <= MOST_REQUESTS:
+        return {}
+    found = {}
+    for measure in ("ttft", "jct"):
+        column = [_bound_ns(instance, row, f"mean_{measure}") for row in rows]
+        if any(column):
+            found[measure] = column
+    return found
+
+
+def _bound_ns(instance: Instance, row: Row, objective: str) -> int | None:
+    from orsched.models.bounds.mean_bounds import mean_bounds
+
+    if row.violations or row.schedule.is_measured:
+        return None
+    found = mean_bounds(instance, row.schedule, [objective], None)
+    return found[objective]["value_ns"] or None
+
 
 # Nothing may be loaded from anywhere: the page works offline and reports nothing about its reader.
 _POLICY = (

@@ -12,7 +12,7 @@ from benchmarks.reproductions import fidelity, fidelity_setting
 from benchmarks.reproductions.fidelity_families import Affine, Knots
 from benchmarks.reproductions.fidelity_runs import left_out
 from orsched.calibration import MeasuredRun, Server, Times, fit_run
-from orsched.calibration.spans import spans, step_works
+from orsched.calibration.recipe import spans, step_works
 from orsched.common.errors import InputError
 from orsched.data.requests import Requests
 from orsched.instances.datasets import VARIABLE

@@ -14,7 +14,7 @@ from orsched.files.csv_requests import read_requests_csv
 from orsched.instances.datasets import VARIABLE
 from orsched.planning.study import read_study
 from orsched.prediction import make_corpus
-from orsched.prediction.rank_correlation import kendall_tau
+from orsched.prediction.evaluation import kendall_tau
 
 FIGURES = rows.FOLDER / "figures.csv"
 

@@ -29,8 +29,7 @@ from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.models.bounds.aggregate_machine import choices_of
-from orsched.models.bounds.latency_bounds import candidates
-from orsched.models.bounds.rank_bounds import rank_certificates
+from orsched.models.bounds.latency_bounds import candidates, rank_certificates
 from tests.in_order import in_order
 from tests.models.least_sums import least_sum_ns
 from tests.models.test_latency_bounds import small

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 import orsched
-from orsched.checker.worker_kinds import kinds_of_workers
+from orsched.checker.durations import kinds_of_workers
 from orsched.costs import AffineCost, ProfiledCost
 from orsched.costs.profiled_grid import Grid
 from orsched.data.workers import Worker

@@ -40,7 +40,7 @@ from orsched.files.instance_document import instance_from_document
 from orsched.files.schedule_document import schedule_from_document
 from orsched.instances.readers import read
 from orsched.metrics.summary import SLO, summarise
-from orsched.models.bounds.bulk_done import bulk_tokens
+from orsched.models.bounds.bulk_bound import bulk_tokens
 from orsched.planning.study.config import read_settings
 from orsched.planning.study.plan import key_of, read_study
 from orsched.planning.study.store import Store, _digest

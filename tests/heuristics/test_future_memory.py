@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from orsched.heuristics.future_memory import FutureMemory
+from orsched.heuristics.mc_sf import FutureMemory
 
 
 def filled(caches, size, moment):

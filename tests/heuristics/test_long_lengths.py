@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import orsched
 from orsched.costs import AffineCost
 from orsched.data.step import decode_rounds
-from orsched.heuristics.long_lengths import LongLengths, long_lengths
-from orsched.heuristics.robust import ROBUST
+from orsched.heuristics.robust import ROBUST, LongLengths, long_lengths
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information, Policy, PredictedView
 from tests.in_order import in_order

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.heuristics.recent_lengths import LengthTable, SortedLengths, recent_lengths
+from orsched.heuristics.forecast import LengthTable, SortedLengths, recent_lengths
 
 LIMIT = 12
 

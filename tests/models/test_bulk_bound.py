@@ -15,8 +15,7 @@ from orsched.common.errors import InputError
 from orsched.data.instance import Instance
 from orsched.data.service_classes import ServiceClass
 from orsched.metrics.request_times import request_times
-from orsched.models.bounds.bulk_bound import attainment_bound, bulk_bound
-from orsched.models.bounds.bulk_done import bulk_tokens
+from orsched.models.bounds.bulk_bound import attainment_bound, bulk_bound, bulk_tokens
 from tests.checker.any_mode import random_schedule
 from tests.in_order import in_order
 

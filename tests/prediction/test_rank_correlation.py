@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched.common.errors import InputError
-from orsched.prediction.rank_correlation import inversions, kendall_tau
+from orsched.prediction.evaluation import inversions, kendall_tau
 
 
 def by_pairs(first, second):

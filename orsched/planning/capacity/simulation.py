@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from orsched._version import __version__
+from orsched.data.workers import Worker
 from orsched.planning.study.plan import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.planning.capacity.question import Fleet, Question
+
+
+def with_fleet(instance: Instance, fleet: Iterable[list[Any]]) -> Instance:
+    """Return an instance on ``count`` copies of each ``[count, name, worker]`` of a fleet."""
+    from orsched.common.registry import cost_model
+
+    workers = []
+    for count, name, values in fleet:
+        worker = Worker.from_dict(values, cost_model)
+        workers += [replace(worker, name=f"{name}-{number}") for number in range(count)]
+    return instance.replace(workers=tuple(workers))
+
 
 RECORD = 1
 """Version of the records; those of other versions are left alone and run anew."""
@@ -85,7 +99,6 @@ def simulate(task: Mapping[str, Any]) -> dict[str, Any]:
     """Run a policy on a fleet, check its schedule, and return what an estimate is made of."""
     from orsched.checker import check
     from orsched.common.errors import InvalidScheduleError
-    from orsched.planning.capacity.fleet import with_fleet
     from orsched.planning.study.cell import outcome_of
 
     content = task["content"]

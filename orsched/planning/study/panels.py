@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.units import NS_PER_S
 from orsched.planning.study.table import over_seeds
-from orsched.planning.study.tradeoff import pareto_front
 from orsched.views.axis_names import AxisName, axis_name
 from orsched.views.pictures import mark_limit
 from orsched.views.scales import scale_axis
@@ -18,6 +17,25 @@ if TYPE_CHECKING:
     from orsched.planning.study.confidence import Interval
 
     Row = Mapping[str, Any]
+
+
+Point = tuple[float, float]
+
+
+def pareto_front(points: Sequence[Point], better_x: int, better_y: int) -> list[Point]:
+    """Return the points that none beats, in order of x; ``better``: 1 for more, -1 for less.
+
+    A point is beaten by one that is at least as good in both, and better in one.
+    """
+    front: list[Point] = []
+    best: float | None = None
+    # From the best x on, each point has to be better in y than all before it.
+    for x, y in sorted(set(points), key=lambda p: (-better_x * p[0], -better_y * p[1])):
+        if best is None or better_y * y > better_y * best:
+            front.append((x, y))
+            best = y
+    return sorted(front)
+
 
 MARKERS = "osv^DPX*"
 _MOST_TICKS = 8

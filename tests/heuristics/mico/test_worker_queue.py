@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.heuristics.mico.worker_queue import WorkerQueue
+from orsched.heuristics.mico.worker_scheduler import WorkerQueue
 
 KEYS = st.tuples(st.integers(0, 3), st.integers(0, 9))
 

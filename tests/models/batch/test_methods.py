@@ -11,7 +11,7 @@ from hypothesis import assume, given
 
 from orsched.costs import BilinearCost
 from orsched.models.batch import DEEPSPEED, PaddedMemory, TableMemory, batch, fast
-from orsched.models.batch.hulls import Hulls
+from orsched.models.batch.lines import Hulls
 from orsched.models.batch.problem import build
 from tests.in_order import in_order
 from tests.models.batch.oracles import accepted, cases, random_case

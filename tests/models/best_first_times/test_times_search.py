@@ -18,8 +18,7 @@ from orsched.metrics.objective_values import objective_value
 from orsched.models.best_first_times import solve_best_first_times
 from orsched.models.best_first_times.cases import read_case
 from orsched.models.best_first_times.epochs import Epochs, State
-from orsched.models.best_first_times.pairs import Pairs
-from orsched.models.best_first_times.relaxation import Relaxation, shortest_rest_first, smith
+from orsched.models.best_first_times.relaxation import Pairs, Relaxation, shortest_rest_first, smith
 from orsched.models.best_first_times.search import TimesSearch
 from orsched.models.full_mip import solve_full_mip
 from orsched.models.full_mip.aim import TimesAim

@@ -20,7 +20,7 @@ from orsched.models.full_mip.linear import INTEGER, LinearModel
 from orsched.models.full_mip.plan import plan_of, schedule_of
 from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
-from orsched.models.full_mip.stages import least_makespan_ns, stages_that_suffice
+from orsched.models.full_mip.solve import least_makespan_ns, stages_that_suffice
 from orsched.models.full_mip.windows_mip import WindowsMip
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order

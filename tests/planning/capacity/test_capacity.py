@@ -19,7 +19,7 @@ from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.planning.capacity import proof_violations
-from orsched.planning.capacity.interval import over_parts, over_replications, wilson
+from orsched.planning.capacity.estimate import over_parts, over_replications, wilson
 from tests.in_order import in_order
 
 NUMBER, NONE = {"type": "number"}, {"type": ["number", "null"]}

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from orsched.common.errors import InputError
 from orsched.planning.study import plots as module
 from orsched.planning.study import save_plots
+from orsched.planning.study.panels import pareto_front
 from orsched.planning.study.plots import default_plots
-from orsched.planning.study.tradeoff import pareto_front
 from orsched.views.axis_names import axis_name
 from orsched.views.pictures import save_picture
 from orsched.views.scales import wants_log
