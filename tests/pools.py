@@ -13,7 +13,7 @@ from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.heuristics.disaggregated import Disaggregated
-from orsched.heuristics.disaggregated.params import DisaggregatedParams
+from orsched.heuristics.disaggregated.policy import DisaggregatedParams
 
 POOLS = (
     ("prefill", "decode"),

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from orsched.common.columns import read_only
 from orsched.common.errors import InputError, PolicyError
 from orsched.heuristics.colocation.deadlines import Deadlines
-from orsched.heuristics.colocation.draft import UNLIMITED, Draft
+from orsched.heuristics.colocation.draft import UNLIMITED, Draft, MachineTime, StepTime
 from orsched.heuristics.colocation.room import Room
-from orsched.heuristics.colocation.step_time import MachineTime, StepTime
 from orsched.simulator.policy import Information, Policy, View
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from orsched.heuristics.disaggregated.params import DisaggregatedParams
-from orsched.heuristics.disaggregated.policy import Disaggregated
+from orsched.heuristics.disaggregated.policy import Disaggregated, DisaggregatedParams
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.simulator.policy import Information
 

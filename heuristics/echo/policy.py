@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from orsched.data.instance import Instance
-    from orsched.heuristics.colocation.draft import Draft
+    from orsched.heuristics.colocation.draft import Draft, StepTime
     from orsched.heuristics.colocation.room import Room
-    from orsched.heuristics.colocation.step_time import StepTime
     from orsched.heuristics.echo.params import EchoParams
     from orsched.simulator.policy import View
 

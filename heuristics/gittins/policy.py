@@ -11,8 +11,7 @@ from orsched.data.step import ARRIVAL, FINISH, Step, decode_rounds, evict
 from orsched.heuristics.gittins.batch import GittinsBatch
 from orsched.heuristics.gittins.lengths import LengthModel
 from orsched.heuristics.gittins.own_lengths import Calibrations, OwnLengths
-from orsched.heuristics.gittins.rivals import MANY, Rivals
-from orsched.heuristics.gittins.routing import RoutingDecision
+from orsched.heuristics.gittins.routing import MANY, Rivals, RoutingDecision
 from orsched.heuristics.gittins.waiting import WaitingRequests
 from orsched.heuristics.gittins.worker_model import UNLIMITED, WorkerModel
 from orsched.simulator.policy import ClairvoyantView, Information, Policy, PredictedView, View

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from orsched.common.errors import InputError
 from orsched.heuristics.mico.distribution import Distributor, Weighted
-from orsched.heuristics.mico.lengths import Lengths
 from orsched.heuristics.mico.params import MicoParams
-from orsched.heuristics.mico.shares import powers, round_times_ns, whole_shares
-from orsched.heuristics.mico.worker_scheduler import WorkerScheduler
+from orsched.heuristics.mico.worker_scheduler import (
+    Lengths,
+    WorkerScheduler,
+    powers,
+    round_times_ns,
+    whole_shares,
+)
 from orsched.heuristics.scls.offloading import able
 from orsched.simulator.policy import Information, Policy
 

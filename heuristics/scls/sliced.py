@@ -12,9 +12,8 @@ from orsched.common.errors import InputError
 from orsched.common.scalars import require_number, require_one_of, set_whole
 from orsched.common.units import NS_PER_S
 from orsched.data.step import Step, Wait, batch_rounds, evict, prefill_stage
-from orsched.heuristics.scls.batching import Batcher
+from orsched.heuristics.scls.batching import RULES, Batcher, SliceMemory
 from orsched.heuristics.scls.estimate import bilinear_of
-from orsched.heuristics.scls.memory import RULES, SliceMemory
 from orsched.heuristics.scls.offloading import Offloader
 from orsched.simulator.policy import Information, Policy
 

@@ -31,8 +31,7 @@ from orsched.certificates.rank_costs import (
 from orsched.certificates.scope import PLAIN, Scope
 from orsched.certificates.shared_rounds import shared_rounds
 from orsched.certificates.single_machine import least_sum
-from orsched.models.bounds.aggregate_machine import choices_of
-from orsched.models.bounds.aggregation_bound import balanced_weights
+from orsched.models.bounds.aggregation_bound import balanced_weights, choices_of
 from orsched.models.bounds.shared_rounds_bound import shared_rounds_choices
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.certificates.jobs import all_jobs, released_after
 from orsched.certificates.pools import jobs_of, pools
 from orsched.certificates.scope import PLAIN, Scope, equal_workers
-from orsched.models.bounds.aggregate_machine import shares_of
-from orsched.models.bounds.aggregation_bound import charged_certificates
+from orsched.models.bounds.aggregation_bound import charged_certificates, shares_of
 from orsched.models.bounds.stages_rounds_bound import (
     by_counts,
     by_ends,

@@ -15,8 +15,7 @@ from orsched.certificates.stages_rounds import stages_and_rounds as valued
 from orsched.certificates.step_lower_bounds import decode_floor, own_rounds_ns, prefill_floor
 from orsched.certificates.windows import rounds_by_stages
 from orsched.common.errors import MissingDependencyError
-from orsched.models.bounds.alignment_lp import Solver
-from orsched.models.bounds.position_weights import shorts_of
+from orsched.models.bounds.alignment_lp import Solver, shorts_of
 from orsched.models.bounds.stage_round_counts import round_bound, stage_bound
 from orsched.models.bounds.window_bound import joint_certificate
 from orsched.models.packing import pack

@@ -10,10 +10,9 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, OrschedError
 from orsched.common.registry import attached
 from orsched.models.full_mip.aim import Alone, MissesAim, TimesAim
-from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
+from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice, refined
 from orsched.models.full_mip.plan import Plan, plan_of, schedule_of
 from orsched.models.full_mip.problem import MAX_UNITS, read_problem
-from orsched.models.full_mip.refined import refined
 from orsched.models.full_mip.search import Search
 from orsched.models.full_mip.size import Size
 from orsched.models.full_mip.solver_run import ModelSpec, end_of, refusal_of, result_of

@@ -16,8 +16,7 @@ from orsched.common.scalars import require_suffix
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orsched.calibration.profile_cost import ModelFacts
-    from orsched.calibration.profile_files import ProfileFiles
+    from orsched.calibration.profile_cost import ModelFacts, ProfileFiles
     from orsched.calibration.recipe import RunFit
     from orsched.calibration.runs import Server
 
@@ -71,8 +70,7 @@ def _base(
     folder: Path | None, model: str | None, config: Path | None, options: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
     """Return the cost model of a profile, or a model's shape, and what it is."""
-    from orsched.calibration.profile_cost import described, profile_cost
-    from orsched.calibration.profile_files import find_profile
+    from orsched.calibration.profile_cost import described, find_profile, profile_cost
 
     if folder is None:
         shape = model_shape(model, config)

@@ -12,8 +12,7 @@ from orsched.common.near_names import known_names
 from orsched.common.units import MAX_TIME_NS
 from orsched.costs.exact import round_half_up
 from orsched.costs.profiled import GRIDS, PER_SEQUENCE, ProfiledCost
-from orsched.costs.profiled_grid import MAX_POINTS, Grid
-from orsched.costs.profiled_ragged import completed
+from orsched.costs.profiled_grid import MAX_POINTS, Grid, completed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

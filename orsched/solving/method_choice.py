@@ -224,7 +224,7 @@ def method_named(name: str, field: str = "method") -> Method:
         require_class(cls, Policy, name)
         return OwnMethod(name, cls)
     if name.endswith(".py"):
-        from orsched.common.own_file import classes_in
+        from orsched.common.own_code import classes_in
 
         raise InputError(
             "a file holds several classes: which one?",

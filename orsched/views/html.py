@@ -25,9 +25,8 @@ from orsched.views.comparison import (
     text,
 )
 from orsched.views.latency_data import latency_data
-from orsched.views.method_tables import latency_table, makespan_table
+from orsched.views.method_tables import latency_table, makespan_table, ranking_of
 from orsched.views.page_data import chart_data, instance_data
-from orsched.views.ranking import ranking_of
 from orsched.views.report_plan_and_run import pair_data, pairs_of, section
 from orsched.views.spans import client_use
 from orsched.views.style import BUBBLES, seconds

@@ -13,8 +13,7 @@ from orsched.common.errors import PolicyError
 from orsched.common.units import NEVER
 from orsched.runner.devices.device import VirtualDevice, wait
 from orsched.runner.loop.interrupts import Interrupts
-from orsched.runner.loop.live_worker import LiveWorker, live
-from orsched.runner.loop.restoring import restoring_step
+from orsched.runner.loop.live_worker import LiveWorker, live, restoring_step
 from orsched.simulator.loop import Loop, Simulated
 from orsched.simulator.policy import Policy
 

@@ -28,7 +28,7 @@ from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.models.bounds.aggregate_machine import choices_of
+from orsched.models.bounds.aggregation_bound import choices_of
 from orsched.models.bounds.latency_bounds import candidates, rank_certificates
 from tests.in_order import in_order
 from tests.models.least_sums import least_sum_ns

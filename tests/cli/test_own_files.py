@@ -11,8 +11,7 @@ import pytest
 import orsched
 from orsched.cli.commands import run
 from orsched.common.errors import InputError
-from orsched.common.own_code import at_path, class_of, is_own, path_in
-from orsched.common.own_file import module_at
+from orsched.common.own_code import at_path, class_of, is_own, module_at, path_in
 from orsched.planning.study import read_study
 from orsched.planning.study import run as run_study
 from orsched.solving.method_choice import read_spec

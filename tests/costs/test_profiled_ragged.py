@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from orsched.common.errors import InputError
 from orsched.costs.profiled import GRIDS, ProfiledCost
-from orsched.costs.profiled_grid import Grid
-from orsched.costs.profiled_ragged import completed
+from orsched.costs.profiled_grid import Grid, completed
 
 
 @pytest.mark.parametrize(

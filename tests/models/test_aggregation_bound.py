@@ -24,8 +24,11 @@ from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.models.bounds.aggregate_machine import choices_of
-from orsched.models.bounds.aggregation_bound import balanced_weights, charged_certificates
+from orsched.models.bounds.aggregation_bound import (
+    balanced_weights,
+    charged_certificates,
+    choices_of,
+)
 from orsched.models.bounds.bounds import improving_bounds, makespan_bound
 from orsched.models.bounds.latency_bounds import OBJECTIVES
 from tests.brute_force import optimum_ns

@@ -20,9 +20,8 @@ from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.instances import catalog
-from orsched.models.bounds.alignment_lp import Solver
+from orsched.models.bounds.alignment_lp import Solver, shorts_of
 from orsched.models.bounds.bounds import bound, makespan_bound
-from orsched.models.bounds.position_weights import shorts_of
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 

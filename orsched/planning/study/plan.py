@@ -20,8 +20,14 @@ from orsched.common.own_code import is_own, require_consent
 from orsched.data.autoscaling import read_autoscaling
 from orsched.data.splits import Split
 from orsched.files.toml import read_toml, require_known, require_table
-from orsched.planning.study.axes import InstanceChoice, PolicyChoice, instance_axis, policy_axis
-from orsched.planning.study.grids import grid, listed
+from orsched.planning.study.axes import (
+    InstanceChoice,
+    PolicyChoice,
+    grid,
+    instance_axis,
+    listed,
+    policy_axis,
+)
 from orsched.solving.objectives import minimised, named_as_bounds, other_name
 from orsched.solving.scenario import read_workers
 

@@ -19,8 +19,7 @@ from orsched.calibration import (
     recorded_settings,
 )
 from orsched.calibration.families import FactorOfTables, StepWork, TimesOfShape
-from orsched.calibration.profile_cost import ModelFacts, profile_cost
-from orsched.calibration.profile_files import find_profile
+from orsched.calibration.profile_cost import ModelFacts, find_profile, profile_cost
 from orsched.calibration.recipe import owners, step_works
 from orsched.cli.commands import run as command
 from orsched.files import load_fitted_cost

@@ -8,8 +8,7 @@ from fractions import Fraction
 import pytest
 
 from orsched import InputError
-from orsched.calibration.profile_cost import ModelFacts, config_facts, profile_cost
-from orsched.calibration.profile_files import find_profile
+from orsched.calibration.profile_cost import ModelFacts, config_facts, find_profile, profile_cost
 from orsched.calibration.profile_tables import _activated
 from orsched.cli.commands import run
 from orsched.files import load_fitted_cost

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from orsched.common.errors import InputError
 from orsched.files import save_instance
 from orsched.instances.catalog import generate, load_named
+from orsched.planning.study.axes import grid
 from orsched.planning.study.cell import build_instance, execute
-from orsched.planning.study.grids import grid
 from orsched.planning.study.plan import read_study
 
 SMALL = {"instances": ["two-by-two"], "policies": ["fcfs"]}

@@ -12,8 +12,7 @@ from orsched.models.bounds.bounds import bound
 from orsched.views.class_table import class_table
 from orsched.views.comparison import rows_of
 from orsched.views.html import bounds_on_means, slo_of, write_report
-from orsched.views.method_tables import latency_table, makespan_table
-from orsched.views.ranking import ranking_of
+from orsched.views.method_tables import latency_table, makespan_table, ranking_of
 from tests.views.plotting.samples import random_instance, served
 from tests.views.plotting.test_classes import mixed
 

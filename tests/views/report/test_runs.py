@@ -12,8 +12,7 @@ from orsched.metrics.summary import summarise
 from orsched.views.comparison import labels, rows_of
 from orsched.views.gantt import gantt
 from orsched.views.html import write_report
-from orsched.views.method_tables import latency_table, makespan_table
-from orsched.views.ranking import ranking_of
+from orsched.views.method_tables import latency_table, makespan_table, ranking_of
 from tests.in_order import in_order
 
 MEASURED = {"device": "d", "clock": "c"}
