@@ -48,11 +48,15 @@ def test_numbers_of_cells():
     assert number("−3.3 ±1.8 (scls_continuous)", 1) == 1.8
 
 
+TABLES_ALONE = {"regret", "tried-and-left-out"}
+"""Pages whose tables name what no picture could: thirty rows of methods, or code that is gone."""
+
+
 def test_every_page_of_results_has_a_picture(repo_root):
     docs = repo_root / "docs"
     listed = re.findall(r"^- \[\]\(([\w-]+)\.md\)", (docs / "results.md").read_text(), re.M)
     assert len(listed) > 4
-    for page in listed:
+    for page in set(listed) - TABLES_ALONE:
         text = (docs / f"{page}.md").read_text()
         drawn = re.findall(r"!\[.+?\]\((_static/[\w.-]+)\)", text)
         assert drawn or "{code-cell}" in text, page

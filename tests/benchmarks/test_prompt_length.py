@@ -39,10 +39,16 @@ def test_ttft_is_the_sum_of_the_measured_tables():
     within(prompt_length.measured_tables())
 
 
+def without_contexts(cost):
+    return prompt_length.WithoutContexts(
+        fixed_ns=cost.fixed_ns, dense=cost.dense, prefill=cost.prefill, decode=cost.decode
+    )
+
+
 def test_without_contexts_the_error_grows_with_the_prompt():
     tables = prompt_length.synthetic_tables()
     cost = tables.cost()
-    plain = prompt_length.WithoutContexts(cost.fixed_ns, cost.dense, cost.prefill, cost.decode)
+    plain = without_contexts(cost)
     ratios = [prompt_length.ttft_s(plain, p) / tables.summed_s(p) for p in prompt_length.PROMPTS]
     errors = [1 - ratio for ratio in ratios]
     assert errors == sorted(errors)
@@ -52,7 +58,7 @@ def test_without_contexts_the_error_grows_with_the_prompt():
 
 def test_the_checker_refuses_the_times_without_contexts():
     cost = prompt_length.synthetic_tables().cost()
-    plain = prompt_length.WithoutContexts(cost.fixed_ns, cost.dense, cost.prefill, cost.decode)
+    plain = without_contexts(cost)
     instance = Instance(Requests([8192], [1]), Worker(1, plain), "prefill")
     policy, _ = VLLM.build(instance, Information.NONE, {"max_num_batched_tokens": 2048}, 0)
     schedule = simulate_policy(instance, policy).schedule

@@ -187,13 +187,13 @@ def test_attainment_is_asked_for_by_name():
     result = orsched.simulate(instance.replace(requests=requests), "fcfs")
     share = result.schedule.results["classes"]["interactive"]["slo"]["attainment"]
     assert result.attainment() == share
-    for name, says in (("nightly", "has no limits"), ("fast", "is no class")):
+    for name, says in (("nightly", "has no limits"), ("fast", "is not a class")):
         with pytest.raises(InputError, match=says) as caught:
             result.attainment(name)
         assert caught.value.field == "class"
         assert caught.value.remedy
     plain = orsched.simulate(orsched.load("two-by-two"), "fcfs")
-    with pytest.raises(InputError, match="is no class"):
+    with pytest.raises(InputError, match="is not a class"):
         plain.attainment()
 
 

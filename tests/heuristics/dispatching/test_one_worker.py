@@ -9,15 +9,23 @@ from orsched.common.errors import InputError
 from orsched.data.step import decode_rounds, prefill_stage
 from orsched.heuristics.policy_method import LiveMethod
 from orsched.simulator.policy import Policy
+from orsched.solving.method_catalogue import method_info
 from orsched.solving.method_choice import method_named, method_names
 from orsched.solving.scenario import scenario, with_workers
 
 POLICIES = [name for name in method_names() if isinstance(method_named(name), LiveMethod)]
+TAKES = [
+    name
+    for name in POLICIES
+    if method_info(name).workers == "one"
+    or "dispatch" in {each.name for each in method_info(name).parameters}
+]
+CHOOSES = sorted(set(POLICIES) - set(TAKES))
 
 
-@pytest.mark.parametrize("method", POLICIES)
+@pytest.mark.parametrize("method", TAKES)
 def test_a_dispatcher_of_one_worker_changes_nothing(method):
-    """Nor for policies that choose workers themselves, or that serve only one."""
+    """Nor for policies that serve only one."""
     instance = scenario(orsched.load("two-by-two"), predictions="classes")
     given = {"dispatch": "fewest_requests"}
     alone = orsched.solve(instance, method)
@@ -32,10 +40,12 @@ def test_what_no_dispatcher_is_stays_wrong(wrong):
     assert caught.value.field in wrong
 
 
-def test_a_policy_that_chooses_workers_itself_takes_no_dispatcher():
-    two = with_workers(scenario(orsched.load("two-by-two"), predictions="classes"), 2)
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("method", CHOOSES)
+def test_a_policy_that_chooses_workers_itself_takes_no_dispatcher(method, workers):
+    several = with_workers(scenario(orsched.load("two-by-two"), predictions="classes"), workers)
     with pytest.raises(InputError, match="chooses workers itself"):
-        orsched.solve(two, "mico", parameters={"dispatch": "round_robin"})
+        orsched.solve(several, method, parameters={"dispatch": "round_robin"})
 
 
 class ChoosesItself(Policy):

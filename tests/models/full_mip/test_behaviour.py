@@ -187,7 +187,7 @@ def die(payload, send):
 
 
 def test_a_solver_that_dies_leaves_the_incumbent(backend, monkeypatch):
-    monkeypatch.setattr(module, "solve_here", die)
+    monkeypatch.setattr("orsched.models.full_mip.solver_run.solve_here", die)
     instance = hard()
     result = solve_full_mip(instance, backend)
     assert (result.status, result.termination) == ("feasible", "died")
