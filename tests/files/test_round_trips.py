@@ -85,7 +85,7 @@ WORKERS = st.builds(
     Worker,
     clients=st.integers(1, 500),
     cost=st.builds(in_order, st.just(AffineCost), *[st.integers(0, 10**6)] * 4),
-    prefill_cap_tokens=st.none() | st.integers(1, 2**31 - 1),
+    prefill_cap_tokens=st.none() | st.integers(10_000, 2**31 - 1),
     memory=st.none()
     | st.builds(
         BlockMemory,
