@@ -53,23 +53,23 @@ class Room(NamedTuple):
 
 ROOMS = {
     "common, costs, data": Room(
-        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 0, 6_500, 0
+        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 8_120, 6_500, 57
     ),
-    "simulator": Room(("orsched/simulator",), 0, 4_300, 0),
+    "simulator": Room(("orsched/simulator",), 4_540, 4_300, 23),
     "metrics, checker, certificates": Room(
-        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 0, 9_700, 0
+        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 10_360, 9_700, 60
     ),
-    "solving": Room(("orsched/solving",), 0, 2_600, 0),
-    "files and instances": Room(("orsched/files", "instances"), 0, 8_300, 0),
-    "models": Room(("models",), 0, 19_300, 0),
-    "heuristics": Room(("heuristics",), 0, 9_500, 0),
-    "command line": Room(("orsched/cli",), 0, 6_000, 0),
-    "views": Room(("orsched/views",), 0, 5_400, 0),
-    "runner and calibration": Room(("runner", "orsched/calibration"), 0, 14_200, 0),
-    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 0, 9_200, 0),
+    "solving": Room(("orsched/solving",), 3_470, 2_600, 17),
+    "files and instances": Room(("orsched/files", "instances"), 8_290, 8_300, 59),
+    "models": Room(("models",), 20_200, 19_300, 123),
+    "heuristics": Room(("heuristics",), 10_810, 9_500, 80),
+    "command line": Room(("orsched/cli",), 7_580, 6_000, 49),
+    "views": Room(("orsched/views",), 5_360, 5_400, 35),
+    "runner and calibration": Room(("runner", "orsched/calibration"), 14_750, 14_200, 101),
+    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 9_040, 9_200, 56),
 }
 """The rooms; files directly in ``orsched/`` are the door and count in none."""
-LONG_FUNCTIONS = 0
+LONG_FUNCTIONS = 58
 """The most functions with more than ``LONG`` lines or ``MANY`` parameters."""
 
 
