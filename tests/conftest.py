@@ -69,6 +69,15 @@ def data_dir() -> Path:
 
 
 @pytest.fixture(autouse=True)
+def _keep_ctrl_c():
+    """Give the next test Python's own Ctrl-C: ``main`` leaves a handler that ends the process."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if signal.getsignal(signal.SIGINT) is not before:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
 def _close_figures():
     """Leave no matplotlib figure open for the next test."""
     yield

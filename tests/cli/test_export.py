@@ -69,7 +69,7 @@ def test_refusals_are_one_line_with_the_remedy(call, tmp_path, monkeypatch, argu
 
 def test_what_does_not_map_is_said(call, tmp_path):
     path = tmp_path / "paged.json"
-    memory = orsched.BlockMemory(12, 1, "paged")
+    memory = orsched.BlockMemory(5, 1, "paged")
     worker = orsched.Worker(2, orsched.AffineCost(), memory=memory)
     orsched.save_instance(
         orsched.Instance(orsched.Requests([1, 2], [3, 2]), worker, first_token="decode"), path

@@ -111,7 +111,8 @@ def _instance(path, dice):
     elif len(found) < 50:
         with contextlib.suppress(InputError, InfeasibleError):
             method = "fcfs" if found.link is None else "disaggregated"
-            demand(check(found, solve(found, method).schedule) == [], f"{method} is not valid")
+            result = solve(found, method)  # of the requests that fit some worker
+            demand(check(result.instance, result.schedule) == [], f"{method} is not valid")
     return "accepted"
 
 

@@ -468,7 +468,7 @@ def test_client_time_beyond_64_bits_is_exact(name):
     """INV-15: clients x makespan may exceed 64 bits where no single time does."""
     instance = Instance(
         Requests([1] * 8, [1] * 8, predicted_tokens=[1] * 8),
-        Worker(50, in_order(AffineCost, 2**58, 0, 1, 0), prefill_cap_tokens=1),
+        Worker(50, in_order(AffineCost, 2**57, 0, 1, 0), prefill_cap_tokens=1),
         first_token="decode",
     )
     schedule = simulate_policy(instance, POLICIES[name]()).schedule
