@@ -388,11 +388,7 @@ COST_MODEL = [
     ("no parameter", drop("round_client_ns"), "round_client_ns", "needs the field", "add it"),
     ("unknown parameter", put("round_token_ns", 5), "round_token_ns", "no field", "known fields"),
     ("parameter negative", put("prefill_token_ns", -1), "prefill_token_ns", "-1 is below 0", "values from 0"),
-<<<<<<< HEAD
     ("parameter null", put("prefill_token_ns", None), "prefill_token_ns", "is missing", "give it"),
-=======
-    ("parameter null", put("prefill_token_ns", None), "prefill_token_ns", "is missing", "whole number"),
->>>>>>> a778750 (Records of requests stay apart: help needs no numpy; tests follow what was mended)
     ("fit a number", put("fit", 0.9), "fit", "must be an object", "formats"),
 ]
 COST_BEYOND_SCHEMA = [
