@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.cli.output import show_lines
 from orsched.common.errors import InputError, OrschedError
 from orsched.common.own_code import is_own
-from orsched.files.own_trace import origin_of, own_part
+from orsched.common.own_trace import origin_of, own_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

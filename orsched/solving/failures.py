@@ -13,7 +13,7 @@ from orsched.common.errors import (
     PolicyError,
     TimeLimitError,
 )
-from orsched.files.own_trace import own_part, where
+from orsched.common.own_trace import own_part, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable
