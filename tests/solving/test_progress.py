@@ -211,7 +211,7 @@ def test_a_real_kernel_displays_and_renews(pang):
     try:
         kernel.wait_for_ready(timeout=60)
         code = (
-            "import orsched, orsched.solving.progress\norsched.progress.TICK_S = 0\n"
+            "import orsched, orsched.solving.progress\norsched.solving.progress.TICK_S = 0\n"
             "_ = orsched.solve(orsched.load('pang-100x20'), progress=True, iterations=4)"
         )
         messages = []
