@@ -356,14 +356,14 @@ def test_row_order_changes_no_bound():
 def test_sums_beyond_64_bits_are_exact():
     """The longest times that an instance may have: whole numbers, no floats, no overflow."""
     workers = (
-        Worker(3, in_order(AffineCost, 0, 0, 2**29, 0)),
-        Worker(2, in_order(AffineCost, 0, 0, 2**29 + 1, 0)),
+        Worker(3, in_order(AffineCost, 0, 0, 2**28, 0)),
+        Worker(2, in_order(AffineCost, 0, 0, 2**28 + 1, 0)),
     )
     instance = Instance(Requests([1] * 3, [2**31 - 1] * 3), workers, first_token="decode")
     for objective in ("makespan", *OBJECTIVES):
         bound = orsched.bound(instance, objective)
         assert bound_violations(instance, bound.to_dict(), objective) == []
-    assert makespan_bound(instance).value_ns == (2**31 - 1) * 2**29
+    assert makespan_bound(instance).value_ns == (2**31 - 1) * 2**28
 
 
 @pytest.mark.full
