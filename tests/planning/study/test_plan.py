@@ -150,7 +150,7 @@ REFUSED = [
     ({"policies": ["vllm+chunks=1"]}, "policies.parameters", "no parameter 'chunks'"),
     ({"policies": ["vllm+mode=all"]}, "policies.parameters.mode", "'all' is unknown"),
     ({"policies": ["fcfs+dispatch=best"]}, "policies.parameters.dispatch", "'best' is unknown"),
-    ({"policies": ["mico+dispatch=best"]}, "policies.parameters.dispatch", "chooses workers itself"),
+    ({"policies": ["mico+dispatch=best"]}, "policies.parameters.dispatch", "chooses workers"),
     ({"policies": ["online+order=up"]}, "policies.parameters.order", "'up' is unknown"),
     ({"parameters": {"steal": 3}}, "parameters.steal", "true or false"),
     ({"policies": ["nowhere_at_all:P"]}, "policies.name", "no module"),
