@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -79,9 +81,7 @@ def test_a_gap_counts_to_the_step_after_it():
     steps = schedule.steps
     shift = 1000 * np.arange(len(steps))
     late = schedule.replace(
-        steps=type(steps)(
-            steps.worker, steps.phase, steps.start_ns + shift, steps.end_ns + shift, steps.rounds
-        )
+        steps=replace(steps, start_ns=steps.start_ns + shift, end_ns=steps.end_ns + shift)
     )
     plain, wide = (observed(instance, late, gaps).measurements() for gaps in (False, True))
     assert plain.to_dict() == observed(instance, schedule).measurements().to_dict()
