@@ -127,6 +127,7 @@ def test_ctrl_c_leaves_a_table_and_a_folder_to_go_on_with(tmp_path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines()[-1] == "orsched: interrupted"
-    assert len(table(folder)) == len(finished(folder)) >= 2
+    # A cell may end and be stored while the table is being written.
+    assert 2 <= len(table(folder)) <= len(finished(folder))
     listed = orsched("study", "s.toml", "--list", cwd=tmp_path)
     assert f"6 cells, {len(finished(folder))} finished" in listed.stdout
