@@ -92,7 +92,7 @@ class ClientChoice:
         count = min(max(1, requests), len(self._counts))
         times, counts = self._times[:count], self._counts[:count]
         value = times * (requests / counts + 1.0)
-        # Of equal values the most clients: nobody waits for nothing.
+        # Of equal values the most clients, so that no request waits in vain.
         return count - int(np.argmin(value[::-1]))
 
     def _rounds(self) -> NDArray[np.float64]:

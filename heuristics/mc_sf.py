@@ -142,8 +142,8 @@ class ShortestThatFits(Policy):
     """Admits the fewest output tokens first, until the first that would not fit to the end.
 
     A request fits if the blocks of all that run and of those chosen before it, each as long as it
-    is expected to be and nobody else coming, are within the memory at every expected end (Jaillet
-    et al., arXiv 2502.07115, algorithm 1). Those admitted are prefilled at once, in
+    is expected to be and no other request arriving, are within the memory at every expected end
+    (Jaillet et al., arXiv 2502.07115, algorithm 1). Those admitted are prefilled at once, in
     stages within the prefill cap, and all decode together; nothing that runs makes way. The rule
     is asked again after every round, since a start that is one round later needs less beside
     those that end soon, unless the next request would not even fit for one round.

@@ -30,7 +30,7 @@ _NONE = -1
 class Rivals:
     """What counts of each worker when a request could be served there, one column each.
 
-    A worker's entries are made anew before they are read if it has decided since, if a request has
+    A worker's entries are made again before they are read if it has decided since, if a request has
     left it, or if it has come or gone: nothing else changes them. The arithmetic is that of single
     workers, in the same order, so that both agree to the last bit.
     """
@@ -46,7 +46,7 @@ class Rivals:
             self.client_ns[index] = worker.prices.client_ns
 
     def update(self) -> None:
-        """Make the entries anew that may have changed."""
+        """Make the entries that may have changed again."""
         if not self.changed:
             return
         for index in self.changed:
