@@ -18,9 +18,8 @@ from orsched.simulator.policy import Information
 from orsched.solving.method_catalogue import SETS_ASIDE
 from orsched.solving.objective_run import is_better
 from orsched.solving.result import Result, Status
-from orsched.solving.search_history import KEY, HistoryRecorder
-from orsched.solving.verdict import KEY as VERDICT_KEY
-from orsched.solving.verdict import verdict_block
+from orsched.solving.search_history import HISTORY_KEY, HistoryRecorder
+from orsched.solving.verdict import VERDICT_KEY, verdict_block
 
 if TYPE_CHECKING:
     from orsched.data.instance import Instance
@@ -201,7 +200,7 @@ def with_history(result: Result, history: HistoryRecorder, lower: Bound) -> Resu
     if beaten or not lower.allows >= allowances_of(result.instance, result.schedule):
         history.hold(bound)
     history.add(result.runtimes["total"], value, bound)
-    run = {**result.schedule.run, KEY: history.block()}
+    run = {**result.schedule.run, HISTORY_KEY: history.block()}
     return replace(result, schedule=result.schedule.replace(run=run))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from orsched.data.schedule import Schedule
 
-KEY = "history"
+HISTORY_KEY = "history"
 """Where it stands in the ``run`` block."""
 
 
@@ -87,7 +87,7 @@ def history_of(schedule: Schedule) -> tuple[HistoryPoint, ...]:
 
     The ``run`` block is free, and nothing is proven by it.
     """
-    block = schedule.run.get(KEY)
+    block = schedule.run.get(HISTORY_KEY)
     rows = block.get("rows") if isinstance(block, dict) else None
     if not isinstance(rows, list) or not all(map(_is_row, rows)):
         return ()

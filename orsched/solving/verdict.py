@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from orsched.data.schedule import Schedule
     from orsched.solving.result import Result
 
-KEY = "verdict"
+VERDICT_KEY = "verdict"
 """Its place in the ``run`` block."""
 
 _STATUS = ("optimal", "feasible")
@@ -67,7 +67,7 @@ def verdict_block(result: Result) -> dict[str, Any]:
 
 def verdict_of(schedule: Schedule) -> Verdict | None:
     """Return the verdict of a schedule, or None where its file has none that can be read."""
-    found = schedule.run.get(KEY)
+    found = schedule.run.get(VERDICT_KEY)
     if not isinstance(found, dict):
         return None
     values = [found.get(name) for name in Verdict._fields]
