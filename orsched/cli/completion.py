@@ -53,8 +53,7 @@ def methods(
 
 def _method(text: str) -> Iterator[str]:
     """Yield what a method's specification can go on with."""
-    from orsched.solving.method_catalogue import parameters_of
-    from orsched.solving.method_choice import method_named, method_names
+    from orsched.solving.method_choice import method_named, method_names, parameters_of
 
     name = text.partition("+")[0].partition("@")[0]
     if name not in method_names():
@@ -73,8 +72,7 @@ def _method(text: str) -> Iterator[str]:
 
 def parameters(context: click.Context, incomplete: str) -> list[CompletionItem]:
     """Return the parameters of the method or policy that the command names."""
-    from orsched.solving.method_catalogue import parameters_of
-    from orsched.solving.method_choice import method_named, method_names
+    from orsched.solving.method_choice import method_named, method_names, parameters_of
 
     given = context.params
     name = str(given.get("policy") or given.get("method") or "").partition("+")[0].partition("@")[0]

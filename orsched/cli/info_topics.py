@@ -81,7 +81,7 @@ def _is_method(name: str) -> bool:
 def show_method(name: str, style: str) -> None:
     """Print what is known of a method, with its parameters."""
     require_format(style, LISTS, "the description of a method")
-    from orsched.solving.method_catalogue import method_info
+    from orsched.solving.method_choice import method_info
 
     with own_code([name]):
         found = method_info(name)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
 
-    from orsched.solving.failures import Failure
+    from orsched.solving.comparison import Failure
 
 
 def working_folder_last(names: Iterable[str]) -> None:

@@ -26,7 +26,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     # What code asks of rooms above its own: charts, tables, frames, training, first schedules.
     "attached": {
-        "all_methods": "orsched.solving.method_catalogue:all_methods",
+        "all_methods": "orsched.solving.method_choice:all_methods",
         "fit_proxy": "orsched.prediction.proxies.training:fit_proxy",
         "figure_of": "orsched.views.figures:figure_of",
         "frontier_chart": "orsched.views.frontier:frontier_chart",

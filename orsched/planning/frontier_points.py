@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.data.schedule_classes import ScheduleClass
-    from orsched.solving.failures import Failure
+    from orsched.solving.comparison import Failure
     from orsched.solving.objectives import Objective
     from orsched.solving.result import Result
 

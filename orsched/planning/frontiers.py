@@ -19,9 +19,9 @@ from orsched.data.slo import SLO, require_slo
 from orsched.models.bounds.bounds import bound
 from orsched.planning.frontier_points import Frontier, FrontierPoint, dominated
 from orsched.simulator.policy import Information
-from orsched.solving.failures import Failure, attempted, require_any
+from orsched.solving.checked_run import minimises, require_defined
+from orsched.solving.comparison import Failure, attempted, require_any
 from orsched.solving.method_choice import Chosen, choose, choose_all, method_named
-from orsched.solving.objective_run import minimises, require_defined
 from orsched.solving.objectives import (
     LINEAR,
     MAKESPAN,

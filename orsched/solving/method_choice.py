@@ -2,26 +2,31 @@
 
 A name with its parameters, ``module:Class``, a registered policy, a method, a policy class or a
 policy object: each becomes a method. Those that are policies (``LiveMethod``) decide live on a real
-worker, too; for the others a schedule is made and then followed.
+worker, too; for the others a schedule is made and then followed. Below: whether it suits what it is
+to run on, and what there is to know of each method before it runs.
 """
 
 from __future__ import annotations
 
 import os
 from copy import deepcopy
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 from orsched.common.own_code import is_own, path_in
 from orsched.common.pairs import read_pairs
+from orsched.common.parameters import Parameter, of_dataclass, of_function
 from orsched.common.registry import names, resolve
+from orsched.costs.asked import require_whole_times
 from orsched.simulator.policy import Information, Policy
+from orsched.solving.methods import MethodInfo, objectives_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
+    from orsched.data.instance import Instance
     from orsched.solving.methods import Method
 
 
@@ -77,11 +82,8 @@ def choose(
     """Return the method that a name, ``module:Class``, a class or an object stands for.
 
     What the name itself specifies takes precedence over ``information`` and ``parameters``. What
-    has been chosen already is returned as it is.
-
-    Raises:
-        InputError: there is no such method, which is named at ``field``, or it does not run with
-            the information.
+    has been chosen already is returned as it is. Raises ``InputError`` where there is no such
+    method, which is named at ``field``, or it does not run with the information.
     """
     if isinstance(source, Chosen):
         return source
@@ -117,26 +119,22 @@ def choose_all(
 ) -> list[Chosen]:
     """Return the methods that several sources stand for, each labelled as it was given.
 
-    A policy object is copied: it stays as it is, and can be given more than once.
-
-    Raises:
-        InputError: one of them is none, has a parameter that there is not, or is an object that has
-            run before or cannot be copied and is given twice.
+    A policy object is copied: it stays as it is, and can be given more than once, unless it has run
+    before or cannot be copied.
     """
     found: list[Chosen] = []
     seen: list[Policy] = []
     for source in sources:
         chosen = choose(_copied(source, seen), information, parameters, field)
-        check = getattr(chosen.method, "check_parameters", None)
-        if check is not None:
-            check(chosen.parameters)
+        _check_parameters(chosen)
         fresh = getattr(chosen.method, "require_fresh", None)
         if fresh is not None:
             fresh()
         label = _label(source, chosen)
         if not isinstance(source, (str, Chosen)):
             taken = {each.label for each in found}
-            label = next(name for name in _numbered(label) if name not in taken)
+            numbered = (f"{label} ({number})" for number in count(2))
+            label = next(name for name in chain([label], numbered) if name not in taken)
         found.append(chosen._replace(label=label))
     return found
 
@@ -172,11 +170,6 @@ def _label(source: object, chosen: Chosen) -> str:
     return policy.__name__ if isinstance(policy, type) else type(policy).__name__
 
 
-def _numbered(label: str) -> Iterator[str]:
-    yield label
-    yield from (f"{label} ({number})" for number in count(2))
-
-
 def _information(method: Method, information: str | None) -> Information:
     kinds = tuple(method.information)
     if information is None:
@@ -203,11 +196,7 @@ def method_names() -> list[str]:
 
 
 def method_named(name: str, field: str = "method") -> Method:
-    """Return the method of a name, or of ``module:Class``, whose module is then imported.
-
-    Raises:
-        InputError: there is none, or the class is no policy.
-    """
+    """Return the method of a name, or of ``module:Class``, whose module is then imported."""
     method: Method
     if is_own(name):
         from orsched.heuristics.own_method import own_method
@@ -251,10 +240,8 @@ def require_choice(
     """Refuse, before anything runs, an unknown method or a parameter that it does not have.
 
     What depends on the workers or the instance is left to the run, as are methods that check their
-    parameters themselves, and the user's own, since looking at it would run it.
-
-    Raises:
-        InputError: ``fields`` say where name, information and parameters stand.
+    parameters themselves, and the user's own, since looking at it would run it. ``fields`` say
+    where name, information and parameters stand.
     """
     if is_own(source):
         return
@@ -263,14 +250,132 @@ def require_choice(
     except InputError as error:
         place = fields[1] if error.field == "information" else fields[0]
         raise InputError(error.problem, field=place, remedy=error.remedy) from None
-    check = getattr(chosen.method, "check_parameters", None)
-    if check is None:
-        return
     try:
-        check(chosen.parameters)
+        _check_parameters(chosen)
     except InputError as error:
         if error.file is not None:  # of a parameter that names a file: the fault stands there
             raise
         own = error.field not in (None, "parameters")
         place = f"{fields[2]}.{error.field}" if own else fields[2]
         raise InputError(error.problem, field=place, remedy=error.remedy) from None
+
+
+def require_fit(instance: Instance, chosen: Chosen) -> None:
+    """Refuse what does not go together, at the parameter that the user set where there is one.
+
+    What every command and ``solve`` ask before bounds, searches and simulations. A method says it
+    by ``check_parameters(parameters)``, for whatever instance, and by ``require_fit(instance,
+    information, parameters)``; both are optional. A cost model of the user's own must return times
+    that are whole nanoseconds.
+    """
+    for cost in {id(worker.cost): worker.cost for worker in instance.workers}.values():
+        require_whole_times(cost)
+    _check_parameters(chosen)
+    fits = getattr(chosen.method, "require_fit", None)
+    if fits is not None:
+        fits(instance, chosen.information, chosen.parameters)
+
+
+def _check_parameters(chosen: Chosen) -> None:
+    check = getattr(chosen.method, "check_parameters", None)
+    if check is not None:
+        check(chosen.parameters)
+
+
+_PANG = "Pang et al., Hybrid Offline-online Scheduling Method for LLM Inference, arXiv 2502.15763"
+_VLLM = "Kwon et al., PagedAttention, SOSP 2023, arXiv 2309.06180"
+_SCLS = "Cheng et al., Slice-Level Scheduling, arXiv 2406.13511"
+_SSJF = "Qiu et al., Efficient Interactive LLM Serving with SSJF, arXiv 2404.08509"
+_ECHO = "Wang et al., Echo, arXiv 2504.03651"
+_OWN = "orsched's own"
+
+PAPERS = {
+    "fcfs": _PANG,
+    "offline": _PANG,
+    "online": _PANG,
+    "hybrid": f"{_OWN}, of the parts of {_PANG}",
+    "vllm": _VLLM,
+    "vtc": "Sheng et al., Fairness in Serving Large Language Models, OSDI 2024, arXiv 2401.00588",
+    "sls": _SCLS,
+    "ils": _SCLS,
+    "scls": _SCLS,
+    "scls_continuous": _SCLS,
+    "ssjf": _SSJF,
+    "sjf": _SSJF,
+    "fcfs_batched": _SSJF,
+    "mico": "Cong et al., MICO: Efficient Query Scheduling for Multi-Cloud LLM Inference",
+    "echo": _ECHO,
+    "hygen": "HyGen, arXiv 2501.14808",
+    "conserve": "ConServe, arXiv 2410.01228",
+    "disaggregated": "Zhong et al., DistServe, OSDI 2024, arXiv 2401.09670",
+    "gittins": _OWN,
+    "slack": _OWN,
+    "mc_sf": "Jaillet et al., Online Scheduling with KV Cache Constraints, arXiv 2502.07115",
+    "robust": _OWN,
+    "windows": _OWN,
+    "latency_search": _OWN,
+    "auto": _OWN,
+    "exact": _PANG,
+}
+"""Where each method comes from, by name; one that has an attribute ``paper`` says it itself."""
+
+
+SETS_ASIDE = (
+    "fcfs", "offline", "online", "hybrid", "static", "dynamic", "one_at_a_time", "sls", "ils",
+    "robust", "rolling",
+)  # fmt: skip
+"""Methods that set aside prompt and answer at admission where memory is paged, too.
+
+Of the answer they count what they may know: its true length, else the output limit.
+"""
+
+
+def all_methods() -> list[MethodInfo]:
+    """Return all methods and registered policies; importing them may take a second."""
+    return [method_info(name) for name in method_names()]
+
+
+def method_info(name: str) -> MethodInfo:
+    """Return what is known of a method, or of ``module:Class``; raises as ``method_named``."""
+    method = method_named(name)
+    return MethodInfo(
+        name,
+        tuple(str(kind) for kind in method.information),
+        "any" if _takes_several(method) else "one",
+        not getattr(method, "live", False),
+        method.summary,
+        parameters_of(method),
+        getattr(method, "paper", PAPERS.get(name, "")),
+        () if getattr(method, "live", False) else objectives_of(method),
+    )
+
+
+def parameters_of(method: Method) -> tuple[Parameter, ...]:
+    """Return the parameters of a method: those of its policy, then those of a dispatcher."""
+    from orsched.heuristics.own_method import OwnMethod
+    from orsched.heuristics.policy_method import Dispatching
+
+    shared = of_dataclass(Dispatching)
+    if (default := getattr(method, "dispatch", "")) != shared[0].default and default:
+        shared = (shared[0]._replace(default=default), *shared[1:])
+    if isinstance(method, OwnMethod):
+        own = of_function(method.policy)
+        return own if method.policy.many_workers else (*own, *_others(shared, own))
+    kind: Any = getattr(method, "params", None) or getattr(method, "defaults", None)
+    own = () if kind is None else of_dataclass(kind)
+    if _takes_several(method) and getattr(method, "many_workers", True) is False:
+        own = (*own, *_others(shared, own))
+    return own
+
+
+def _others(shared: tuple[Parameter, ...], own: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
+    names = {each.name for each in own}
+    return tuple(each for each in shared if each.name not in names)
+
+
+def _takes_several(method: Method) -> bool:
+    """Whether a method serves several workers; those that plan, and Pang's, take one."""
+    from orsched.heuristics.own_method import OwnMethod
+    from orsched.heuristics.policy_method import PolicyMethod
+
+    return bool(getattr(method, "several_workers", isinstance(method, (OwnMethod, PolicyMethod))))

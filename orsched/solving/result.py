@@ -1,4 +1,4 @@
-"""Results: a checked schedule with its bound, gap, status and runtimes."""
+"""Results: a checked schedule with its bound, gap, status and runtimes, and its rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from orsched.common.registry import attached
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.metrics.flat_figures import event_figures, flat_figures
 from orsched.solving.objectives import MAKESPAN, Objective, named_as_bounds
-from orsched.solving.search_history import history_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
-    from orsched.solving.search_history import HistoryPoint
+    from orsched.solving.run_block import HistoryPoint
 
 
 class Status(StrEnum):
@@ -60,6 +59,11 @@ ROW = (
     "ttft_mean_bound_s", "weighted_jct_mean_s", *EVENTS,
 )  # fmt: skip
 """Names of the figures in a row (``Result.to_row``), in their order."""
+
+
+def _figure(name: str, words: str) -> float | None:
+    """Return a property: a figure of a result. Its type is what it gives, for type checkers."""
+    return property(lambda result: result.figures[name], doc=words)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,11 @@ class Result:
         return self.makespan_ns / NS_PER_S
 
     @property
+    def makespan_s(self) -> float:
+        """End of the last stage, in seconds."""
+        return self.makespan
+
+    @property
     def bound_ns(self) -> int | None:
         """The certified lower bound on the makespan."""
         value: int | None = self.schedule.results["bound_ns"]
@@ -125,6 +134,37 @@ class Result:
     def bound(self) -> float | None:
         """The certified lower bound on the makespan, in seconds."""
         return None if self.bound_ns is None else self.bound_ns / NS_PER_S
+
+    bound_s = _figure("bound_s", "The certified lower bound on the makespan, in seconds.")
+    ttft_mean_s = _figure("ttft_mean_s", "Mean time to first token.")
+    ttft_p50_s = _figure("ttft_p50_s", "Median time to first token (nearest rank).")
+    ttft_p99_s = _figure("ttft_p99_s", "99th percentile of the time to first token (nearest rank).")
+    tpot_mean_s = _figure(
+        "tpot_mean_s",
+        "Mean time per output token after the first, of the requests that have several.",
+    )
+    tpot_p50_s = _figure("tpot_p50_s", "Median time per output token after the first.")
+    tpot_p99_s = _figure(
+        "tpot_p99_s", "99th percentile of the time per output token after the first."
+    )
+    itl_max_s = _figure(
+        "itl_max_s", "Largest time between two successive tokens of a request, over all requests."
+    )
+    jct_mean_s = _figure(
+        "jct_mean_s", "Mean job completion time: from the arrival to the last token."
+    )
+    jct_p50_s = _figure("jct_p50_s", "Median job completion time.")
+    jct_p99_s = _figure("jct_p99_s", "99th percentile of the job completion time.")
+    weighted_jct_mean_s = _figure(
+        "weighted_jct_mean_s",
+        "Mean JCT with each request counted by its weight; without weights the mean JCT.",
+    )
+    slo_attainment = _figure(
+        "slo_attainment",
+        "Share of requests within the limits: of the SLO if one was given, else of the classes.",
+    )
+    goodput_per_s = _figure("goodput_per_s", "Requests within the limits by the makespan.")
+    tokens_per_s = _figure("tokens_per_s", "Output tokens by the makespan.")
 
     @property
     def objective_value(self) -> float | None:
@@ -152,6 +192,16 @@ class Result:
         return found if self.bound is None else {"makespan": self.bound, **found}
 
     @property
+    def jct_mean_bound_s(self) -> float | None:
+        """A proven lower bound on the mean JCT, where one was asked for."""
+        return self.bounds_s.get("mean_jct")
+
+    @property
+    def ttft_mean_bound_s(self) -> float | None:
+        """A proven lower bound on the mean TTFT, where one was asked for."""
+        return self.bounds_s.get("mean_ttft")
+
+    @property
     def gap(self) -> float | None:
         """How far the objective is from its bound, by the bound: (value - bound) / bound."""
         if self.status is Status.OPTIMAL:
@@ -165,6 +215,8 @@ class Result:
     @property
     def history(self) -> tuple[HistoryPoint, ...]:
         """Each better value and bound of the objective in time; times in nanoseconds."""
+        from orsched.solving.run_block import history_of  # numpy, which help does without
+
         return history_of(self.schedule)
 
     @property
@@ -175,100 +227,6 @@ class Result:
         """
         gap = self.gap if self.objective.is_makespan else None
         return flat_figures(self.schedule.results) | {"gap": gap}
-
-    @property
-    def makespan_s(self) -> float:
-        """End of the last stage, in seconds."""
-        return self.makespan
-
-    @property
-    def bound_s(self) -> float | None:
-        """The certified lower bound on the makespan, in seconds."""
-        return self.bound
-
-    @property
-    def ttft_mean_s(self) -> float | None:
-        """Mean time to first token."""
-        return self.figures["ttft_mean_s"]
-
-    @property
-    def ttft_p50_s(self) -> float | None:
-        """Median time to first token (nearest rank)."""
-        return self.figures["ttft_p50_s"]
-
-    @property
-    def ttft_p99_s(self) -> float | None:
-        """99th percentile of the time to first token (nearest rank)."""
-        return self.figures["ttft_p99_s"]
-
-    @property
-    def tpot_mean_s(self) -> float | None:
-        """Mean time per output token after the first, of the requests that have several."""
-        return self.figures["tpot_mean_s"]
-
-    @property
-    def tpot_p50_s(self) -> float | None:
-        """Median time per output token after the first."""
-        return self.figures["tpot_p50_s"]
-
-    @property
-    def tpot_p99_s(self) -> float | None:
-        """99th percentile of the time per output token after the first."""
-        return self.figures["tpot_p99_s"]
-
-    @property
-    def itl_max_s(self) -> float | None:
-        """Largest time between two successive tokens of a request, over all requests."""
-        return self.figures["itl_max_s"]
-
-    @property
-    def jct_mean_s(self) -> float | None:
-        """Mean job completion time: from the arrival to the last token."""
-        return self.figures["jct_mean_s"]
-
-    @property
-    def jct_p50_s(self) -> float | None:
-        """Median job completion time."""
-        return self.figures["jct_p50_s"]
-
-    @property
-    def jct_p99_s(self) -> float | None:
-        """99th percentile of the job completion time."""
-        return self.figures["jct_p99_s"]
-
-    @property
-    def weighted_jct_mean_s(self) -> float | None:
-        """Mean JCT with each request counted by its weight; without weights the mean JCT."""
-        return self.figures["weighted_jct_mean_s"]
-
-    @property
-    def slo_attainment(self) -> float | None:
-        """Share of requests within the limits: of the SLO if one was given, else of the classes."""
-        return self.figures["slo_attainment"]
-
-    @property
-    def goodput_per_s(self) -> float | None:
-        """Requests within the limits by the makespan."""
-        return self.figures["goodput_per_s"]
-
-    @property
-    def tokens_per_s(self) -> float | None:
-        """Output tokens by the makespan."""
-        return self.figures["tokens_per_s"]
-
-    @property
-    def jct_mean_bound_s(self) -> float | None:
-        """A proven lower bound on the mean JCT, where one was asked for."""
-        return self._mean_bound_s("mean_jct")
-
-    @property
-    def ttft_mean_bound_s(self) -> float | None:
-        """A proven lower bound on the mean TTFT, where one was asked for."""
-        return self._mean_bound_s("mean_ttft")
-
-    def _mean_bound_s(self, objective: str) -> float | None:
-        found = self.mean_bounds.get(objective)
-        return None if found is None else found["value_ns"] / NS_PER_S
 
     @property
     def certified(self) -> bool:
@@ -321,8 +279,7 @@ class Result:
         ``bound_s`` is the certified bound on the makespan.
         """
         results = self.schedule.results
-        decision = self.schedule.run.get("decision_ns") or {}
-        p99 = decision.get("p99")
+        p99 = (self.schedule.run.get("decision_ns") or {}).get("p99")
         row = {
             **self.figures,
             "method": self.label or self.schedule.method,
@@ -352,8 +309,6 @@ class Result:
         The columns are those of ``request_columns``: arrival, tokens, worker and client, waiting
         time, TTFT, TPOT, largest gap between tokens and JCT, and class and tenant if there are any.
         """
-        from orsched.solving.request_records import request_columns
-
         try:
             import pandas as pd
         except ImportError as error:
@@ -405,9 +360,61 @@ def _verdict_text(result: Result) -> str:
     name = aim.title if not aim.shares else aim.name
     if value is None:
         return f"{name} not defined ({result.verdict})"
-    known = (
-        ""
-        if bound is None or result.gap is None
-        else f"bound {shown(bound)}, gap {result.gap:.2%}, "
-    )
+    known = ""
+    if bound is not None and result.gap is not None:
+        known = f"bound {shown(bound)}, gap {result.gap:.2%}, "
     return f"{name} {shown(value)} ({known}{result.verdict})"
+
+
+def request_columns(instance: Instance, schedule: Schedule) -> dict[str, Any]:
+    """Return a column for each figure of requests, one row a request, times in seconds.
+
+    ``request`` is the id, or the row; ``worker`` and ``client`` are those of the first stay;
+    ``waiting_s`` is the time from the arrival to the begin of the prefill, ``itl_max_s`` the
+    largest time between two successive tokens. A figure that is not defined is NaN: TPOT and gaps
+    of a single token, times of a request that a stopped run did not serve to its end.
+    """
+    import numpy as np  # which help does without
+
+    from orsched.metrics.request_times import request_times
+    from orsched.metrics.timeline import Timeline
+    from orsched.metrics.token_gaps import largest_gaps_ns
+
+    def seconds(values: Any, known: Any) -> Any:
+        return np.where(known, values / NS_PER_S, np.nan)
+
+    line, table = Timeline(instance, schedule), instance.requests
+    times = request_times(instance, schedule, line)
+    arrival, several = table.arrival_ns, table.output_tokens >= 2
+    done = (times["finish_ns"] >= 0) & (line.yielded >= table.output_tokens)
+    begun, first = times["prefill_start_ns"] >= 0, times["first_token_ns"] >= 0
+    pace = times["finish_ns"] - times["first_token_ns"]
+    worker = np.full(len(table), -1, np.int64)
+    worker[line.stay_request[::-1]] = line.stay_worker[::-1]
+    restarts = np.zeros(len(table), np.int64)
+    np.add.at(restarts, line.stay_request, 1)
+    columns: dict[str, Any] = {
+        "request": np.arange(len(table)) if table.ids is None else list(table.ids),
+        "arrival_s": arrival / NS_PER_S,
+        "prompt_tokens": table.prompt_tokens,
+        "output_tokens": table.output_tokens,
+        "worker": worker,
+        "client": times["client"],
+        "restarts": np.maximum(restarts - 1, 0),
+        "start_s": seconds(times["prefill_start_ns"], begun),
+        "first_token_s": seconds(times["first_token_ns"], first),
+        "finish_s": seconds(times["finish_ns"], done),
+        "waiting_s": seconds(times["prefill_start_ns"] - arrival, begun),
+        "ttft_s": seconds(times["first_token_ns"] - arrival, first),
+        "tpot_s": seconds(pace // np.maximum(table.output_tokens - 1, 1), done & several),
+        "itl_max_s": seconds(largest_gaps_ns(line), done & several),
+        "jct_s": seconds(times["finish_ns"] - arrival, done),
+    }
+    if instance.names_classes:
+        names = np.array([kind.name for kind in instance.classes], object)
+        columns["class"] = names[table.service_class]
+    if table.tenant is not None and table.tenants is None:
+        columns["tenant"] = table.tenant
+    elif table.tenant is not None:
+        columns["tenant"] = np.array(table.tenants, object)[table.tenant]
+    return columns

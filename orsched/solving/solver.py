@@ -1,4 +1,8 @@
-"""The public functions: ``solve``, ``simulate`` and ``compare``."""
+"""The public functions: ``solve``, ``simulate`` and ``compare``.
+
+They are doors, with a keyword for all that can be asked: it is looked up and checked here, and a
+``Task`` (``orsched.solving.checked_run``) holds it from then on.
+"""
 
 from __future__ import annotations
 
@@ -9,45 +13,34 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
-from orsched.common.stop import MaxRuntime, Stop, target_gap
-from orsched.data.instance import refusal_note, require_instance, say_unused
+from orsched.common.stop import MaxRuntime, Stop
+from orsched.data.instance import require_instance, say_unused
 from orsched.data.slo import SLO, require_slo
-from orsched.simulator.policy import Information
-from orsched.solving.checked_result import (
-    checked_result,
+from orsched.models.bounds.mean_bounds import require_objectives
+from orsched.solving.checked_run import (
+    Limits,
+    Task,
     judged,
-    not_worse,
-    require_start,
-    with_history,
-    with_shared_bounds,
-)
-from orsched.solving.comparison import Comparison
-from orsched.solving.failures import Failure, attempted, require_any
-from orsched.solving.fit import require_fit
-from orsched.solving.method_choice import Chosen, Spec, choose, choose_all, read_spec
-from orsched.solving.methods import Method, Progress, Run
-from orsched.solving.objective_run import (
-    bound_before,
-    bound_of,
-    bounds_after,
-    bounds_before,
-    ignored,
     minimises,
     require_defined,
     require_minimised,
+    require_start,
+    why_no_search,
+    with_shared_bounds,
 )
+from orsched.solving.comparison import Comparison, Failure, attempted, require_any
+from orsched.solving.method_choice import (
+    Chosen,
+    Spec,
+    choose,
+    choose_all,
+    read_spec,
+    require_fit,
+)
+from orsched.solving.methods import Method, Progress, Run
 from orsched.solving.objectives import MAKESPAN, Objective, minimised, named_as_bounds
-from orsched.solving.progress import Watch, watch
 from orsched.solving.result import Result, Termination
 from orsched.solving.scenario import scenario
-from orsched.solving.search_history import HistoryRecorder
-from orsched.solving.stopping import (
-    criterion_of,
-    outcome_in_time,
-    remark_on_gap,
-    remark_on_iterations,
-    why_no_search,
-)
 
 if TYPE_CHECKING:
     from orsched.data.autoscaling import Autoscaling
@@ -57,9 +50,7 @@ if TYPE_CHECKING:
     from orsched.instances.arrivals import Arrivals
     from orsched.instances.failures import Exponential
     from orsched.instances.predictions import Predictor
-    from orsched.models.bounds.bounds import Bound
     from orsched.simulator.policy import Policy, View
-    from orsched.solving.methods import Outcome
 
 __all__ = ["Comparison", "Spec", "compare", "read_spec", "simulate", "solve"]
 
@@ -123,8 +114,6 @@ def solve(
         InvalidScheduleError: the checker found a fault: a bug in the method.
         MissingDependencyError: the method needs a package that is missing.
     """
-    from orsched.models.bounds.mean_bounds import require_objectives
-
     begin = perf_counter()
     require_instance(instance)
     instance = instance.admitted()
@@ -135,96 +124,31 @@ def solve(
     wanted = require_objectives(bounds) if bounds else ()
     chosen = choose(default_method(aim) if method is None else method, information, parameters)
     require_minimised(chosen.method, aim)
-    _require_steps(chosen, observer)
-    require_fit(instance, chosen)
-    if initial_schedule is not None:
-        initial_schedule = require_start(instance, initial_schedule, chosen.information)
-    no_search = why_no_search(chosen)
-    criterion = criterion_of(
-        stop, time_limit, iterations, gap, len(instance), endless=no_search is None
-    )
-    criterion.start()
-    history = HistoryRecorder(aim.largest)
-    with watch(chosen.method.name) if progress else Watch("", None) as shown:
-        lower = bound_before(instance, "makespan", criterion.seconds_left)
-        first = bounds_before(instance, aim, criterion.seconds_left)
-        bounded = perf_counter()
-        known = bound_of(aim, lower, first)
-        history.add(bounded - begin, None, known)
-        run = Run(
-            chosen.information,
-            criterion,
-            whole_number(seed, "seed"),
-            chosen.parameters,
-            _all_of(
-                # A plan on predicted lengths reports makespans of these, not true ones.
-                history if chosen.information is Information.CLAIRVOYANT else None,
-                callback,
-                shown.callback if progress else None,
-            ),
-            bound_ns=known,
-            initial_schedule=initial_schedule,
-            observer=observer,
-            begin=begin,
-            objective=aim,
-            slo=slo,
-        )
-        outcome = outcome_in_time(instance, chosen, run)
-    runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
-    result = _finished(instance, outcome, run, lower, first, wanted, runtimes, time_limit)
-    result = with_history(replace(result, label=chosen.label), history, lower)
-    remarks = [
-        *refusal_note(instance),
-        *ignored(chosen.method, aim),
-        *remark_on_gap(result, target_gap(criterion), no_search),
-    ]
-    if stop is None:
-        remarks += remark_on_iterations(result, iterations, time_limit)
-    return replace(result, notes=(*result.notes, *remarks))
-
-
-def _require_steps(chosen: Chosen, observer: Callable[[View, Step], None] | None) -> None:
-    """Refuse an observer of a method that has no steps to observe."""
     if observer is not None and not getattr(chosen.method, "live", False):
         raise InputError(
             f"{chosen.method.name} plans beforehand: there are no steps to observe",
             field="observer",
             remedy="simulate a policy",
         )
-
-
-def _finished(
-    instance: Instance,
-    outcome: Outcome,
-    run: Run,
-    lower: Bound,
-    first: dict[str, Bound],
-    wanted: Iterable[str],
-    runtimes: dict[str, float],
-    time_limit: float | None,
-) -> Result:
-    """Return the result of what a method made: no worse than its start, checked and bounded.
-
-    ``lower`` and ``first`` are the bounds from before on the makespan and on the objective's means,
-    ``wanted`` the further ones, for which what is left of the time limit is there.
-    """
-    from orsched.models.bounds.bounds import bound_for
-
-    if run.initial_schedule is not None:
-        outcome = not_worse(instance, outcome, run.initial_schedule, run.objective, run.slo)
-    # A bound on stages and rounds holds for schedules of stages and rounds: others get their own.
-    holds = bound_for(instance, outcome.schedule, lower, _left(run, time_limit)) or lower
-    result = checked_result(
-        instance, outcome, run.seed, holds, run.slo, run.begin, runtimes, run.objective
+    require_fit(instance, chosen)
+    start = None
+    if initial_schedule is not None:
+        start = require_start(instance, initial_schedule, chosen.information)
+    limits = Limits(stop, time_limit, iterations, gap, why_no_search(chosen))
+    run = Run(
+        chosen.information,
+        limits.criterion(len(instance)),
+        whole_number(seed, "seed"),
+        chosen.parameters,
+        callback,
+        initial_schedule=start,
+        observer=observer,
+        begin=begin,
+        objective=aim,
+        slo=slo,
     )
-    left = _left(run, time_limit)
-    means = bounds_after(instance, result.schedule, run.objective, first, wanted, left)
-    return judged(replace(result, mean_bounds=means, instance=instance))
-
-
-def _left(run: Run, time_limit: float | None) -> float | None:
-    """Return the seconds left of a time limit, at least a thousandth; None without one."""
-    return None if time_limit is None else max(1e-3, time_limit - (perf_counter() - run.begin))
+    run.stop.start()
+    return Task(instance, chosen, limits, run, tuple(wanted)).result(progress=progress)
 
 
 def simulate(
@@ -385,16 +309,3 @@ def solved_for(
 def default_method(aim: Objective) -> str:
     """Return the method for an objective where none is named."""
     return "hybrid" if aim.is_makespan else "auto"
-
-
-def _all_of(*callbacks: Callable[[Progress], None] | None) -> Callable[[Progress], None] | None:
-    """Return one callback for those that there are, or None."""
-    wanted = [callback for callback in callbacks if callback is not None]
-    if not wanted:
-        return None
-
-    def called(progress: Progress) -> None:
-        for callback in wanted:
-            callback(progress)
-
-    return called

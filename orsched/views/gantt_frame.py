@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.common.units import NS_PER_S
-from orsched.solving.verdict import verdict_of
+from orsched.solving.run_block import verdict_of
 from orsched.views import style
 from orsched.views.pictures import DPI, fit, heading, shortened
 from orsched.views.spans import rank_in_lane

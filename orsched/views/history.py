@@ -8,7 +8,7 @@ from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_S
 from orsched.data.instance import require_instance
 from orsched.data.schedule import Scheduled, as_schedules
-from orsched.solving.search_history import history_of
+from orsched.solving.run_block import history_of
 from orsched.views import style
 from orsched.views.latency import line_names
 from orsched.views.pictures import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.metrics.flat_figures import flat_figures
 from orsched.solving.objectives import OBJECTIVES, fitting_objective
-from orsched.solving.verdict import verdict_of
+from orsched.solving.run_block import verdict_of
 from orsched.views.comparison import cell, short_time, table, text, verdict
 from orsched.views.style import gap_text, percent, seconds
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from orsched.data.instance import Instance
-    from orsched.solving.verdict import Verdict
+    from orsched.solving.run_block import Verdict
     from orsched.views.comparison import Row
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.calibration.descriptions import cost_words
 from orsched.common.units import ns_to_seconds, seconds_text
 from orsched.metrics.flat_figures import flat_figures
-from orsched.solving.verdict import verdict_of
+from orsched.solving.run_block import verdict_of
 
 if TYPE_CHECKING:
     from orsched.data.instance import Instance

@@ -99,7 +99,7 @@ def slow_windows(monkeypatch):
         raise TimeLimitError("the time limit ended before there was a schedule")
 
     monkeypatch.setattr("orsched.models.windows.method.WindowsMethod.__call__", too_late)
-    monkeypatch.setattr("orsched.solving.stopping._first", lambda instance, run: None)
+    monkeypatch.setattr("orsched.solving.checked_run._first", lambda instance, run: None)
 
 
 def test_finished_methods_are_printed_beside_one_that_timed_out(slow_windows, capsys, tmp_path):

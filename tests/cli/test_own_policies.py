@@ -156,7 +156,7 @@ def test_what_a_policy_prints_is_no_result(folder, capsys):
 
 def test_a_bug_of_the_library_is_not_blamed_on_the_policy(folder, monkeypatch, capsys):
     monkeypatch.setattr(
-        "orsched.solving.checked_result.summarise", len
+        "orsched.solving.checked_run.summarise", len
     )  # called with too many arguments
     assert run(["simulate", "two-by-two", "--policy", "my_own_policy:Mine"]) == 70
     err = capsys.readouterr().err

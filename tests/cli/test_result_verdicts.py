@@ -12,9 +12,9 @@ import pytest
 import orsched
 from orsched import AffineCost, Instance, Requests, Worker
 from orsched.files import load_schedule, save_schedule
-from orsched.solving.checked_result import judged
+from orsched.solving.checked_run import judged
 from orsched.solving.objectives import objective_named
-from orsched.solving.verdict import KEY, verdict_of
+from orsched.solving.run_block import verdict_of
 from orsched.views.html import write_report
 from tests.in_order import in_order
 
@@ -110,7 +110,7 @@ def test_the_verdict_survives_a_file_and_lies_are_no_verdict(proven, tmp_path):
     loaded = load_schedule(tmp_path / "s.json")
     assert verdict_of(loaded).words == BY_SEARCH
     for wrong in (None, 3, [], {}, {"status": "best"}, {"objective": 1, "status": "optimal"}):
-        assert verdict_of(loaded.replace(run={**loaded.run, KEY: wrong})) is None
+        assert verdict_of(loaded.replace(run={**loaded.run, "verdict": wrong})) is None
 
 
 @pytest.mark.parametrize(

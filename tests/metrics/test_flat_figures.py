@@ -14,8 +14,7 @@ from orsched.common.errors import InputError
 from orsched.files import load_schedule, save_schedule
 from orsched.metrics.flat_figures import FIGURES, flat_figures
 from orsched.metrics.summary import SLO, summarise
-from orsched.solving.request_records import request_columns
-from orsched.solving.result import ROW
+from orsched.solving.result import ROW, request_columns
 from tests.metrics.any_schedule import any_schedule
 
 cases = st.integers(0, 10**6).map(any_schedule)

@@ -28,7 +28,7 @@ from orsched.models.full_mip.pauses import pauses_cannot_help
 from orsched.models.full_mip.problem import read_problem
 from orsched.models.mip.programs import read_program
 from orsched.solving.objectives import objective_named
-from orsched.solving.verdict import verdict_of
+from orsched.solving.run_block import verdict_of
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.full_mip.small import random_instance

@@ -58,8 +58,7 @@ LAYERS = (
         "a policy decides, the simulator lets time pass, a timeline reads what came of it",
         (
             "simulator", "metrics", "solving.methods", "solving.objectives", "solving.progress",
-            "solving.result", "solving.search_history", "solving.request_records",
-            "solving.verdict",
+            "solving.result", "solving.run_block",
         ),
     ),
     Layer(

@@ -52,7 +52,7 @@ def test_there_is_no_circle_of_imports(found):
 def test_reading_sees_links_functions_and_types(found):
     seen = {(i.importer, i.imported): (i.late, i.typing) for i in found}
     assert ("models.bounds.bounds", "data.instance") in seen  # through the link orsched/models
-    assert seen["solving.solver", "solving.failures"] == (False, False)
+    assert seen["solving.solver", "solving.comparison"] == (False, False)
     assert seen["data.instance", "data.links"] == (False, True)
     assert seen["data.instance", "data.workers"] == (False, False)
     assert any(late for late, _ in seen.values())

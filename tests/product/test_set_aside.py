@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orsched.common.registry import resolve
-from orsched.solving.method_catalogue import SETS_ASIDE
+from orsched.solving.method_choice import SETS_ASIDE
 from tests.product.cell import Size, information_is_bounded, instance_of_cell, serve
 from tests.product.laws import Account
 from tests.product.policies import METHODS, POLICIES

@@ -15,7 +15,7 @@ from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.instances.catalog import generate
 from orsched.metrics.summary import summarise
-from orsched.solving.checked_result import with_shared_bounds
+from orsched.solving.checked_run import with_shared_bounds
 from orsched.solving.method_choice import choose
 from orsched.solving.scenario import scenario
 
@@ -135,7 +135,7 @@ def test_without_any_schedule_the_reason_is_raised():
 
 def test_a_bug_in_the_library_is_not_a_row(monkeypatch):
     monkeypatch.setattr(
-        "orsched.solving.checked_result.summarise", len
+        "orsched.solving.checked_run.summarise", len
     )  # called with too many arguments
     for method in ("fcfs", Mine):
         with pytest.raises(TypeError):

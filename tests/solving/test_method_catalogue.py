@@ -14,8 +14,7 @@ from orsched import InputError, Policy
 from orsched.common.parameters import REQUIRED, Parameter, meanings_in, of_dataclass, of_function
 from orsched.common.registry import BUILT_IN
 from orsched.instances.catalog import GENERATORS
-from orsched.solving.method_catalogue import PAPERS, all_methods, method_info
-from orsched.solving.method_choice import method_names
+from orsched.solving.method_choice import PAPERS, all_methods, method_info, method_names
 
 METHODS = {method.name: method for method in all_methods()}
 

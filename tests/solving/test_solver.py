@@ -185,7 +185,7 @@ def test_wrong_initial_schedules_are_refused():
 def test_a_wrong_initial_schedule_is_refused_before_the_search(monkeypatch):
     """A search of an hour would else end with the refusal."""
     other = orsched.solve(orsched.load("two-by-two"), "fcfs").schedule
-    monkeypatch.setattr("orsched.solving.solver.bound_before", None)
+    monkeypatch.setattr("orsched.solving.checked_run._bound_before", None)
     with pytest.raises(InvalidScheduleError, match="not valid"):
         orsched.solve(orsched.load("pang-100x20"), initial_schedule=other, time_limit=3600)
 

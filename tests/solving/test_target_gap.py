@@ -58,7 +58,7 @@ def test_what_cannot_be_reached_ends_with_the_other_criterion_and_says_so(pang):
 
 
 def test_a_gap_alone_has_a_time_limit(pang, monkeypatch):
-    monkeypatch.setattr("orsched.solving.stopping.GAP_LIMIT_S", 0.5)
+    monkeypatch.setattr("orsched.solving.checked_run.GAP_LIMIT_S", 0.5)
     for options in ({"gap": 0.0}, {"stop": TargetGap(0.0)}):
         result = orsched.solve(pang, **options)
         assert result.termination is Termination.TIME_LIMIT

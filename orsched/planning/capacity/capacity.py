@@ -20,9 +20,7 @@ from orsched.planning.capacity.question import MOST_WORKERS, price_of, read_ques
 from orsched.planning.capacity.search import cheapest_fleet, fewest_workers
 from orsched.planning.study.drive import read_slots
 from orsched.planning.study.store import Store
-from orsched.solving.fit import require_fit
-from orsched.solving.method_catalogue import method_info
-from orsched.solving.method_choice import choose
+from orsched.solving.method_choice import choose, method_info, require_fit
 
 if TYPE_CHECKING:
     import os

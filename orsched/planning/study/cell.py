@@ -277,12 +277,10 @@ def outcome_of(
     ``compare``.
     """
     from orsched.common.stop import MaxIterations
-    from orsched.solving.fit import require_fit
-    from orsched.solving.method_choice import choose
+    from orsched.solving.checked_run import DEFAULT_ITERATIONS, bound_of, minimises, require_defined
+    from orsched.solving.method_choice import choose, require_fit
     from orsched.solving.methods import Run
-    from orsched.solving.objective_run import bound_of, minimises, require_defined
     from orsched.solving.objectives import MAKESPAN
-    from orsched.solving.stopping import DEFAULT_ITERATIONS
 
     policy = content["policy"]
     chosen = choose(policy["name"], policy["information"], policy["parameters"])

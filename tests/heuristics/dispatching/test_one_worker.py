@@ -9,8 +9,7 @@ from orsched.common.errors import InputError
 from orsched.data.step import decode_rounds, prefill_stage
 from orsched.heuristics.policy_method import LiveMethod
 from orsched.simulator.policy import Policy
-from orsched.solving.method_catalogue import method_info
-from orsched.solving.method_choice import method_named, method_names
+from orsched.solving.method_choice import method_info, method_named, method_names
 from orsched.solving.scenario import scenario, with_workers
 
 POLICIES = [name for name in method_names() if isinstance(method_named(name), LiveMethod)]

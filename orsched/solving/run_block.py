@@ -1,34 +1,70 @@
-"""The search as it went: each better value and bound with its time, kept in a schedule's run."""
+"""What a schedule's ``run`` block keeps of how it was found, for reports and files.
+
+The verdict: of which schedules it is the best, and who says so. The history: each better value and
+bound with its time. The block is free, and nothing is proven by it: what cannot be read is left.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.data.schedule_classes import FEATURES, ScheduleClass
 
 if TYPE_CHECKING:
     from orsched.data.schedule import Schedule
 
-HISTORY_KEY = "history"
-"""Where it stands in the ``run`` block."""
 
+class Verdict(NamedTuple):
+    """What is proven of a schedule, as its file keeps it.
 
-class Found(Protocol):
-    """What is read of the ``Progress`` of an iteration."""
+    Attributes:
+        objective: name of what was minimised.
+        status: ``optimal`` or ``feasible``.
+        certified: whether a certificate proves the optimum. Without one a search did, which the
+            checker cannot repeat.
+        termination: why the method ended.
+        features: of the class of schedules of which this one is the best; None: of none.
+    """
+
+    objective: str
+    status: str
+    certified: bool
+    termination: str
+    features: list[str] | None = None
 
     @property
-    def seconds_spent(self) -> float:
-        """Since the search began."""
-        ...
+    def by_search(self) -> bool:
+        """Whether a search alone proved the optimum."""
+        return self.status == "optimal" and not self.certified
 
     @property
-    def value(self) -> float | None:
-        """The incumbent's value of the objective."""
-        ...
+    def words(self) -> str:
+        """The status with its class, with the objective if not the makespan, and who proved it."""
+        by = ", by search without a certificate" if self.by_search else ""
+        of = "" if self.objective == "makespan" else f" for {self.objective}"
+        known = self.features is not None
+        among = f" among {ScheduleClass(frozenset(self.features or ()))}" if known else ""
+        return f"{self.status}{of}{among}{by}"
 
     @property
-    def bound_ns(self) -> int | None:
-        """The best bound so far."""
-        ...
+    def closes_gap(self) -> bool:
+        """Whether no shorter schedule is possible by a search, so that the makespan's gap is 0."""
+        return self.by_search and self.objective == "makespan"
+
+
+def verdict_of(schedule: Schedule) -> Verdict | None:
+    """Return the verdict of a schedule, or None where its file has none that can be read."""
+    found = schedule.run.get("verdict")
+    if not isinstance(found, dict):
+        return None
+    objective, status, certified, termination, features = map(found.get, Verdict._fields)
+    texts = all(isinstance(value, str) for value in (objective, status, termination))
+    if not texts or status not in ("optimal", "feasible") or not isinstance(certified, bool):
+        return None
+    if not isinstance(features, list) or not all(each in list(FEATURES) for each in features):
+        features = None
+    return Verdict(str(objective), str(status), certified, str(termination), features)
 
 
 class HistoryPoint(NamedTuple):
@@ -51,8 +87,8 @@ class HistoryRecorder:
     def __init__(self, largest: bool = False) -> None:
         self.largest, self.points = largest, list[HistoryPoint]()
 
-    def __call__(self, progress: Found) -> None:
-        """Take the record of an iteration."""
+    def __call__(self, progress: Any) -> None:
+        """Take the ``Progress`` of an iteration."""
         self.add(progress.seconds_spent, progress.value, progress.bound_ns)
 
     def add(self, seconds: float, value: float | None, bound: float | None) -> None:
@@ -83,11 +119,8 @@ def _better(new: float | None, old: float | None, largest: bool) -> float | None
 
 
 def history_of(schedule: Schedule) -> tuple[HistoryPoint, ...]:
-    """Return the search that made a schedule; () where its file does not say, or says it wrongly.
-
-    The ``run`` block is free, and nothing is proven by it.
-    """
-    block = schedule.run.get(HISTORY_KEY)
+    """Return the search that made a schedule; () where its file does not say, or not rightly."""
+    block = schedule.run.get("history")
     rows = block.get("rows") if isinstance(block, dict) else None
     if not isinstance(rows, list) or not all(map(_is_row, rows)):
         return ()
