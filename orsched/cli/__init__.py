@@ -15,7 +15,7 @@ try:
     import signal
     from typing import Any, NoReturn
 
-    from orsched.cli.exit_codes import EXIT_INTERRUPTED
+    from orsched.cli.ending import EXIT_INTERRUPTED, interrupted_early, interrupted_late
 except KeyboardInterrupt:
     os.write(2, b"orsched: interrupted\n")
     os._exit(130)
@@ -27,7 +27,7 @@ def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if handled:
-        signal.signal(signal.SIGINT, _interrupted_early)
+        signal.signal(signal.SIGINT, interrupted_early)
     from orsched.cli.commands import run
 
     if not handled:
@@ -40,21 +40,10 @@ def main(args: list[str] | None = None) -> NoReturn:
         try:
             code = run(args)
         finally:
-            signal.signal(signal.SIGINT, _interrupted_late)
+            signal.signal(signal.SIGINT, interrupted_late)
     except KeyboardInterrupt:  # a further one
-        signal.signal(signal.SIGINT, _interrupted_late)
+        signal.signal(signal.SIGINT, interrupted_late)
     sys.exit(code)
-
-
-def _interrupted_early(number: int, frame: object) -> NoReturn:
-    """End at once: nothing was begun, and an exception could get lost in what is imported."""
-    os.write(2, b"orsched: interrupted\n")
-    os._exit(EXIT_INTERRUPTED)
-
-
-def _interrupted_late(number: int, frame: object) -> NoReturn:
-    """End at once: all is done and said, but something keeps the interpreter from ending."""
-    os._exit(EXIT_INTERRUPTED)
 
 
 def __getattr__(name: str) -> Any:

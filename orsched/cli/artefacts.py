@@ -1,15 +1,13 @@
-"""Options for files written beside the printed result, and their writing."""
+"""Files written beside the printed result: their options, checks and writing."""
 
 from __future__ import annotations
 
 import os
 import re
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from orsched.cli.declaring import Options, option
 from orsched.cli.output import remark
 from orsched.cli.request_options import named_files
 from orsched.common.errors import InputError
@@ -17,67 +15,44 @@ from orsched.common.scalars import require_suffix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.slo import SLO
 
-_PATH = click.Path(dir_okay=False, path_type=Path)
-
-SINGLE = (
-    click.option("-o", "--output", type=_PATH, help="Write the schedule (.json or .parquet)."),
-    click.option("--report", type=_PATH, help="Write an interactive HTML report."),
-    click.option("--gantt", type=_PATH, help="Write a Gantt chart (.png, .svg or .pdf)."),
-    click.option(
-        "--usage", type=_PATH, help="Write clients and KV blocks over time (.png, .svg or .pdf)."
-    ),
-    click.option(
-        "--latency",
-        type=_PATH,
-        help="Write distributions of TTFT, TPOT and JCT, with limits attainment over them"
-        " (.png, .svg or .pdf).",
-    ),
-    click.option(
-        "--timeline",
-        type=_PATH,
-        help="Write running and waiting requests and KV blocks over time (.png, .svg or .pdf).",
-    ),
-    click.option(
-        "--classes", type=_PATH, help="Write what classes get over time (.png, .svg or .pdf)."
-    ),
-    click.option("--trace", type=_PATH, help="Write a Chrome/Perfetto trace (.json)."),
-    click.option("--records", type=_PATH, help="Write records (.csv, .jsonl or .parquet)."),
-)
-"""Options of commands that make or read one schedule."""
-
-HISTORY = click.option(
-    "--history",
-    type=_PATH,
-    help="Write value and bound over the time of the search (.png, .svg or .pdf).",
-)
+HISTORY = option("Write value and bound over the time of the search (.png, .svg or .pdf).")
 
 
-SUFFIXES = {
-    "output": (".json", ".parquet"),
-    "report": (".html", ".htm"),
-    "gantt": (".png", ".svg", ".pdf"),
-    "usage": (".png", ".svg", ".pdf"),
-    "latency": (".png", ".svg", ".pdf"),
-    "timeline": (".png", ".svg", ".pdf"),
-    "history": (".png", ".svg", ".pdf"),
-    "classes": (".png", ".svg", ".pdf"),
-    "trace": (".json",),
-    "worker-file": (".json",),
-    "records": (".csv", ".jsonl", ".parquet"),
-    "plot": (".png", ".svg", ".pdf"),
-    "errors": (".csv", ".json"),
-    "instance-output": (".json", ".parquet"),
-    "TARGET": (".json", ".parquet", ".csv"),
-    "OUT": (".mps", ".lp"),
-    "PACKING": (".json",),
-    "GATE": (".json",),
-}
-"""What a file may end in, by the option or argument that names it."""
+class OneSchedule(Options):
+    """Files of the one schedule that a command makes."""
+
+    output: Path | None = option("Write the schedule (.json or .parquet).", "-o")
+    report: Path | None = option("Write an interactive HTML report.")
+    gantt: Path | None = option("Write a Gantt chart (.png, .svg or .pdf).")
+    usage: Path | None = option("Write clients and KV blocks over time (.png, .svg or .pdf).")
+    latency: Path | None = option(
+        "Write distributions of TTFT, TPOT and JCT, with limits attainment over them"
+        " (.png, .svg or .pdf)."
+    )
+    timeline: Path | None = option(
+        "Write running and waiting requests and KV blocks over time (.png, .svg or .pdf)."
+    )
+    classes: Path | None = option("Write what classes get over time (.png, .svg or .pdf).")
+    trace: Path | None = option("Write a Chrome/Perfetto trace (.json).")
+    records: Path | None = option("Write records (.csv, .jsonl or .parquet).")
+
+
+FILES = (
+    "output", "report", "gantt", "usage", "latency", "timeline", "history", "classes", "trace",
+    "records",
+)  # fmt: skip
+"""Kinds of files of a schedule."""
+
+
+def given_files(given: Options) -> dict[str, Path | None]:
+    """Return the files of a command by kind, in the order of its words."""
+    return {kind: path for kind, path in vars(given).items() if kind in FILES}
 
 
 OF_SEVERAL = ("latency", "timeline")
@@ -86,8 +61,20 @@ OF_SEVERAL = ("latency", "timeline")
 CURVES = (*OF_SEVERAL, "history")
 """The same, and what only schedules have that a search made."""
 
-PICTURES = ("gantt", "usage", "latency", "timeline", "history", "classes")
+PICTURES = (*CURVES, "gantt", "usage", "classes", "plot")
 """Options whose files need matplotlib."""
+
+SUFFIXES = {
+    **dict.fromkeys(PICTURES, (".png", ".svg", ".pdf")),
+    **dict.fromkeys(("output", "instance-output"), (".json", ".parquet")),
+    **dict.fromkeys(("trace", "worker-file", "PACKING"), (".json",)),
+    "report": (".html", ".htm"),
+    "records": (".csv", ".jsonl", ".parquet"),
+    "errors": (".csv", ".json"),
+    "TARGET": (".json", ".parquet", ".csv"),
+    "OUT": (".mps", ".lp"),
+}
+"""What a file may end in, by the option or argument that names it."""
 
 
 def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()) -> None:
@@ -157,7 +144,7 @@ def require_contents(instance: Instance, paths: dict[str, Path | None]) -> None:
 
 
 def write_artefacts(instance: Instance, schedule: Schedule, paths: dict[str, Path | None]) -> None:
-    """Write the files requested by ``SINGLE``, and print their paths on stderr."""
+    """Write the files of ``OneSchedule``, and print their paths on stderr."""
     for kind, path in paths.items():
         if path is not None:
             _written(kind, instance, schedule, path)
@@ -236,7 +223,7 @@ def _report(
     path: Path,
     slo: SLO | None = None,
 ) -> None:
-    from orsched.cli.progress import name_step
+    from orsched.cli.output import name_step
     from orsched.data.schedule import Schedule
     from orsched.models.bounds.no_queue import ordering_cannot_help
     from orsched.views.html import write_report

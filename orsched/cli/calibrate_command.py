@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from orsched.cli.options import ALLOW_PICKLE, FORMAT, load_instance
-from orsched.cli.output import print_json, print_rows, remark, say, table
-from orsched.cli.progress import ProgressPrinter
+from orsched.cli.declaring import command, option
+from orsched.cli.options import ALLOW_PICKLE, Printed
+from orsched.cli.output import ProgressPrinter, print_json, print_rows, remark, say, table
+from orsched.cli.request_options import load_instance
 from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from orsched.runner.calibration.reference import Speed
 
 _OF_WORKER = ("model", "device", "dtype", "slots", "length", "threads")
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 class _Measured(NamedTuple):
@@ -35,78 +35,55 @@ class _Measured(NamedTuple):
     speed: Speed | None
 
 
-@click.command("calibrate", short_help="Measure a worker and fit cost models to it.")
-@click.option("--model", default="tiny", show_default=True, help="A preset or a model's folder.")
-@ALLOW_PICKLE
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1.")
-@click.option("--dtype", help="Type of weights and caches (default: float32; bfloat16 on a GPU).")
-@click.option("--slots", type=int, default=8, show_default=True, help="Slots of the worker, J.")
-@click.option(
-    "--length", type=int, default=1024, show_default=True, help="Tokens that a slot holds."
+class CalibrateOptions(Printed):
+    """Options of ``orsched calibrate``."""
+
+    model: str = option("A preset or a model's folder.", default="tiny")
+    allow_pickle: bool = ALLOW_PICKLE
+    device: str = option("auto, cpu, cuda, cuda:1.", default="auto")
+    dtype: str | None = option("Type of weights and caches (default: float32; bfloat16 on a GPU).")
+    slots: int = option("Slots of the worker, J.", default=8)
+    length: int = option("Tokens that a slot holds.", default=1024)
+    prefill_cap: int = option("Most tokens of a prefill stage.", default=2048, metavar="TOKENS")
+    threads: int | None = option("Threads of torch on the CPU (default: torch's choice).")
+    repeats: int = option("Measurements of each point.", default=5)
+    requests: int | None = option("Requests in the rehearsal (default: 6 a slot; 0: none).")
+    like: str | None = option("Instance whose lengths the rehearsal uses.", metavar="INSTANCE")
+    memory: str | None = option(
+        "Find the largest batch of each length: within this many bytes (2GiB), or what a GPU has.",
+        metavar="BYTES|auto",
+    )
+    seed: int = option("Seed of order and prompts.", default=0)
+    source: Path | None = option("Fit to measurements in a file (.csv).", "--from")
+    runs: tuple[Path, ...] = option(
+        "Steps of a run (.csv): how far off the model is on its whole; several times for several.",
+        "--judge",
+    )
+    template: bool = option("Print a CSV of measurements to fill in, and stop.")
+    chosen: str = option(
+        "Which one to write: affine, levels, bilinear, pooling, profiled, linear, roofline, or "
+        "the best.",
+        "--cost-model",
+        default="best",
+        metavar="NAME",
+    )
+    weighting: str = option(
+        "What fits make small: relative errors of steps, or seconds, for steps of runs.",
+        choices=["relative", "seconds"],
+        default="relative",
+    )
+    output: Path | None = option("Write the cost model (.json).", "-o")
+    measurements: Path | None = option("Write what was measured (.csv).")
+    worker_file: Path | None = option("Write a worker: slots, cost and memory (.json).")
+
+
+@command(
+    "calibrate",
+    CalibrateOptions,
+    "Measure a worker and fit cost models to it.",
+    usual="model device slots length source runs template output worker_file style",
 )
-@click.option(
-    "--prefill-cap",
-    type=int,
-    default=2048,
-    show_default=True,
-    metavar="TOKENS",
-    help="Most tokens of a prefill stage.",
-)
-@click.option("--threads", type=int, help="Threads of torch on the CPU (default: torch's choice).")
-@click.option(
-    "--repeats", type=int, default=5, show_default=True, help="Measurements of each point."
-)
-@click.option(
-    "--requests", type=int, help="Requests in the rehearsal (default: 6 a slot; 0: none)."
-)
-@click.option("--like", metavar="INSTANCE", help="Instance whose lengths the rehearsal uses.")
-@click.option(
-    "--memory",
-    metavar="BYTES|auto",
-    help="Find the largest batch of each length: within this many bytes (2GiB), or what a GPU has.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of order and prompts.")
-@click.option("--from", "source", type=_FILE, help="Fit to measurements in a file (.csv).")
-@click.option(
-    "--judge",
-    "runs",
-    type=_FILE,
-    multiple=True,
-    help="Steps of a run (.csv): how far off the model is on its whole; several times for several.",
-)
-@click.option("--template", is_flag=True, help="Print a CSV of measurements to fill in, and stop.")
-@click.option(
-    "--cost-model",
-    "chosen",
-    default="best",
-    show_default=True,
-    metavar="NAME",
-    help="Which one to write: affine, levels, bilinear, pooling, profiled, linear, roofline, or "
-    "the best.",
-)
-@click.option(
-    "--weighting",
-    type=click.Choice(["relative", "seconds"]),
-    default="relative",
-    show_default=True,
-    help="What fits make small: relative errors of steps, or seconds, for steps of runs.",
-)
-@click.option("-o", "--output", type=_FILE, help="Write the cost model (.json).")
-@click.option("--measurements", type=_FILE, help="Write what was measured (.csv).")
-@click.option("--worker-file", type=_FILE, help="Write a worker: slots, cost and memory (.json).")
-@FORMAT
-def calibrate_command(
-    source: Path | None,
-    runs: tuple[Path, ...],
-    template: bool,
-    chosen: str,
-    weighting: str,
-    output: Path | None,
-    measurements: Path | None,
-    worker_file: Path | None,
-    style: str,
-    **options: Any,
-) -> None:
+def calibrate_command(given: CalibrateOptions) -> None:
     """Measure a worker's steps, fit every cost model, and report errors on steps not fitted.
 
     Examples: orsched calibrate --model tiny --slots 16 --length 512 -o cost.json;
@@ -117,38 +94,37 @@ def calibrate_command(
     from orsched.runner.calibration.judging import judge, read_steps
     from orsched.runner.calibration.measurements_csv import TEMPLATE
 
-    if template:
+    if given.template:
         click.echo(TEMPLATE, nl=False)
         return
+    chosen = given.chosen
     if chosen not in ("best", *MODELS):
         raise InputError(
             f"no fit for {chosen!r}", field="--cost-model", remedy=f"best, {', '.join(MODELS)}"
         )
-    _check_files(output, measurements, worker_file, source)
-    steps = [(str(path), read_steps(path)) for path in runs]
-    measured = _measure(options) if source is None else _read(source, worker_file)
-    if measurements is not None:
+    _check_files(given)
+    steps = [(str(path), read_steps(path)) for path in given.runs]
+    measured = _measure(given) if given.source is None else _read(given.source, given)
+    if given.measurements is not None:
         from orsched.runner.calibration.measurements_csv import write_measurements
 
-        write_measurements(measured.measurements, measurements)
-        _said("measurements", measurements)
-    done = calibrate(measured.measurements, weighting=weighting)
+        write_measurements(measured.measurements, given.measurements)
+        _said("measurements", given.measurements)
+    done = calibrate(measured.measurements, weighting=given.weighting)
     best = done.candidate(chosen)
     assert best.cost is not None
     verdicts = [judge(best.cost, name, found) for name, found in steps]
-    _write(done, best, measured, verdicts, output, worker_file, options)
-    _print(done, best, measured, verdicts, style)
+    _write(done, best, measured, verdicts, given)
+    _print(done, best, measured, verdicts, given.style)
 
 
-def _check_files(
-    output: Path | None, measurements: Path | None, worker_file: Path | None, source: Path | None
-) -> None:
+def _check_files(given: CalibrateOptions) -> None:
     """Refuse, before anything is measured, files that could not be written."""
-    taken = {} if source is None else {source.resolve(): "the command reads it"}
-    for option, path, suffix in (
-        ("--output", output, ".json"),
-        ("--measurements", measurements, ".csv"),
-        ("--worker-file", worker_file, ".json"),
+    taken = {} if given.source is None else {given.source.resolve(): "the command reads it"}
+    for flag, path, suffix in (
+        ("--output", given.output, ".json"),
+        ("--measurements", given.measurements, ".csv"),
+        ("--worker-file", given.worker_file, ".json"),
     ):
         if path is None:
             continue
@@ -160,11 +136,11 @@ def _check_files(
         elif path.resolve() in taken:
             problem, remedy = taken[path.resolve()], "choose another name"
         if problem is not None:
-            raise InputError(problem, file=str(path), field=option, remedy=remedy)
-        taken[path.resolve()] = f"{option} writes it, too"
+            raise InputError(problem, file=str(path), field=flag, remedy=remedy)
+        taken[path.resolve()] = f"{flag} writes it, too"
 
 
-def _read(source: Path, worker_file: Path | None) -> _Measured:
+def _read(source: Path, given: CalibrateOptions) -> _Measured:
     from orsched.runner.calibration.measurements_csv import read_measurements
 
     context = click.get_current_context()
@@ -176,12 +152,12 @@ def _read(source: Path, worker_file: Path | None) -> _Measured:
                 field="--" + name.replace("_", "-"),
                 remedy="leave it out",
             )
-    if worker_file is not None:
+    if given.worker_file is not None:
         raise InputError("measurements name no worker", field="--worker-file", remedy="use -o")
     return _Measured(read_measurements(source), None, [], None)
 
 
-def _measure(options: dict[str, Any]) -> _Measured:
+def _measure(given: CalibrateOptions) -> _Measured:
     from orsched.common.columns import whole_number
     from orsched.runner.calibration.measuring import (
         WorkerOptions,
@@ -193,13 +169,13 @@ def _measure(options: dict[str, Any]) -> _Measured:
     from orsched.runner.capacity import require_room, size_of
     from orsched.runner.devices.load import contention
 
-    wanted = WorkerOptions(*(options[name] for name in (*_OF_WORKER, "allow_pickle")))
-    most, memory = options["prefill_cap"], options["memory"]
+    wanted = WorkerOptions(*(getattr(given, name) for name in (*_OF_WORKER, "allow_pickle")))
+    most, memory = given.prefill_cap, given.memory
     limit = None if memory in (None, "auto") else read_bytes(memory)
     for name, least in (("repeats", 1), ("requests", 0), ("seed", 0), ("prefill_cap", 1)):
-        if options[name] is not None:
-            whole_number(options[name], name, minimum=least)
-    like = None if options["like"] is None else load_instance(options["like"]).requests
+        if getattr(given, name) is not None:
+            whole_number(getattr(given, name), name, minimum=least)
+    like = None if given.like is None else load_instance(given.like).requests
     with ProgressPrinter("loading the model") as progress:
         found = wanted.settings()
         size = size_of(found.model, found.dtype, found.allow_pickle)
@@ -209,13 +185,13 @@ def _measure(options: dict[str, Any]) -> _Measured:
         batches = []
         if memory is not None:
             batches = largest_batches(wanted, most, limit, progress.say)
-        device, about = make_device(wanted, options["seed"])
+        device, about = make_device(wanted, given.seed)
         measured = measure_worker(
             device,
             most,
-            options["repeats"],
-            options["seed"],
-            options["requests"],
+            given.repeats,
+            given.seed,
+            given.requests,
             like,
             progress.say,
         )
@@ -229,10 +205,9 @@ def _write(
     best: Candidate,
     measured: _Measured,
     verdicts: list[Verdict],
-    output: Path | None,
-    worker_file: Path | None,
-    options: dict[str, Any],
+    given: CalibrateOptions,
 ) -> None:
+    """Write the cost model and the worker that were asked for."""
     from orsched.data.workers import Worker
     from orsched.files import save_cost
     from orsched.files.atomic import write_text
@@ -246,19 +221,14 @@ def _write(
         report["speed"] = measured.speed.to_dict()
         report["warnings"] += measured.speed.warnings()
     assert best.cost is not None
-    if output is not None:
-        save_cost(best.cost, output, report)
-        _said("cost model", output)
-    if worker_file is not None:
-        worker = Worker(
-            options["slots"],
-            best.cost,
-            options["prefill_cap"],
-            _memory(measured),
-            name=Path(options["model"]).name,
-        )
-        write_text(worker_file, json.dumps(worker.to_dict(), indent=1) + "\n")
-        _said("worker", worker_file)
+    if given.output is not None:
+        save_cost(best.cost, given.output, report)
+        _said("cost model", given.output)
+    if given.worker_file is not None:
+        name, memory = Path(given.model).name, _memory(measured)
+        worker = Worker(given.slots, best.cost, given.prefill_cap, memory, name=name)
+        write_text(given.worker_file, json.dumps(worker.to_dict(), indent=1) + "\n")
+        _said("worker", given.worker_file)
 
 
 def _memory(measured: _Measured) -> BlockMemory | None:

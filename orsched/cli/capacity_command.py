@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.artefacts import check_paths
-from orsched.cli.columns import given_view, require_columns, view_options, viewed
-from orsched.cli.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID
-from orsched.cli.machine_output import say_machine
-from orsched.cli.options import (
-    FORMAT,
-    INSTANCE,
-    PARAMETERS,
-    SLO_OPTIONS,
-    TIME_LIMIT,
-    load_instance,
-    with_options,
-)
-from orsched.cli.output import print_json, print_rows, printable, remark, say
+from orsched.cli.artefacts import check_paths, require_packages
+from orsched.cli.columns import Viewed, given_view, require_columns, viewed
+from orsched.cli.declaring import FOLDER, THERE, command, option
+from orsched.cli.ending import EXIT_INTERRUPTED, EXIT_INVALID
+from orsched.cli.machines import say_machine
+from orsched.cli.options import INSTANCE, JOBS, PARAMETERS, RAY_ADDRESS, Limits, Timed
+from orsched.cli.output import ProgressPrinter, print_json, print_rows, printable, remark, say
 from orsched.cli.policies import own_code, require_named
-from orsched.cli.progress import ProgressPrinter
-from orsched.cli.request_options import REQUEST_OPTIONS
-from orsched.cli.seconds import note_milliseconds
+from orsched.cli.request_options import Requests, load_instance
 from orsched.common.errors import InfeasibleError, InputError
 from orsched.common.pairs import read_pairs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from orsched.data.instance import Instance
     from orsched.data.workers import Worker
     from orsched.planning.capacity import Capacity
@@ -39,96 +31,72 @@ _COLUMNS = (
     "tpot_p99_s",
 )  # fmt: skip
 
-_PATH = click.Path(dir_okay=False, path_type=Path)
+
+class CapacityOptions(Limits, Timed, Viewed, Requests):
+    """Options of ``orsched capacity``."""
+
+    instance: str = INSTANCE
+    policy: str = option("A method's name, or module:Class.", default="vllm")
+    attainment: float = option(
+        "Share of the requests that must keep both limits.", default=0.9, metavar="SHARE"
+    )
+    arrivals: str | None = option(
+        "Other arrivals: poisson:rate=3, gamma:rate=3,cv=2, replay:scale=1.5, at_once, ...",
+        metavar="SPEC",
+    )
+    sample: int | None = option("Draw N requests, anew for each replication.", metavar="N")
+    replications: int | None = option(
+        "Traces to draw; all fleets meet the same (default: 5 if arrivals are random, else 1).",
+        metavar="N",
+    )
+    confidence: float = option("Level of the intervals.", default=0.95, metavar="LEVEL")
+    criterion: str | None = option(
+        "What must reach the attainment: the measured share (default for one trace), or the lower "
+        "end of its interval (default for replications).",
+        choices=["measured", "confident"],
+    )
+    machines: tuple[str, ...] = option(
+        "A worker file, or 'instance', and the price of one; several: the cheapest mix is sought.",
+        "--machine",
+        metavar="NAME=FILE:PRICE",
+    )
+    max_workers: int = option("The largest fleet to try.", default=1024)
+    exhaustive: bool = option("Try every fleet in order, without bisection.")
+    seed: int = option("Seed of the first trace.", default=0)
+    jobs: int | None = JOBS
+    cluster: str = option(
+        "Where simulations run: processes here, or actors of a Ray cluster.",
+        choices=["local", "ray"],
+        default="local",
+    )
+    ray_address: str | None = RAY_ADDRESS
+    folder: Path | None = option(
+        "Keep finished simulations here: the same command goes on where it was.", type=FOLDER
+    )
+    plot: Path | None = option("Draw attainment and p99 against workers (.png, ...).")
+    verify: Path | None = option(
+        "Verify the lower bound of a result that was printed as JSON, and simulate nothing.",
+        type=THERE,
+        metavar="FILE.json",
+    )
+    parameters: tuple[str, ...] = PARAMETERS
 
 
-@click.command("capacity", short_help="Find the fewest workers that keep limits, with a proof.")
-@INSTANCE
-@click.option(
-    "--policy", default="vllm", show_default=True, help="A method's name, or module:Class."
+_PASSED_ON = (
+    "attainment", "arrivals", "sample", "replications", "confidence", "criterion", "max_workers",
+    "exhaustive", "seed", "jobs", "cluster", "ray_address", "time_limit", "slo_ttft", "slo_tpot",
+    "folder",
+)  # fmt: skip
+"""Options that are arguments of ``orsched.capacity``."""
+
+
+@command(
+    "capacity",
+    CapacityOptions,
+    "Find the fewest workers that keep limits, with a proof.",
+    usual="policy slo_ttft slo_tpot attainment arrivals machines folder plot verify style",
 )
-@with_options(*SLO_OPTIONS)
-@click.option(
-    "--attainment",
-    type=float,
-    default=0.9,
-    show_default=True,
-    metavar="SHARE",
-    help="Share of the requests that must keep both limits.",
-)
-@click.option(
-    "--arrivals",
-    metavar="SPEC",
-    help="Other arrivals: poisson:rate=3, gamma:rate=3,cv=2, replay:scale=1.5, at_once, ...",
-)
-@click.option("--sample", type=int, metavar="N", help="Draw N requests, anew for each replication.")
-@click.option(
-    "--replications",
-    type=int,
-    metavar="N",
-    help="Traces to draw; all fleets meet the same (default: 5 if arrivals are random, else 1).",
-)
-@click.option(
-    "--confidence",
-    type=float,
-    default=0.95,
-    show_default=True,
-    metavar="LEVEL",
-    help="Level of the intervals.",
-)
-@click.option(
-    "--criterion",
-    type=click.Choice(["measured", "confident"]),
-    help="What must reach the attainment: the measured share (default for one trace), or the lower "
-    "end of its interval (default for replications).",
-)
-@click.option(
-    "--machine",
-    "machines",
-    multiple=True,
-    metavar="NAME=FILE:PRICE",
-    help="A worker file, or 'instance', and the price of one; several: the cheapest mix is sought.",
-)
-@click.option(
-    "--max-workers", type=int, default=1024, show_default=True, help="The largest fleet to try."
-)
-@click.option("--exhaustive", is_flag=True, help="Try every fleet in order, without bisection.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first trace.")
-@click.option("--jobs", type=int, metavar="N", help="Processes at once (default: the CPUs).")
-@click.option(
-    "--cluster",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="Where simulations run: processes here, or actors of a Ray cluster.",
-)
-@click.option("--ray-address", metavar="ADDRESS", help="A running Ray cluster, e.g. auto.")
-@click.option(
-    "--folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Keep finished simulations here: the same command goes on where it was.",
-)
-@click.option("--plot", type=_PATH, help="Draw attainment and p99 against workers (.png, ...).")
-@click.option(
-    "--verify",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE.json",
-    help="Verify the lower bound of a result that was printed as JSON, and simulate nothing.",
-)
-@with_options(PARAMETERS, TIME_LIMIT, FORMAT, *view_options(None), *REQUEST_OPTIONS)
-def capacity_command(
-    instance: str,
-    policy: str,
-    slo_ttft: float | None,
-    slo_tpot: float | None,
-    machines: tuple[str, ...],
-    parameters: tuple[str, ...],
-    folder: Path | None,
-    plot: Path | None,
-    verify: Path | None,
-    style: str,
-    **options: Any,
-) -> int:
+def capacity_command(given: CapacityOptions) -> int:
     """Find the fewest workers that keep latency limits on INSTANCE, and prove which are too few.
 
     The requests are those of INSTANCE, with other arrivals if wanted; fleets of its worker, or of
@@ -140,52 +108,47 @@ def capacity_command(
     """
     from orsched.planning.capacity import capacity
 
-    note_milliseconds(slo_ttft, slo_tpot)
-    given = read_pairs(parameters, "--param")
-    require_named(policy, None, given)
-    check_paths({"plot": plot}, [instance])
-    if plot is not None:
-        from orsched.views.pictures import require_matplotlib
-
-        require_matplotlib()
+    given.note_milliseconds()
+    parameters = read_pairs(given.parameters, "--param")
+    require_named(given.policy, None, parameters)
+    check_paths({"plot": given.plot}, [given.instance])
+    require_packages({"plot": given.plot})
     with ProgressPrinter("loading") as progress:
-        problem = load_instance(instance)
-        kinds = read_machines(machines, problem)
+        problem = load_instance(given.instance)
+        kinds = _read_machines(given.machines, problem)
         require_columns((*_COLUMNS, *(kinds if kinds and len(kinds) > 1 else ())), ())
-        if verify is not None:
+        if given.verify is not None:
             progress.say("verifying")
-            return _verify(problem, kinds, verify)
+            return _verify(problem, kinds, given.verify)
         progress.say("proving")
+        options = {name: getattr(given, name) for name in _PASSED_ON}
         try:
-            with own_code([policy]):
+            with own_code([given.policy]):
                 found = capacity(
                     problem,
-                    policy,
-                    slo_ttft=slo_ttft,
-                    slo_tpot=slo_tpot,
+                    given.policy,
                     machines=kinds,
-                    parameters=given,
-                    folder=folder,
+                    parameters=parameters,
                     callback=progress.say,
                     **options,
                 )
         except InfeasibleError as error:
-            if style == "json":
-                print_json(nothing(str(error)))
+            if given.style == "json":
+                print_json(_nothing(str(error)))
             raise
         progress.say("writing")
     if kinds is None:
         say_machine(problem)
-    _print(found, style)
-    if plot is not None:
+    _print(found, given.style)
+    if given.plot is not None:
         from orsched.planning.capacity.plot import save_capacity
 
-        save_capacity(found, plot)
-        remark(f"plot written to {plot}")
+        save_capacity(found, given.plot)
+        remark(f"plot written to {given.plot}")
     return EXIT_INTERRUPTED if found.termination == "interrupted" else 0
 
 
-def read_machines(
+def _read_machines(
     texts: tuple[str, ...], instance: Instance
 ) -> dict[str, tuple[Worker, float]] | None:
     """Return the machines that ``NAME=FILE:PRICE`` texts name, or None without any.
@@ -225,7 +188,7 @@ def read_machines(
     return found
 
 
-def nothing(why: str) -> dict[str, Any]:
+def _nothing(why: str) -> dict[str, Any]:
     """Return the object that is printed where no number of workers can suffice."""
     names = (
         "workers", "lower_bound_workers", "attainment", "attainment_low", "attainment_high",

@@ -1,26 +1,28 @@
-"""Which columns of results are printed, in which order rows stand, and which of them is best."""
+"""Results as rows: which columns are printed, in which order, which row is best, and why."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import click
 
-from orsched.cli.machine_output import say_machine
-from orsched.cli.output import cell_text, print_rows, printable, table
+from orsched.cli.declaring import option
+from orsched.cli.machines import say_machine
+from orsched.cli.options import Printed
+from orsched.cli.output import cell_text, print_notes, print_rows, printable, table
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
+from orsched.metrics.class_rows import class_rows, tenant_rows
 from orsched.solving.result import ROW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from orsched.data.instance import Instance
     from orsched.solving.objectives import Objective
-
-    F = TypeVar("F", bound=Callable[..., Any])
+    from orsched.solving.result import Result
 
     Row = dict[str, Any]
 
@@ -55,9 +57,6 @@ _LEFT_OUT = (
 OTHER_NAMES = {"preemptions": "restarts", "objective_gap": "gap"}
 """Other names of columns: of engines, and of before."""
 
-_OF_RESULTS = (*ROW, "seed", "seeds", "error")
-_GIVEN = "orsched.common.columns"
-
 
 class View(NamedTuple):
     """What was asked for: names of columns, and the name to sort by (behind ``-``: downwards)."""
@@ -66,36 +65,54 @@ class View(NamedTuple):
     sort: str | None = None
 
 
-def view_options(known: Sequence[str] | None = _OF_RESULTS) -> tuple[Callable[[F], F], ...]:
-    """Return the options ``--columns`` and ``--sort``; ``print_results`` and ``viewed`` read them.
+def _columns(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    names = [OTHER_NAMES.get(name, name) for name in names]
+    _require_of_command(context, names, "--columns")
+    return tuple(dict.fromkeys(names))
 
-    ``known`` are the names that there are, None where only the rows tell.
-    """
 
-    def keep(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-        if value is None:
-            return
-        kept = context.meta.setdefault(_GIVEN, {})
-        if parameter.name == "sort":
-            name = value.removeprefix("-")
-            names = [OTHER_NAMES.get(name, name)]
-            kept["sort"] = "-" * value.startswith("-") + names[0]
-        else:
-            names = [name.strip() for name in value.split(",") if name.strip()]
-            names = [OTHER_NAMES.get(name, name) for name in names]
-            kept["columns"] = tuple(dict.fromkeys(names))
-        if known is not None or not names:
-            _require_known(names, known or (), f"--{parameter.name}")
+def _sort(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    name = value.removeprefix("-")
+    name = OTHER_NAMES.get(name, name)
+    _require_of_command(context, [name], "--sort")
+    return "-" * value.startswith("-") + name
 
-    columns = click.option(
-        "--columns", metavar="A,B,C", expose_value=False, callback=keep,
-        help="Columns to print, by their names in JSON and CSV.",
-    )  # fmt: skip
-    sort = click.option(
-        "--sort", metavar="NAME", expose_value=False, callback=keep,
-        help="Sort rows by a column; -NAME: the largest first.",
-    )  # fmt: skip
-    return columns, sort
+
+def _require_of_command(context: click.Context, names: list[str], field: str) -> None:
+    known = getattr(context.command, "options", Viewed).known
+    if known is not None or not names:
+        _require_known(names, known or (), field)
+
+
+class Viewed(Printed):
+    """Which columns and rows of a table are printed, and how; ``viewed`` reads it."""
+
+    known: ClassVar[Sequence[str] | None] = None
+    """The columns that exist, None where only the rows tell."""
+
+    columns: tuple[str, ...] | None = option(
+        "Columns to print, by their names in JSON and CSV.",
+        type=click.STRING,
+        multiple=False,
+        metavar="A,B,C",
+        callback=_columns,
+    )
+    sort: str | None = option(
+        "Sort rows by a column; -NAME: the largest first.", metavar="NAME", callback=_sort
+    )
+
+
+class ViewedResults(Viewed):
+    """The same of rows of results."""
+
+    known = (*ROW, "seed", "seeds", "error")
 
 
 def require_columns(known: Sequence[str], prefixes: tuple[str, ...]) -> None:
@@ -113,7 +130,11 @@ def require_columns(known: Sequence[str], prefixes: tuple[str, ...]) -> None:
 def given_view() -> View:
     """Return what the running command was given."""
     context = click.get_current_context(silent=True)
-    return View() if context is None else View(**context.meta.get(_GIVEN, {}))
+    return (
+        View()
+        if context is None
+        else View(context.params.get("columns"), context.params.get("sort"))
+    )
 
 
 def viewed(rows: Sequence[Row]) -> list[Row]:
@@ -336,3 +357,85 @@ def _last_arrival(rows: Sequence[Row], instance: Instance) -> list[str]:
         f"the makespan{of} is the last arrival's, at {last:,.2f} s: arrivals decide it, "
         "not the method"
     ]
+
+
+def print_methods(
+    rows: Sequence[Row],
+    results: Sequence[Result],
+    style: str,
+    instance: Instance,
+    *,
+    single: bool = False,
+    objective: Objective | None = None,
+) -> None:
+    """Print rows of results of an instance, and below them classes, fleets and notes."""
+    print_results(rows, style, instance, single=single, objective=objective)
+    if style == "table":
+        _print_classes(results)
+        _print_fleet(results)
+    print_notes(results)
+
+
+_OF_CLASSES = (
+    "class", "requests", "ttft_mean_s", "ttft_p99_s", "tpot_p99_s", "slo_attainment",
+    "token_attainment", "deadline_attainment", "tokens_per_s", "hit_rate",
+)  # fmt: skip
+
+
+def with_classes(result: Result, style: str) -> dict[str, Any]:
+    """Return a result's row; in JSON with what it has by class and tenant."""
+    row = result.to_row()
+    results = result.schedule.results
+    if style == "json":
+        for name, rows in (("classes", class_rows(results)), ("tenants", tenant_rows(results))):
+            if rows:
+                row[name] = rows
+        if results.get("fairness"):
+            row["service_difference"] = results["fairness"]["service_difference"]
+    return row
+
+
+def _print_classes(results: Sequence[Result]) -> None:
+    """Print a line for each method and class, and the service of tenants.
+
+    Only where an instance names classes or has tenants; figures that no method has are left out.
+    """
+    rows, differences = [], []
+    for result in results:
+        method = {"method": result.label or result.schedule.method}
+        for row in class_rows(result.schedule.results):
+            rows.append(method | {name: row[name] for name in _OF_CLASSES})
+        found = result.schedule.results.get("fairness")
+        if found:
+            between = " and ".join(found["between"] or ()) or None
+            value = found["service_difference"]
+            differences.append({**method, "service_difference": value, "between": between})
+    _print_below(rows, [] if any(row["hit_rate"] for row in rows) else ["hit_rate"])
+    if differences:
+        click.echo("\n" + table(differences))
+
+
+_OF_FLEETS = ("worker_s", "starts", "lost_steps", "lost_s", "restarts")
+
+
+def _print_fleet(results: Sequence[Result]) -> None:
+    """Print a line for each method: worker-seconds, what failures cost, how often work restarted.
+
+    Only where workers fail, are repaired, or are started and drained.
+    """
+    rows = []
+    for result in results:
+        fleet, row = result.schedule.results.get("fleet"), result.to_row()
+        if fleet is not None:
+            busy = f"{100 * (fleet['utilization'] or 0):.2f} %"
+            figures = {name: row[name] for name in _OF_FLEETS}
+            rows.append({"method": row["method"], "busy": busy, **figures})
+    _print_below(rows)
+
+
+def _print_below(rows: list[Row], without: Sequence[str] = ()) -> None:
+    """Print a table of the columns that rows have values in, but for some."""
+    if rows:
+        kept = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+        kept = [name for name in kept if name not in without]
+        click.echo("\n" + table([{name: row[name] for name in kept} for row in rows]))

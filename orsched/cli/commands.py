@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from orsched._version import __version__
+from orsched.cli.bound_commands import bound_command, pack_command
 from orsched.cli.calibrate_command import calibrate_command
 from orsched.cli.capacity_command import capacity_command
-from orsched.cli.check_command import check_command
+from orsched.cli.check_commands import check_command, report_command
 from orsched.cli.compare_command import compare_command
 from orsched.cli.completion import offer_names
 from orsched.cli.cost_command import cost_command
-from orsched.cli.data_commands import data_group
-from orsched.cli.exit_codes import (
+from orsched.cli.declaring import AT_LEAST_1, quiet
+from orsched.cli.ending import (
     EXIT_BUG,
     EXIT_INPUT,
     EXIT_INTERRUPTED,
@@ -28,24 +29,18 @@ from orsched.cli.exit_codes import (
     EXIT_MACHINE,
     EXIT_TIME_LIMIT,
 )
-from orsched.cli.export_command import export_command
-from orsched.cli.flags import name_option
 from orsched.cli.frontier_command import frontier_command
-from orsched.cli.info_commands import bound_command, info_command
-from orsched.cli.instance_commands import convert_command, generate_command
-from orsched.cli.output import (
-    QUIET,
-    escape_what_cannot_be_encoded,
-    printable,
-    say,
-    show_lines,
+from orsched.cli.info_command import info_command
+from orsched.cli.instance_commands import (
+    convert_command,
+    data_group,
+    export_command,
+    generate_command,
 )
-from orsched.cli.pack_command import pack_command
+from orsched.cli.output import escape_what_cannot_be_encoded, printable, say, show_lines
 from orsched.cli.predict_commands import predict_group
-from orsched.cli.report_command import report_command
 from orsched.cli.run_command import run_command
-from orsched.cli.simulate_command import simulate_command
-from orsched.cli.solve_commands import solve_command
+from orsched.cli.solve_commands import simulate_command, solve_command
 from orsched.cli.study_command import study_command
 from orsched.cli.vllm_command import vllm_group
 from orsched.common.errors import (
@@ -98,72 +93,50 @@ class _Group(click.Group):
         except BrokenPipeError:  # click would exit with 1, which means an invalid schedule
             raise _ReaderGoneError from None
         except InputError as error:
+            from orsched.cli.usage import name_option
+
             name_option(error, self.get_command(ctx, ctx.invoked_subcommand or ""))
             raise
 
 
-def _be_quiet(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    """Keep it where all that is printed looks."""
-    if value:
-        context.meta[QUIET] = True
+_LIMITS = {
+    "max_rows": (ROWS, "rows, cells and texts of a compressed table"),
+    "max_cells": (CELLS, "cells of a study"),
+    "max_blocks": (BLOCKS, "blocks of prefix caches"),
+    "max_steps": (STEPS, "steps that prompts may take"),
+}
 
 
-_QUIET_OPTION = click.option(
-    "-q",
-    "--quiet",
-    is_flag=True,
-    expose_value=False,
-    callback=_be_quiet,
-    help="No progress and no remarks on stderr; errors are said.",
-)
+def _limits(command: click.Command) -> click.Command:
+    """Add an option for each limit on what is read and worked out."""
+    command.params += [
+        click.Option(
+            [f"--{name.replace('_', '-')}"],
+            type=AT_LEAST_1,
+            metavar="N",
+            help=f"Most {what} (default: {limit.default:,}).",
+        )
+        for name, (limit, what) in _LIMITS.items()
+    ]
+    return command
 
 
+@_limits
 @click.group(
-    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_Group,
+    params=[quiet()],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="orsched")
 @click.option("-v", "--verbose", count=True, help="Log to stderr; twice for more.")
-@_QUIET_OPTION
 @click.option(
     "--debug",
     is_flag=True,
     envvar="ORSCHED_DEBUG",
     help="Show Python's traceback of an error; ORSCHED_DEBUG=1 does the same.",
 )
-@click.option(
-    "--max-rows",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help=f"Most rows, cells and texts of a compressed table (default: {ROWS.default:,}).",
-)
-@click.option(
-    "--max-cells",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help=f"Most cells of a study (default: {CELLS.default:,}).",
-)
-@click.option(
-    "--max-blocks",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help=f"Most blocks of prefix caches (default: {BLOCKS.default:,}).",
-)
-@click.option(
-    "--max-steps",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help=f"Most steps that prompts may take (default: {STEPS.default:,}).",
-)
 @click.pass_context
-def cli(
-    context: click.Context,
-    verbose: int,
-    debug: bool,
-    max_rows: int | None,
-    max_cells: int | None,
-    max_blocks: int | None,
-    max_steps: int | None,
-) -> None:
+def cli(context: click.Context, verbose: int, debug: bool, **most: int | None) -> None:
     """Schedule LLM inference as the optimisation problem that it is.
 
     Exit codes: 0 done, 1 a schedule is not valid, 2 bad input, 3 time limit without a schedule,
@@ -174,10 +147,9 @@ def cli(
     handler = _Handler(sys.stderr)
     handler.setFormatter(_OneLine("orsched: %(message)s"))
     logging.basicConfig(handlers=[handler], level=level)
-    limits = {ROWS: max_rows, CELLS: max_cells, BLOCKS: max_blocks, STEPS: max_steps}
-    for limit, most in limits.items():
-        if most is not None:
-            context.with_resource(_variable(limit.variable, str(most)))
+    for name, number in most.items():
+        if number is not None:
+            context.with_resource(_variable(_LIMITS[name][0].variable, str(number)))
 
 
 @contextmanager
@@ -217,10 +189,6 @@ for command in (
     info_command,
 ):
     cli.add_command(command)
-    if not isinstance(command, click.Group):
-        _QUIET_OPTION(command)
-
-
 offer_names(cli)
 
 

@@ -2,109 +2,130 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
-
-import click
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.cli.artefacts import check_paths, require_packages, write_comparison
-from orsched.cli.class_output import print_classes, with_classes
-from orsched.cli.columns import print_results, view_options
-from orsched.cli.compare_seeds import Generated, compare_seeds
-from orsched.cli.deadline import ended_by
-from orsched.cli.failed_methods import exit_code_of
-from orsched.cli.fleet_output import print_fleet
-from orsched.cli.options import (
-    BOUNDS,
-    FORMAT,
-    GAP,
-    INSTANCE,
-    ITERATIONS,
-    OBJECTIVE,
-    SLO_OPTIONS,
-    TIME_LIMIT,
-    load_instance,
-    read_slo,
-    with_options,
-)
-from orsched.cli.output import print_notes
-from orsched.cli.policies import own_code, require_search
-from orsched.cli.problem_options import (
-    PROBLEM_OPTIONS,
-    PROBLEM_SEED,
-    derived,
-    given_settings,
-    merged,
-)
-from orsched.cli.progress import ProgressPrinter
-from orsched.cli.request_options import REQUEST_OPTIONS
-from orsched.cli.solve_commands import left_of
-from orsched.common.errors import InputError
+from orsched.cli.columns import ViewedResults, print_methods, print_results, with_classes
+from orsched.cli.declaring import FOLDER, command, option
+from orsched.cli.ending import EXIT_INTERRUPTED, EXIT_TIME_LIMIT, ended_by
+from orsched.cli.instance_commands import generator_arguments
+from orsched.cli.machines import say_machine
+from orsched.cli.options import INSTANCE, Judged, Search
+from orsched.cli.output import ProgressPrinter, say
+from orsched.cli.policies import exit_code_of, own_code, require_search
+from orsched.cli.problem_options import Problem, derived, merged
+from orsched.cli.request_options import Requests, load_instance
+from orsched.common.errors import InputError, TimeLimitError
+from orsched.solving.result import ROW
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from orsched.data.instance import Instance
+    from orsched.data.slo import SLO
     from orsched.planning.study.config import Settings
+    from orsched.solving.comparison import Comparison
     from orsched.solving.method_choice import Chosen
-    from orsched.solving.objectives import Objective
+
+_MOST_SEEDS = 1_000_000
+_WORDS = ("method", "information", "checked", "objective", "notes")
+_COUNTED = ("status", "best_of", "certified", "termination")
 
 
-@click.command("compare", short_help="Solve with several methods, one line for each.")
-@INSTANCE
-@click.option(
-    "--methods",
-    default="fcfs,offline,online,hybrid",
-    show_default=True,
-    help="Names, module:Class or path/to/own.py:Class, separated by commas; name@information picks "
-    "what a method may know, name+parameter=value sets a parameter.",
+class CompareOptions(Problem, Search, Judged, ViewedResults, Requests):
+    """Options of ``orsched compare``."""
+
+    instance: str = INSTANCE
+    methods: str = option(
+        "Names, module:Class or path/to/own.py:Class, separated by commas; name@information picks "
+        "what a method may know, name+parameter=value sets a parameter.",
+        default="fcfs,offline,online,hybrid",
+    )
+    seeds: str | None = option(
+        "INSTANCE is a generator (see orsched info): run its seeds A to B-1 and print means.",
+        metavar="A:B",
+    )
+    settings: tuple[str, ...] = option(
+        "With --seeds: an argument of the generator; may be given several times.",
+        "--set",
+        metavar="NAME=VALUE",
+    )
+    each: bool = option("With --seeds: a row a seed instead of means.")
+    param: tuple[str, ...] = option("", hidden=True)
+    report: Path | None = option("Write an HTML report.")
+    gantt: Path | None = option("Write charts to a folder.", type=FOLDER)
+
+    def names(self) -> list[str]:
+        """Return the names of the methods; parameters stand behind them."""
+        if self.param:
+            raise InputError(
+                "the methods have parameters of their own",
+                field="--param",
+                remedy=f"write it behind the method's name: --methods 'fcfs,vllm+{self.param[0]}'",
+            )
+        names = [name.strip() for name in self.methods.split(",") if name.strip()]
+        if not names:
+            raise InputError("no method is named", field="--methods", remedy="e.g. fcfs,vllm")
+        return names
+
+    def require_seeds(self) -> None:
+        """Refuse what goes with ``--seeds`` alone, or never goes with it."""
+        if self.seeds is None and (self.settings or self.each):
+            raise InputError(
+                "--set and --each go with --seeds",
+                field="--seeds",
+                remedy="add --seeds A:B, or leave them out",
+            )
+        if self.seeds is not None and (self.report or self.gantt):
+            raise InputError(
+                "charts and reports show one instance",
+                field="--seeds",
+                remedy="leave --seeds out, or the charts and the report",
+            )
+
+    def read_settings(self) -> Settings:
+        """Return the settings of options and file; the file's policy is for ``simulate``."""
+        run = self.scenario()
+        if self.config is None:
+            return run
+        run = merged(run, self.config, allow_code=True)  # nothing is loaded: a policy is refused
+        if run.policy is not None or run.parameters or run.information is not None:
+            raise InputError(
+                "[policy] is for orsched simulate",
+                file=str(self.config),
+                field="policy",
+                remedy="take it out, and name the methods with --methods",
+            )
+        return run
+
+    def compare(
+        self, problem: Instance, methods: list[Chosen], slo: SLO | None, **options: Any
+    ) -> Comparison:
+        """Run the methods on an instance."""
+        from orsched.solving.solver import compare
+
+        return compare(
+            problem,
+            methods,
+            iterations=self.iterations,
+            gap=self.gap,
+            slo=slo,
+            bounds=self.bounds,
+            objective=self.objective,
+            **options,
+        )
+
+
+@command(
+    "compare",
+    CompareOptions,
+    "Solve with several methods, one line for each.",
+    usual="methods clients cost workers arrivals slo_ttft slo_tpot seeds report style",
 )
-@with_options(OBJECTIVE, *PROBLEM_OPTIONS, *SLO_OPTIONS)
-@click.option(
-    "--seeds",
-    metavar="A:B",
-    help="INSTANCE is a generator (see orsched info): run its seeds A to B-1 and print means.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="With --seeds: an argument of the generator; may be given several times.",
-)
-@click.option("--each", is_flag=True, help="With --seeds: a row a seed instead of means.")
-@click.option("--param", multiple=True, hidden=True)
-@with_options(PROBLEM_SEED, TIME_LIMIT, ITERATIONS, GAP, BOUNDS, FORMAT, *view_options())
-@click.option(
-    "--report", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report."
-)
-@click.option(
-    "--gantt", type=click.Path(file_okay=False, path_type=Path), help="Write charts to a folder."
-)
-@with_options(*REQUEST_OPTIONS)
-def compare_command(
-    instance: str,
-    methods: str,
-    objective: Objective | None,
-    workers: str | None,
-    arrivals: str | None,
-    predictions: str | None,
-    failures: str | None,
-    autoscale: str | None,
-    config: Path | None,
-    slo_ttft: float | None,
-    slo_tpot: float | None,
-    seeds: str | None,
-    settings: tuple[str, ...],
-    each: bool,
-    param: tuple[str, ...],
-    seed: int | None,
-    time_limit: float | None,
-    iterations: int | None,
-    gap: float | None,
-    bounds: tuple[str, ...],
-    style: str,
-    report: Path | None,
-    gantt: Path | None,
-) -> int:
+def compare_command(given: CompareOptions) -> int:
     """Solve INSTANCE with several methods and print one line for each.
 
     Examples: orsched compare gsm8k-llama65b;
@@ -117,100 +138,36 @@ def compare_command(
     end of the others. Exit codes: 0 all made one, 2 some did not, 3 some did not in the time limit.
     With --seeds and a time limit the seeds before are printed.
     """
-    from orsched.common.stop import MaxRuntime, require_gap
-    from orsched.solving.solver import compare
-
-    begin = perf_counter()
-    if time_limit is not None:
-        MaxRuntime(time_limit)  # validates before the loading
-    if gap is not None:
-        require_gap(gap, "--gap")
-    names = _names(methods, param)
-    slo = read_slo(slo_ttft, slo_tpot)
-    check_paths({"report": report}, [instance] if config is None else [instance, config])
-    require_packages({"report": report, "gantt": gantt})
-    run = given_settings(
-        None, workers, arrivals, predictions, seed, failures=failures, autoscale=autoscale
-    )
-    run = _settings(run, config)
-    check_paths({"report": report}, run.files or ())
-    options: dict[str, Any] = {
-        "iterations": iterations, "gap": gap, "slo": slo, "bounds": bounds, "objective": objective,
-    }  # fmt: skip
-    _require_seeds(seeds, bool(settings or each), report or gantt)
+    given.require_ends()
+    names = given.names()
+    slo, style = given.slo, given.style
+    check_paths({"report": given.report}, given.read(given.instance))
+    require_packages({"report": given.report, "gantt": given.gantt})
+    run = given.read_settings()
+    check_paths({"report": given.report}, run.files or ())
+    given.require_seeds()
     chosen = _chosen(names)
-    require_search(names, {"--iterations": iterations, "--gap": gap})
-    if seeds is not None:
-        made = Generated(instance, seeds, settings, run)
-        return compare_seeds(made, chosen, each, time_limit, options, style)
+    require_search(names, given.ends_of_search)
+    if given.seeds is not None:
+        return _compare_seeds(given, given.seeds, run, chosen, slo)
     with ProgressPrinter("loading") as progress:
-        with ended_by(time_limit), own_code(names):
-            problem = derived(load_instance(instance), run)
-            results = compare(
+        with ended_by(given.time_limit), own_code(names):
+            problem = derived(load_instance(given.instance), run)
+            results = given.compare(
                 problem,
                 chosen,
+                slo,
                 seed=run.seed or 0,
                 callback=progress.callback,
-                time_limit=left_of(time_limit, begin),
-                **options,
+                time_limit=given.time_left,
             )
         progress.say("writing")
         titles = [r.label or r.schedule.method for r in results]
-        write_comparison(problem, [r.schedule for r in results], report, gantt, titles)
-    rows = results.with_failed(
-        [with_classes(r, style) for r in results],
-        short=style == "table",
-    )
-    print_results(rows, style, problem, objective=objective)
-    print_classes(results, style)
-    print_fleet(list(results), style)
-    print_notes(results)
+        schedules = [r.schedule for r in results]
+        write_comparison(problem, schedules, given.report, given.gantt, titles)
+    rows = results.with_failed([with_classes(r, style) for r in results], short=style == "table")
+    print_methods(rows, list(results), style, problem, objective=given.objective)
     return exit_code_of(results)
-
-
-def _settings(given: Settings, config: Path | None) -> Settings:
-    """Return the settings of options and file; the file's policy is for ``simulate``."""
-    if config is None:
-        return given
-    run = merged(given, config, allow_code=True)  # nothing is loaded: a policy is refused
-    if run.policy is not None or run.parameters or run.information is not None:
-        raise InputError(
-            "[policy] is for orsched simulate",
-            file=str(config),
-            field="policy",
-            remedy="take it out, and name the methods with --methods",
-        )
-    return run
-
-
-def _names(methods: str, param: tuple[str, ...]) -> list[str]:
-    """Return the names of the methods; parameters stand behind them."""
-    if param:
-        raise InputError(
-            "the methods have parameters of their own",
-            field="--param",
-            remedy=f"write it behind the method's name: --methods 'fcfs,vllm+{param[0]}'",
-        )
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    if not names:
-        raise InputError("no method is named", field="--methods", remedy="e.g. fcfs,vllm")
-    return names
-
-
-def _require_seeds(seeds: str | None, of_seeds: bool, picture: Path | None) -> None:
-    """Refuse what goes with ``--seeds`` alone, or never goes with it."""
-    if seeds is None and of_seeds:
-        raise InputError(
-            "--set and --each go with --seeds",
-            field="--seeds",
-            remedy="add --seeds A:B, or leave them out",
-        )
-    if seeds is not None and picture is not None:
-        raise InputError(
-            "charts and reports show one instance",
-            field="--seeds",
-            remedy="leave --seeds out, or the charts and the report",
-        )
 
 
 def _chosen(names: list[str]) -> list[Chosen]:
@@ -222,3 +179,133 @@ def _chosen(names: list[str]) -> list[Chosen]:
         with own_code([name]):
             found += choose_all([name], field="--methods")
     return found
+
+
+def _compare_seeds(
+    given: CompareOptions, seeds: str, run: Settings, methods: list[Chosen], slo: SLO | None
+) -> int:
+    """Print the means over the seeds of a generator, or a row a seed; return the exit code.
+
+    The time limit is for all seeds; where it ends, those before are printed.
+    """
+    from orsched.solving.objectives import arrives_over_time
+
+    values, generator = read_seeds(seeds), given.instance
+    if os.path.exists(generator):
+        raise InputError(
+            f"--seeds are those of a generator, and {generator} is a file",
+            field="--seeds",
+            remedy="leave it out: --seed N is the seed of arrivals and random choices",
+        )
+    made = _Made(given, run, methods, slo, generator_arguments(given.settings, "--seeds"))
+    done: list[tuple[int, Comparison]] = []
+    code, over_time = 0, False
+    with ProgressPrinter(generator) as progress:
+        try:
+            with ended_by(given.time_limit), own_code([each.method.name for each in methods]):
+                for value, problem, results in made.over(values, progress):
+                    if not done:
+                        say_machine(problem)
+                    over_time |= arrives_over_time(problem)
+                    ended = exit_code_of(results, f"seed {value}: ")
+                    code = ended or code
+                    if ended in (EXIT_INTERRUPTED, EXIT_TIME_LIMIT):
+                        break  # the seeds before are complete
+                    done.append((value, results))
+        except TimeLimitError as error:
+            if not done:
+                raise
+            say(f"seed {values[len(done)]}: {error}")
+            code = EXIT_TIME_LIMIT
+    if not done:
+        if code == EXIT_INTERRUPTED:
+            raise KeyboardInterrupt
+        return code
+    short = given.style == "table"
+    tables = [
+        found.with_failed([each.to_row() for each in found], short=short) for _, found in done
+    ]
+    if given.each:
+        seeded = zip(done, tables, strict=True)
+        rows = [{"seed": value, **row} for (value, _), table in seeded for row in table]
+    else:
+        rows = _means(tables)
+    print_results(rows, given.style, over_time=over_time, objective=given.objective)
+    return code
+
+
+class _Made(NamedTuple):
+    """Instances of a generator, one a seed, and what runs on them."""
+
+    given: CompareOptions
+    run: Settings
+    methods: list[Chosen]
+    slo: SLO | None
+    arguments: dict[str, Any]
+
+    def over(
+        self, seeds: range, progress: ProgressPrinter
+    ) -> Iterator[tuple[int, Instance, Comparison]]:
+        """Yield each seed with instance and comparison; each gets an equal share of the time."""
+        from orsched.instances.catalog import generate
+
+        generator, seed = self.given.instance, self.run.seed or 0
+        for position, value in enumerate(seeds):
+            progress.say(f"{generator}: seed {value}, {position} of {len(seeds)} done")
+            left = self.given.time_left
+            share = None if left is None else left / (len(seeds) - position)
+            problem = derived(generate(generator, seed=value, **self.arguments), self.run, value)
+            found = self.given.compare(problem, self.methods, self.slo, time_limit=share, seed=seed)
+            yield value, problem, found
+
+
+def read_seeds(text: str) -> range:
+    """Return the seeds of ``A:B`` (A to B - 1) or of a single number."""
+    first, colon, last = text.partition(":")
+    try:
+        low = int(first)
+        high = int(last) if colon else low + 1
+    except ValueError:
+        raise InputError(f"{text!r} is not A:B", field="--seeds", remedy="e.g. 0:10") from None
+    if low < 0:
+        raise InputError(f"{low} is no seed: they start at 0", field="--seeds", remedy="e.g. 0:10")
+    if low >= high:
+        raise InputError(f"{text!r} holds no seed", field="--seeds", remedy="e.g. 0:10")
+    if high - low > _MOST_SEEDS:
+        raise InputError(f"{high - low} seeds", field="--seeds", remedy=f"at most {_MOST_SEEDS}")
+    return range(low, high)
+
+
+def _means(tables: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return a row for each method, by its place: means over the seeds with a schedule."""
+    return [_mean([table[place] for table in tables]) for place in range(len(tables[0]))]
+
+
+def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean of each figure over rows of one method."""
+    made = [row for row in rows if row["error"] is None]
+    errors = [row["error"] for row in rows if row["error"] is not None]
+    means: dict[str, Any] = {
+        "method": rows[0]["method"],
+        "information": made[0]["information"] if made else None,
+        "seeds": len(made),
+    }
+    means["objective"] = made[0]["objective"] if made else None
+    for name in (n for n in ROW if n not in _WORDS):
+        values = [row[name] for row in made if row[name] is not None]
+        if name in _COUNTED:
+            means[name] = _counted(values)
+        else:
+            means[name] = sum(values) / len(values) if values else None
+    means["checked"] = all(row["checked"] for row in made) if made else None
+    several = f" ({len(errors)} of {len(rows)} seeds)" if made else ""
+    means["error"] = f"{errors[0]}{several}" if errors else None
+    return means
+
+
+def _counted(values: list[Any]) -> Any:
+    """Return what all seeds have in common, or how often each of several words is said."""
+    if len(set(values)) < 2:
+        return values[0] if values else None
+    counts = Counter(str(value) for value in values)
+    return ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))

@@ -7,6 +7,7 @@ names. Code of the user's own is never imported here.
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,11 +33,20 @@ def offer_names(group: click.Group) -> None:
                 parameter.shell_complete = complete  # type: ignore[method-assign,assignment]
 
 
-def instances(context: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Return shipped instances and, for the shell, files."""
-    from orsched.instances.catalog import names
+def _known(*places: str, files: bool = False) -> Complete:
+    """Return what completes names that stand at ``module:name``, and, for the shell, files."""
 
-    return [*_of(names(), incomplete), _files(incomplete)]
+    def complete(context: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = _of([name for place in places for name in _names_at(place)], incomplete)
+        return [*found, *([_files(incomplete)] if files else [])]
+
+    return complete
+
+
+def _names_at(place: str) -> Iterable[str]:
+    module, _, name = place.partition(":")
+    found = getattr(import_module(module), name)
+    return [getattr(each, "name", each) for each in (found() if callable(found) else found)]
 
 
 def methods(
@@ -81,13 +91,6 @@ def parameters(context: click.Context, incomplete: str) -> list[CompletionItem]:
     return _of([f"{each.name}=" for each in parameters_of(method_named(name))], incomplete)
 
 
-def generators(context: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Return the generators of instances."""
-    from orsched.instances.catalog import GENERATORS
-
-    return _of(GENERATORS, incomplete)
-
-
 def arguments(context: click.Context, incomplete: str) -> list[CompletionItem]:
     """Return the arguments of the generator that the command names, for ``--set``."""
     from inspect import signature
@@ -102,69 +105,30 @@ def arguments(context: click.Context, incomplete: str) -> list[CompletionItem]:
     return _of([f"{name}=" for name in known], incomplete)
 
 
-def instances_and_generators(context: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Return shipped instances, generators (for ``--seeds``) and, for the shell, files."""
-    return [*generators(context, incomplete), *instances(context, incomplete)]
-
-
 def topics(context: click.Context, incomplete: str) -> list[CompletionItem]:
     """Return all that ``orsched info`` describes."""
     from orsched.common.registry import names
-    from orsched.instances import catalog
-    from orsched.solving.method_choice import method_names
 
-    known = [*catalog.names(), *catalog.GENERATORS, *method_names(), *names("cost_models")]
-    known += ["machines", *_machines()]
+    known = [name for place in (_INSTANCES, _GENERATORS, _METHODS) for name in _names_at(place)]
+    known += [*names("cost_models"), "machines", *_names_at(_MACHINES)]
     return [*_of(dict.fromkeys(known), incomplete), _files(incomplete)]
 
 
-def machines(context: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Return machines of the catalogue and, for the shell, files of cost models."""
-    return [*_of(_machines(), incomplete), _files(incomplete)]
+def _specs(place: str) -> Complete:
+    """Return what completes laws or predictors, and behind ``:`` their parameters."""
 
+    def complete(context: click.Context, incomplete: str) -> list[CompletionItem]:
+        from dataclasses import fields
 
-def _machines() -> list[str]:
-    from orsched.calibration.catalogue import machines
+        module, _, name = place.partition(":")
+        kinds: dict[str, Any] = getattr(import_module(module), name)
+        kind, colon, rest = incomplete.partition(":")
+        if not colon or kind not in kinds:
+            return _of(kinds, incomplete)
+        begin = incomplete[: len(incomplete) - len(rest.rpartition(",")[2])]
+        return _of([f"{begin}{item.name}=" for item in fields(kinds[kind])], incomplete)
 
-    return [row.name for row in machines()]
-
-
-def laws(context: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Return laws of arrivals, and behind ``:`` their parameters."""
-    from orsched.instances.arrivals import LAWS
-
-    return _specs(LAWS, incomplete)
-
-
-def predictors(context: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Return predictors of lengths, and behind ``:`` their parameters."""
-    from orsched.instances.predictions import PREDICTORS
-
-    return _specs(PREDICTORS, incomplete)
-
-
-def formats(context: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Return the formats of foreign traces."""
-    from orsched.instances.readers.formats import format_names
-
-    return _of(format_names(), incomplete)
-
-
-def data_sets(context: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Return the known data sets and, for the shell, files."""
-    from orsched.instances.datasets import DATA_SETS
-
-    return [*_of(DATA_SETS, incomplete), _files(incomplete)]
-
-
-def _specs(kinds: dict[str, Any], incomplete: str) -> list[CompletionItem]:
-    from dataclasses import fields
-
-    name, colon, rest = incomplete.partition(":")
-    if not colon or name not in kinds:
-        return _of(kinds, incomplete)
-    begin = incomplete[: len(incomplete) - len(rest.rpartition(",")[2])]
-    return _of([f"{begin}{item.name}=" for item in fields(kinds[name])], incomplete)
+    return complete
 
 
 def _of(known: Iterable[str], incomplete: str) -> list[CompletionItem]:
@@ -180,23 +144,30 @@ def _files(incomplete: str) -> CompletionItem:
     return CompletionItem(incomplete, type="file")
 
 
+_INSTANCES = "orsched.instances.catalog:names"
+_GENERATORS = "orsched.instances.catalog:GENERATORS"
+_METHODS = "orsched.solving.method_choice:method_names"
+_MACHINES = "orsched.calibration.catalogue:machines"
+
+_instances = _known(_INSTANCES, files=True)
+
 NAMES: dict[str | tuple[str, str], Complete] = {
-    "instance": instances,
-    "instance_source": instances,
-    "like": instances,
+    "instance": _instances,
+    "instance_source": _instances,
+    "like": _instances,
     "method": methods,
     "policy": methods,
     "methods": partial(methods, several=True),
     "parameters": parameters,
-    "generator": generators,
+    "generator": _known(_GENERATORS),
     "settings": arguments,
-    "arrivals": laws,
-    "predictions": predictors,
-    "format": formats,
-    "cost": machines,
-    "source": data_sets,
-    ("compare", "instance"): instances_and_generators,
-    ("run", "source"): instances,
+    "arrivals": _specs("orsched.instances.arrivals:LAWS"),
+    "predictions": _specs("orsched.instances.predictions:PREDICTORS"),
+    "format": _known("orsched.instances.readers.formats:format_names"),
+    "cost": _known(_MACHINES, files=True),
+    "source": _known("orsched.instances.datasets:DATA_SETS", files=True),
+    ("compare", "instance"): _known(_GENERATORS, _INSTANCES, files=True),
+    ("run", "source"): _instances,
     ("info", "name"): topics,
 }
 """What completes a parameter, by its name, or by command and name where they differ."""

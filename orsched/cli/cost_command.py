@@ -1,87 +1,136 @@
-"""``orsched cost``: a cost model from a data sheet, or from a profile of kernels."""
+"""``orsched cost``: a cost model from a data sheet, a profile of kernels or a measured run."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.data_sheet_output import cost_of_data_sheet
-from orsched.cli.options import FORMAT
-from orsched.cli.profile_options import PROFILE, refuse_profile
-from orsched.cli.profile_output import cost_of_profile
+from orsched.cli.artefacts import check_paths
+from orsched.cli.declaring import THERE, command, option
+from orsched.cli.machines import cost_facts, gpu_named, model_named, model_shape
+from orsched.cli.options import Printed
+from orsched.cli.output import print_facts, remark
 from orsched.common.errors import InputError
+from orsched.common.pairs import read_pairs
+from orsched.common.scalars import require_suffix
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orsched.calibration.profile_cost import ModelFacts
+    from orsched.calibration.recipe import RunFit
+    from orsched.calibration.runs import Server
+    from orsched.costs import CostModel
+
+LENGTH = 2048
+"""Tokens of a slot, unless said otherwise."""
+
+PREFILL_CAP = 2048
+"""Tokens of a stage of a worker that is written: as engines take by default."""
 
 
-@click.command("cost", short_help="Derive a cost model from a data sheet, or from kernel times.")
-@click.option("--gpu", metavar="NAME", help="A GPU of orsched info machines.")
-@click.option("--model", metavar="NAME", help="A model of orsched info machines; 8b: llama3-8b.")
-@click.option(
-    "--config",
-    type=click.Path(exists=True, path_type=Path),
-    help="A model's config.json, or the folder with it, in place of --model.",
+class CostOptions(Printed):
+    """Options of ``orsched cost``."""
+
+    gpu: str | None = option("A GPU of orsched info machines.", metavar="NAME")
+    model: str | None = option("A model of orsched info machines; 8b: llama3-8b.", metavar="NAME")
+    config: Path | None = option(
+        "A model's config.json, or the folder with it, in place of --model.",
+        type=click.Path(exists=True, path_type=Path),
+    )
+    from_profile: Path | None = option(
+        "A profile of kernels: tp<N>/dense.csv, attention.csv, per_sequence.csv, moe.csv.",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        metavar="DIR",
+    )
+    layers: int | None = option("Of a profile's model; or --config.", metavar="N")
+    tp: int | None = option("GPUs of a profile.", metavar="N", show_default="1")
+    hidden: int | None = option("Hidden size, for all-reduce by bytes.", metavar="N")
+    ep: int | None = option("Expert parallelism.", metavar="N", show_default="1")
+    experts: int | None = option(
+        "Experts that a step activates.", metavar="N", show_default="on average, of random choices"
+    )
+    dense_layers: int | None = option("Layers without experts.", metavar="N")
+    kernels: tuple[str, ...] = option(
+        "How often a step runs a kernel; 0: not at all. Repeatable.", "--kernel", metavar="NAME=N"
+    )
+    fixed_us: float | None = option(
+        "What a step takes besides, on the host.", metavar="US", show_default="0"
+    )
+    run: Path | None = option(
+        "A measured run (.csv, requests.jsonl, vllm bench result): fit the profile or shape.",
+        "--fit",
+        type=THERE,
+        metavar="RUN",
+    )
+    clients: int | None = option("Of --fit: most requests at once.", metavar="J")
+    memory_blocks: int | None = option(
+        "Of --fit: KV-cache blocks of the server.", metavar="N", show_default="memory never limits"
+    )
+    block_tokens: int | None = option("Of --fit: of a block.", metavar="N", show_default="16")
+    token_budget: int | None = option("Of --fit: of a step.", metavar="N", show_default="2048")
+    fit_requests: int | None = option(
+        "Of --fit: to how many of the first requests; the others are scored.",
+        metavar="N",
+        show_default="half, 20 at least",
+    )
+    weighting: str | None = option(
+        "Of --fit: what is made small.", choices=["seconds", "relative"], show_default="seconds"
+    )
+    efficiency: float | None = option(
+        "Share of the peaks that is reached.", metavar="SHARE", show_default="0.6"
+    )
+    memory_efficiency: float | None = option(
+        "Of the bandwidth, if another.", metavar="SHARE", show_default="--efficiency"
+    )
+    tensor_parallel: int | None = option(
+        "GPUs that share each layer.", metavar="N", show_default="as few as hold the model"
+    )
+    length: int | None = option(
+        "Of a slot: how many fit is printed.", metavar="TOKENS", show_default="2048"
+    )
+    slots: int | None = option(
+        "With --worker-file: clients of the worker.", metavar="J", show_default="as many as fit"
+    )
+    output: Path | None = option("Write the cost model (.json).", "-o")
+    worker_file: Path | None = option(
+        "Write a worker (.json): slots, cost, the blocks that fit, stages of up to 2,048 tokens."
+    )
+
+    def refuse(self, names: Iterable[str], why: str, remedy: str) -> None:
+        """Raise ``InputError`` for the first of some options that is given."""
+        for name in names:
+            if getattr(self, name) not in (None, ()):
+                flag = "--" + {"kernels": "kernel", "run": "fit"}.get(name, name).replace("_", "-")
+                raise InputError(why, field=flag, remedy=remedy)
+
+    def check_output(self) -> None:
+        """Refuse, before any work, files that could not be written."""
+        reads = [str(path) for path in (self.config, self.run) if path is not None]
+        check_paths({"output": self.output, "worker-file": self.worker_file}, reads)
+        if self.output is not None:
+            require_suffix(self.output, (".json",), "--output")
+
+
+_OF_A_RUN = (
+    "clients", "memory_blocks", "block_tokens", "token_budget", "fit_requests", "weighting",
+)  # fmt: skip
+_OF_A_PROFILE = ("layers", "tp", "hidden", "ep", "experts", "dense_layers", "fixed_us", "kernels")
+_OF_A_SHEET = (
+    "gpu", "efficiency", "memory_efficiency", "tensor_parallel", "length", "slots", "worker_file",
+)  # fmt: skip
+
+
+@command(
+    "cost",
+    CostOptions,
+    "Derive a cost model from a data sheet, or from kernel times.",
+    usual="gpu model config from_profile run clients memory_blocks output worker_file style",
 )
-@PROFILE
-@click.option(
-    "--efficiency",
-    type=float,
-    metavar="SHARE",
-    show_default="0.6",
-    help="Share of the peaks that is reached.",
-)
-@click.option(
-    "--memory-efficiency",
-    type=float,
-    metavar="SHARE",
-    show_default="--efficiency",
-    help="Of the bandwidth, if another.",
-)
-@click.option(
-    "--tensor-parallel",
-    type=int,
-    metavar="N",
-    show_default="as few as hold the model",
-    help="GPUs that share each layer.",
-)
-@click.option(
-    "--length",
-    type=int,
-    metavar="TOKENS",
-    show_default="2048",
-    help="Of a slot: how many fit is printed.",
-)
-@click.option(
-    "--slots",
-    type=int,
-    metavar="J",
-    show_default="as many as fit",
-    help="With --worker-file: clients of the worker.",
-)
-@click.option("-o", "--output", type=_FILE, help="Write the cost model (.json).")
-@click.option(
-    "--worker-file",
-    type=_FILE,
-    help="Write a worker (.json): slots, cost, the blocks that fit, stages of up to 2,048 tokens.",
-)
-@FORMAT
-def cost_command(
-    gpu: str | None,
-    model: str | None,
-    config: Path | None,
-    efficiency: float | None,
-    memory_efficiency: float | None,
-    tensor_parallel: int | None,
-    length: int | None,
-    slots: int | None,
-    output: Path | None,
-    worker_file: Path | None,
-    style: str,
-    from_profile: Path | None,
-    **profile: Any,
-) -> None:
+def cost_command(given: CostOptions) -> None:
     """Derive a cost model: a roofline from a data sheet, or tables from a profile of kernels.
 
     With --gpu, from peak FLOPs, bandwidth and the model's shape: nothing is measured. With
@@ -94,23 +143,296 @@ def cost_command(
 
     Example: orsched cost --fit run.csv --model 8b --clients 256 --memory-blocks 2587 -o cost.json
     """
-    sheet: dict[str, Any] = {
-        "efficiency": efficiency,
-        "memory_efficiency": memory_efficiency,
-        "tensor_parallel": tensor_parallel,
-        "length": length,
-        "slots": slots,
-        "worker_file": worker_file,
-    }
-    if from_profile is None and profile["run"] is None:
-        refuse_profile(profile)
-        cost_of_data_sheet(gpu, model, config, output, style, **sheet)
+    if given.from_profile is None and given.run is None:
+        given.refuse(
+            (*_OF_A_PROFILE, *_OF_A_RUN),
+            "is of a profile or a run",
+            "with --from-profile DIR, or --fit RUN",
+        )
+        _cost_of_data_sheet(given)
         return
-    for name, value in ({"gpu": gpu} | sheet).items():
-        if value is not None:
-            raise InputError(
-                "is of a data sheet",
-                field="--" + name.replace("_", "-"),
-                remedy="not with --from-profile or --fit",
-            )
-    cost_of_profile(from_profile, model, config, output, style, **profile)
+    given.refuse(_OF_A_SHEET, "is of a data sheet", "not with --from-profile or --fit")
+    _cost_of_profile(given)
+
+
+def _cost_of_data_sheet(given: CostOptions) -> None:
+    """Write and print the cost model, and the worker, of a GPU and a model."""
+    if given.gpu is None:
+        raise InputError(
+            "a GPU, a profile or a run",
+            field="--gpu",
+            remedy="one of --gpu NAME, --from-profile DIR and --fit RUN",
+        )
+    from orsched.calibration.data_sheet import (
+        BLOCK_TOKENS,
+        EFFICIENCY,
+        data_sheet_cost,
+        fitting,
+        least_gpus,
+    )
+    from orsched.files import save_cost
+
+    length = LENGTH if given.length is None else given.length
+    _check_worker(length, given.slots, given.worker_file)
+    given.check_output()
+    chip, shape = gpu_named(given.gpu), model_shape(given.model, given.config)
+    count = least_gpus(chip, shape) if given.tensor_parallel is None else given.tensor_parallel
+    share = EFFICIENCY if given.efficiency is None else given.efficiency
+    memory_share = given.memory_efficiency
+    try:
+        cost = data_sheet_cost(chip, shape, share, memory_share, count)
+        room = fitting(chip, shape, count)
+    except InputError as error:
+        raise _of_an_option(error) from None
+    about: dict[str, Any] = {
+        "kind": "data sheet",
+        "gpu": chip.title,
+        "gpus": count,
+        "model": shape.title,
+        "efficiency": share,
+        "memory_efficiency": share if memory_share is None else memory_share,
+        "source": f"{chip.source}; {shape.source}",
+        "kv_tokens": room.kv_tokens,
+    }
+    if given.output is not None:
+        save_cost(cost, given.output, {"machine": about})
+        remark(f"cost model written to {given.output}")
+    if given.worker_file is not None:
+        slots = room.slots(length) if given.slots is None else given.slots
+        name = f"{given.gpu}-{shape.name}"
+        _write_worker(given.worker_file, max(1, slots), cost, room.blocks, name)
+    facts = about | {
+        f"blocks_of_{BLOCK_TOKENS}": room.blocks,
+        f"slots_of_{length}": room.slots(length),
+    }
+    _print_cost(facts, cost, given.style)
+
+
+def _print_cost(facts: dict[str, Any], cost: CostModel, style: str) -> None:
+    """Print what a cost model is: in JSON with its parameters, in a table with some times."""
+    if style == "json":
+        facts = facts | {"cost": {"model": cost.model, **cost.to_dict()}}
+    print_facts(facts | cost_facts(cost) if style == "table" else facts, style)
+
+
+def _check_worker(length: int, slots: int | None, worker_file: Path | None) -> None:
+    from orsched.common.columns import whole_number
+
+    whole_number(length, "--length", minimum=1)
+    if slots is not None:
+        whole_number(slots, "--slots", minimum=1)
+        if worker_file is None:
+            raise InputError("is of a worker", field="--slots", remedy="--worker-file FILE")
+
+
+def _of_an_option(error: InputError) -> InputError:
+    """Return the error named after an option: a coefficient is out of range by its efficiency."""
+    flag = "--" + str(error.field).replace("_", "-")
+    if flag in {"--efficiency", "--memory-efficiency", "--tensor-parallel"}:
+        return InputError(error.problem, field=flag, remedy=error.remedy)
+    problem = f"the cost model that follows cannot be stated: {error.field}: {error.problem}"
+    return InputError(problem, field="--efficiency", remedy="a larger share of the peaks")
+
+
+def _write_worker(path: Path, slots: int, cost: CostModel, blocks: int, name: str) -> None:
+    from orsched.calibration.data_sheet import BLOCK_TOKENS
+    from orsched.data.memory import BlockMemory
+    from orsched.data.workers import Worker
+    from orsched.files.atomic import write_text
+
+    worker = Worker(slots, cost, PREFILL_CAP, BlockMemory(blocks, BLOCK_TOKENS, "paged"), name)
+    write_text(path, json.dumps(worker.to_dict(), indent=1) + "\n")
+    remark(f"worker written to {path}")
+
+
+def _cost_of_profile(given: CostOptions) -> None:
+    """Write and print the cost model of a profile, of a measured run, or of both."""
+    from orsched.files import save_cost
+
+    given.check_output()
+    if given.run is None:
+        given.refuse(_OF_A_RUN, "is of --fit", "with --fit RUN")
+    if given.from_profile is None:
+        given.refuse(_OF_A_PROFILE, "is of a profile", "with --from-profile DIR")
+    base, about = _base(given)
+    report: dict[str, Any] = {"machine": about}
+    cost: Any = base
+    if given.run is not None:
+        fitted, server = _fitted(base, given.run, given)
+        cost, report["fit"] = fitted.cost, fitted.to_dict()
+        about |= {"run": given.run.name, "constants": report["fit"]["constants"]}
+        about |= {"errors": report["fit"]["errors"]} | _kv_cache(server)
+    if given.output is not None:
+        save_cost(cost, given.output, report)
+        remark(f"cost model written to {given.output}")
+    if given.style == "json":
+        fit = {"fit": report["fit"]} if "fit" in report else {}
+        print_facts({**about, "cost": {"model": cost.model, **cost.to_dict()}, **fit}, "json")
+    else:
+        _print_cost(_flat(about), cost, given.style)
+
+
+def _kv_cache(server: Server) -> dict[str, int]:
+    """Return the KV cache of a server in the words of a machine, {} where it never limits.
+
+    A simulation with the fitted cost model then has the memory that the fit had.
+    """
+    if server.memory_blocks is None:
+        return {}
+    size = server.block_tokens
+    return {"kv_tokens": server.memory_blocks * size, "block_tokens": size}
+
+
+def _base(given: CostOptions) -> tuple[Any, dict[str, Any]]:
+    """Return the cost model of a profile, or a model's shape, and what it is."""
+    from orsched.calibration.profile_cost import described, find_profile, profile_cost
+
+    if given.from_profile is None:
+        shape = model_shape(given.model, given.config)
+        return shape, {"kind": "shape of a model", "model": shape.title, "source": shape.source}
+    try:
+        files = find_profile(given.from_profile, 1 if given.tp is None else given.tp)
+        if files.moe is None:
+            remedy = f"leave it out, or put moe.csv beside {files.dense}"
+            given.refuse(("ep", "experts", "dense_layers"), "the profile has no experts", remedy)
+        facts = _model_facts(given)
+        cost = profile_cost(files, facts, _fixed_ns(given.fixed_us))
+    except InputError as error:
+        if error.file is None and error.field in _FLAGS:
+            flag = _FLAGS[error.field]
+            raise InputError(error.problem, field=flag, remedy=error.remedy) from None
+        raise
+    about = described(cost, files, facts)
+    if files.unused:
+        remark(f"not used: {', '.join(files.unused)}")
+    missing = {name: n for name, n in about["filled_in"].items() if n}
+    if missing:
+        shown = (f"{n} of {about['points'][name]} in {name}" for name, n in missing.items())
+        remark(f"combinations that were not measured, filled in: {', '.join(shown)}")
+    return cost, about
+
+
+_FLAGS = {
+    "layers": "--layers",
+    "hidden": "--hidden",
+    "dense_layers": "--dense-layers",
+    "expert_parallel": "--ep",
+    "activated": "--experts",
+    "kernel": "--kernel",
+}
+"""Options by what they are called in Python."""
+
+
+def _fitted(base: Any, path: Path, given: CostOptions) -> tuple[RunFit, Server]:
+    """Fit to a measured run, and say how firm the constants are and what is missed."""
+    from orsched.calibration.recipe import LEAST_REQUESTS, fit_run, require_enough
+    from orsched.calibration.runs import Server, read_run, recorded_settings
+    from orsched.common.columns import whole_number
+
+    names = ("clients", "memory_blocks", "block_tokens", "token_budget")
+    said = {name: value for name in names if (value := getattr(given, name)) is not None}
+    recorded = recorded_settings(path)
+    if recorded:
+        read = (f"{name} {value:,}" for name, value in recorded.items() if name not in said)
+        remark(f"settings from meta.json: {', '.join(read)}")
+    settings = recorded | said
+    if "clients" not in settings:
+        raise InputError(
+            "the most requests that the server ran at once are not known",
+            field="--clients",
+            remedy="--clients J",
+        )
+    try:
+        server = Server(**settings)
+    except InputError as error:
+        flag = "--" + str(error.field).replace("_", "-")
+        raise InputError(error.problem, field=flag, remedy=error.remedy) from None
+    run = read_run(path)
+    count, weighting = given.fit_requests, given.weighting or "seconds"
+    require_enough(run)
+    if count is not None:
+        whole_number(count, "--fit-requests", minimum=LEAST_REQUESTS, maximum=len(run.requests))
+    found = fit_run(run, server, base, requests=count, weighting=weighting)
+    for constant in found.constants:
+        remark(constant.text())
+    for rest, who in ((False, "all requests"), (True, "requests not fitted to")):
+        errors = found.errors(rest=rest)
+        if errors:
+            shown = ", ".join(f"{name} {100 * errors[name]:+.1f} %" for name in _FITTED)
+            remark(f"simulated by measured, {who}: {shown}")
+    return found, server
+
+
+_FITTED = ("makespan", "mean TPOT", "mean TTFT", "mean JCT")
+
+
+def _model_facts(given: CostOptions) -> ModelFacts:
+    """Return what is said of a profile's model; raises ``InputError`` without its layers."""
+    from orsched.calibration.profile_cost import ModelFacts, config_facts
+
+    model, config = given.model, given.config
+    found: dict[str, int | None] = {}
+    if config is not None and model is not None:
+        raise InputError(
+            "a model and a configuration", field="--model", remedy="one of --model and --config"
+        )
+    if config is not None:
+        found |= config_facts(config)
+    elif model is not None:
+        shape = model_named(model)
+        found |= {"layers": shape.layers, "hidden": shape.hidden}
+    for own in ("layers", "hidden", "dense_layers"):
+        if getattr(given, own) is not None:
+            found[own] = getattr(given, own)
+    layers = found.pop("layers", None)
+    if layers is None:
+        raise InputError(
+            "a profile has the times of one layer",
+            field="--layers",
+            remedy="how many the model has: --layers N, --config config.json or --model NAME",
+        )
+    return ModelFacts(
+        layers,
+        hidden=found.get("hidden"),
+        dense_layers=found.get("dense_layers") or 0,
+        expert_parallel=1 if given.ep is None else given.ep,
+        activated=given.experts,
+        times_a_step=_kernels(given.kernels),
+    )
+
+
+def _kernels(texts: tuple[str, ...]) -> dict[str, int]:
+    from orsched.common.columns import whole_number
+
+    found = read_pairs(texts, "--kernel")
+    for name, times in found.items():
+        try:
+            whole_number(times, "--kernel")
+        except InputError as error:
+            remedy = "a number of times a step, such as --kernel layernorm=64"
+            raise InputError(f"{name}: {error.problem}", field="--kernel", remedy=remedy) from None
+    return found
+
+
+def _fixed_ns(microseconds: float | None) -> int:
+    if microseconds is None:
+        return 0
+    if not 0 <= microseconds < 1e12:
+        raise InputError(
+            f"{microseconds} is not a time", field="--fixed-us", remedy="microseconds, at least 0"
+        )
+    return round(microseconds * 1000)
+
+
+def _flat(about: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts with what they hold in words, for a table."""
+    shown = dict(about)
+    for name in ("files", "not_used"):
+        if name in about:
+            shown[name] = ", ".join(about[name]) or "-"
+    for name in ("points", "filled_in"):
+        if name in about:
+            shown[name] = ", ".join(f"{key} {value}" for key, value in about[name].items())
+    for name in ("constants", "errors"):
+        shown.pop(name, None)
+    return shown

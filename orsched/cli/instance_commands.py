@@ -1,4 +1,4 @@
-"""``orsched generate`` and ``orsched convert``."""
+"""``orsched generate``, ``convert``, ``export`` and ``data``: instances as files."""
 
 from __future__ import annotations
 
@@ -8,71 +8,60 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli.artefacts import check_paths
-from orsched.cli.machine_output import say_machine
-from orsched.cli.options import load_instance, with_options
-from orsched.cli.output import remark
-from orsched.cli.progress import ProgressPrinter
-from orsched.cli.request_options import COPIES, REQUEST_OPTIONS, say_empty
+from orsched.cli.declaring import AT_LEAST_1, Options, argument, command, option
+from orsched.cli.machines import say_machine
+from orsched.cli.options import INSTANCE, SETTINGS, Printed
+from orsched.cli.output import ProgressPrinter, print_rows, remark
+from orsched.cli.request_options import (
+    CLASS,
+    RequestsAndCopies,
+    load_admitted,
+    load_instance,
+    say_empty,
+)
 from orsched.common.errors import InputError
 from orsched.common.pairs import read_pairs
 from orsched.solving.progress import clear_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from orsched.data.instance import Instance
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
-CLASSES = click.option(
-    "--class",
-    "classes",
-    multiple=True,
-    metavar="NAME:LIMITS",
-    help="A service class, e.g. interactive:ttft=1,tpot=0.05; may be given several times.",
-)
+class GenerateOptions(Options):
+    """Options of ``orsched generate``."""
+
+    generator: str = argument("GENERATOR")
+    seed: int = option("Seed of the generator.", default=0)
+    settings: tuple[str, ...] = SETTINGS
+    cost: str | None = option(
+        "A machine (orsched info machines) or a cost-model file for the workers.",
+        metavar="NAME|FILE",
+    )
+    classes: tuple[str, ...] = CLASS
+    output: Path | None = option("Instance file (.json or .parquet); default: stdout (JSON).", "-o")
 
 
-@click.command("generate", short_help="Make an instance with a generator.")
-@click.argument("generator", metavar="GENERATOR")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the generator.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="An argument of the generator; may be given several times.",
-)
-@click.option(
-    "--cost",
-    metavar="NAME|FILE",
-    help="A machine (orsched info machines) or a cost-model file for the workers.",
-)
-@CLASSES
-@click.option(
-    "-o", "--output", type=_FILE, help="Instance file (.json or .parquet); default: stdout (JSON)."
-)
-def generate_command(
-    generator: str,
-    seed: int,
-    settings: tuple[str, ...],
-    cost: str | None,
-    classes: tuple[str, ...],
-    output: Path | None,
-) -> None:
+@command("generate", GenerateOptions, "Make an instance with a generator.")
+def generate_command(given: GenerateOptions) -> None:
     """Make an instance with GENERATOR: gsm8k, pang-case, peers, sources or uniform.
 
     Example: orsched generate gsm8k --seed 3 --set clients=100 -o case3.json
     """
     from orsched.instances.catalog import generate
 
-    check_paths({"output": output}, [] if cost is None else [cost])
-    with ProgressPrinter(generator):
-        instance = generate(generator, seed=seed, **read_settings(settings, "--seed"))
-        if cost is not None:
-            instance = _on_machine(instance, cost)
-        _write(_classed(instance, classes), output)
-    if output is not None:
+    check_paths({"output": given.output}, [] if given.cost is None else [given.cost])
+    with ProgressPrinter(given.generator):
+        arguments = generator_arguments(given.settings, "--seed")
+        instance = generate(given.generator, seed=given.seed, **arguments)
+        if given.cost is not None:
+            instance = _on_machine(instance, given.cost)
+        if given.classes:
+            instance = instance.with_classes(*given.classes)
+            say_empty(instance, given.classes)
+        _write(instance, given.output)
+    if given.output is not None:
         say_machine(instance)
 
 
@@ -88,16 +77,7 @@ def _on_machine(instance: Instance, cost: str) -> Instance:
         raise InputError(error.problem, field="--cost", remedy=error.remedy) from None
 
 
-def _classed(instance: Instance, specs: Sequence[str]) -> Instance:
-    """Return the instance with the classes that the options name; say which are empty."""
-    if not specs:
-        return instance
-    classed = instance.with_classes(*specs)
-    say_empty(classed, specs)
-    return classed
-
-
-def read_settings(settings: Iterable[str], seed_option: str) -> dict[str, Any]:
+def generator_arguments(settings: Iterable[str], seed_option: str) -> dict[str, Any]:
     """Return a generator's arguments; raises ``InputError`` for the seed, which is an option."""
     found = read_pairs(settings, "--set")
     if "seed" in found:
@@ -119,23 +99,31 @@ def _write(instance: Instance, output: Path | None) -> None:
     remark(f"{len(instance)} requests written to {output}")
 
 
-@click.command("convert", short_help="Convert requests or a trace to an instance file.")
-@click.argument("source", metavar="SOURCE")
-@click.argument("target", type=_FILE, metavar="TARGET")
-@with_options(*REQUEST_OPTIONS, COPIES)
-@click.option(
-    "--predict",
-    "model",
-    type=_FILE,
-    metavar="MODEL",
-    help="Add the lengths that a predictor gives for the prompts (see orsched predict).",
+class _Conversion(RequestsAndCopies):
+    source: str = argument("SOURCE")
+    target: Path = argument("TARGET")
+
+
+class ConvertOptions(_Conversion):
+    """Options of ``orsched convert``."""
+
+    model: Path | None = option(
+        "Add the lengths that a predictor gives for the prompts (see orsched predict).",
+        "--predict",
+        metavar="MODEL",
+    )
+    prompts: Path | None = option(
+        "Prompts for --predict, one a request in the same order (default: those in SOURCE)."
+    )
+
+
+@command(
+    "convert",
+    ConvertOptions,
+    "Convert requests or a trace to an instance file.",
+    usual="clients cost memory_blocks block_tokens prefix_cache class_limits format model",
 )
-@click.option(
-    "--prompts",
-    type=_FILE,
-    help="Prompts for --predict, one a request in the same order (default: those in SOURCE).",
-)
-def convert_command(source: str, target: Path, model: Path | None, prompts: Path | None) -> None:
+def convert_command(given: ConvertOptions) -> None:
     """Convert SOURCE to the instance file TARGET (.json, .parquet, or .csv for requests only).
 
     SOURCE is an instance (a name, or a native file), requests as CSV or JSON lines, or a trace:
@@ -143,10 +131,10 @@ def convert_command(source: str, target: Path, model: Path | None, prompts: Path
     What is not a native instance needs --clients.
     """
     with ProgressPrinter("converting"):
-        convert_source(source, target, model, prompts)
+        _convert(given.source, given.target, given.model, given.prompts)
 
 
-def convert_source(
+def _convert(
     source: str, target: Path, model: Path | None = None, prompts: Path | None = None
 ) -> None:
     """Convert as ``convert_command`` says, and report what was kept and dropped on stderr."""
@@ -173,3 +161,167 @@ def convert_source(
         remark(f"{len(instance)} requests written to {target}")
     else:
         _write(instance, target)
+
+
+FORMATS = ("mps", "lp")
+
+
+class ExportOptions(RequestsAndCopies):
+    """Options of ``orsched export``."""
+
+    instance: str = INSTANCE
+    program: str = option(
+        "Pang's full MIP, the window MIP with the same optimum, or the MIP of means.",
+        "--model",
+        choices=["full-mip", "window-mip", "latency-mip"],
+        default="full-mip",
+    )
+    objective: str | None = option(
+        "Of latency-mip: jct_mean (default), ttft_mean, 0.3*makespan+0.7*jct_mean, ...",
+        metavar="NAME",
+    )
+    style: str | None = option(
+        "Free MPS, or CPLEX's LP format (default: as OUT is named, else mps).",
+        "--format",
+        choices=FORMATS,
+    )
+    stages: int | None = option(
+        "Most prefill stages of the two MIPs (default: one for each request, which suffices).",
+        type=AT_LEAST_1,
+        metavar="K",
+    )
+    formulation: str = option(
+        "Of the full MIP: printed has eq. (10) and (11) as Pang's, repaired like the rest.",
+        choices=["compact", "printed"],
+        default="compact",
+    )
+    symmetry_breaking: bool = option(
+        "Rows that number clients and stages.",
+        "--symmetry-breaking/--no-symmetry-breaking",
+        default=True,
+    )
+    max_nonzeros: int = option(
+        "A larger model is refused before it is built; one of ten million is a file of 300 MB.",
+        type=AT_LEAST_1,
+        default=10_000_000,
+        metavar="N",
+    )
+    output: Path | None = option("The file (.mps or .lp); default: stdout.", "-o", metavar="OUT")
+
+
+@command(
+    "export",
+    ExportOptions,
+    "Write a MIP of an instance as an MPS or LP file.",
+    usual="program objective style stages output clients",
+)
+def export_command(given: ExportOptions) -> None:
+    """Write a program of INSTANCE for other solvers; comments say what its names mean.
+
+    Example: orsched export gate --model window-mip --format lp -o gate.lp
+    """
+    output = given.output
+    chosen = _format(given.style, output)
+    check_paths({"OUT": output}, [given.instance])
+    with ProgressPrinter("exporting"):
+        from orsched.models.mip.files import file_lines, in_words
+        from orsched.models.mip.programs import read_program
+
+        found = read_program(
+            load_admitted(given.instance),
+            given.program,
+            objective=given.objective,
+            stages=given.stages,
+            formulation=given.formulation,
+            symmetry_breaking=given.symmetry_breaking,
+            max_nonzeros=given.max_nonzeros,
+        )
+        lines = file_lines(found, chosen)
+        if output is None:
+            clear_line(end=True)
+            for line in lines:
+                click.echo(line, nl=False)
+            return
+        from orsched.files.atomic import write_text
+
+        write_text(output, lines)
+    model, words = found.model, in_words(found)
+    remark(
+        f"{output}: {len(model.names):,} columns, {len(model.rows):,} rows, "
+        f"{model.nonzeros:,} nonzeros; objective x {found.unit_ns} ns = {words}"
+    )
+
+
+def _format(style: str | None, output: Path | None) -> str:
+    """Return the format of the option or of the file's name; they may not disagree."""
+    named = None if output is None else output.suffix.lower().removeprefix(".")
+    if style is not None and named in FORMATS and named != style:
+        raise InputError(
+            f"the file is named {named}, the format is {style}",
+            file=str(output),
+            field="--format",
+            remedy="leave --format out, or name the file so",
+        )
+    return style or (named if named in FORMATS else "mps")
+
+
+@click.group("data", short_help="List, verify and convert public data sets.")
+def data_group() -> None:
+    """List, verify and convert public data sets; the files themselves are not shipped."""
+
+
+class DataOptions(Printed):
+    """Options of ``orsched data list`` and ``verify``."""
+
+    directory: Path | None = option(
+        "Where the files lie (default: the environment variable ORSCHED_DATA).",
+        type=click.Path(path_type=Path),
+    )
+
+
+@command("list", DataOptions, "List the known data sets, and which are here.", group=data_group)
+def list_command(given: DataOptions) -> None:
+    """List the known data sets: origin, licence, rows, checksum and whether they are here."""
+    import os
+
+    from orsched.instances.datasets import DATA_SETS, VARIABLE, found
+
+    directory = given.directory
+    here = found(directory) if directory is not None or os.environ.get(VARIABLE) else {}
+    rows = [
+        {
+            "name": name,
+            "file": entry.file,
+            "rows": entry.rows,
+            "licence": entry.licence,
+            "origin": entry.origin,
+            "here": name in here,
+            **({} if given.style == "table" else {"sha256": entry.sha256, "cite": entry.citation}),
+        }
+        for name, entry in DATA_SETS.items()
+    ]
+    print_rows(rows, given.style)
+
+
+@command("verify", DataOptions, "Compare the files with their checksums.", group=data_group)
+def verify_command(given: DataOptions) -> int:
+    """Compare the files with their checksums; exits with 1 if one is changed."""
+    from orsched.instances.datasets import verify
+
+    with ProgressPrinter("verifying"):
+        outcomes = verify(given.directory)
+    print_rows([outcome._asdict() for outcome in outcomes], given.style)
+    return 1 if any(outcome.status == "changed" for outcome in outcomes) else 0
+
+
+@command(
+    "convert",
+    _Conversion,
+    "Convert a data set to an instance file.",
+    usual="clients cost memory_blocks class_limits format",
+    group=data_group,
+)
+def convert_data_command(given: _Conversion) -> None:
+    """Convert a data set (its name, or a path) to the instance file TARGET."""
+    with ProgressPrinter("converting"):
+        _convert(given.source, given.target)

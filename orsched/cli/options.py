@@ -1,14 +1,16 @@
-"""Options that several commands share."""
+"""Options that several commands share, in the classes that commands' own options build on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+import math
+import re
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.request_options import load_instance as load_instance
-from orsched.cli.seconds import SECONDS, note_milliseconds
+from orsched.cli.declaring import Options, argument, option
+from orsched.cli.output import say
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 
@@ -16,110 +18,119 @@ if TYPE_CHECKING:
     from orsched.metrics.summary import SLO
     from orsched.solving.objectives import Objective
 
-F = TypeVar("F", bound=Callable[..., Any])
+
+class _Seconds(click.types.FloatParamType):
+    """A number of seconds; one with a unit is refused with the number to write."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            return float(value)
+        except ValueError:
+            found = _WITH_UNIT.fullmatch(value.strip())
+        remedy = "e.g. 0.5"
+        if found:
+            remedy = f"write {float(found[1]) * _UNITS[found[2].lower()]:g}"
+        raise click.BadParameter(f"{value!r} is not a number of seconds: {remedy}", ctx, param)
 
 
-INSTANCE = click.argument("instance", metavar="INSTANCE")
-FORMAT = click.option(
-    "--format",
-    "style",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="How results are printed on stdout.",
-)
-SEED = click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of the method's random choices."
-)
-TIME_LIMIT = click.option(
-    "--time-limit",
-    type=SECONDS,
-    metavar="SECONDS",
-    help="End after this time: loading, bounding and checking count, writing files does not.",
-)
-ITERATIONS = click.option(
-    "--iterations",
-    type=int,
-    metavar="N",
-    help="Iterations of a method that searches: reproducible, unlike a time limit. exact counts "
-    "none.",
-)
-GAP = click.option(
-    "--gap",
-    type=float,
-    metavar="SHARE",
-    help="End a search once the makespan is proven to be so close to the least: 0.01 is 1 %.",
-)
-_BOUNDS = ("makespan", "mean_jct", "mean_ttft")
-BOUNDS = click.option(
-    "--bounds",
-    type=click.UNPROCESSED,
-    default=(),
-    metavar="A,B",
-    callback=lambda _context, _parameter, value: _bounds(value) if value else (),
-    help="Bounds on means beside those on the makespan: mean_jct, mean_ttft.",
-)
-OBJECTIVE = click.option(
-    "--objective",
-    default=None,
-    metavar="NAME",
-    callback=lambda _context, _parameter, value: None if value is None else _objective(value),
-    help="What to minimise: makespan, jct_mean, ttft_mean, weighted_jct_mean, a weighted sum such "
-    "as 0.3*makespan+0.7*jct_mean; or slo_attainment, to be made large.  [default: makespan]",
-)
-PARAMETERS = click.option(
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_WITH_UNIT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) *(us|ms|s|sec|m|min|h)", re.IGNORECASE)
+
+
+def seconds(help: str, *flags: str, **settings: Any) -> Any:
+    """Declare an option that is a time in seconds."""
+    return option(help, *flags, **{"type": _Seconds(), "metavar": "SECONDS", **settings})
+
+
+INSTANCE = argument("INSTANCE")
+SEED = option("Seed of the method's random choices.", default=0)
+PARAMETERS = option(
+    "A parameter of the method or policy; may be given several times.",
     "--param",
-    "parameters",
-    multiple=True,
     metavar="NAME=VALUE",
-    help="A parameter of the method or policy; may be given several times.",
 )
-ALLOW_CODE = click.option(
-    "--allow-code",
-    is_flag=True,
-    help="Import and run the policies that the file names as module:Class: read them first.",
+SETTINGS = option(
+    "An argument of the generator; may be given several times.", "--set", metavar="NAME=VALUE"
 )
-ALLOW_PICKLE = click.option(
-    "--allow-pickle",
-    is_flag=True,
-    help="Load pickled weights of a model's folder (default: safetensors only).",
+INFORMATION = option(
+    "What the method may know of output lengths (default: its own).",
+    choices=["none", "predicted", "clairvoyant"],
 )
-GRAPH_OPTIONS = (
-    click.option(
-        "--graph-seconds",
-        type=float,
-        default=60.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Longest time for capturing steps as graphs before time 0, on a GPU (0: no graphs).",
-    ),
-    click.option(
-        "--graph-memory",
-        default="2GiB",
-        show_default=True,
-        metavar="BYTES",
-        help="Most memory for these graphs; a step without a graph runs as it is.",
-    ),
+TIME_LIMIT = seconds(
+    "End after this time: loading, bounding and checking count, writing files does not."
 )
-SLO_OPTIONS = (
-    click.option("--slo-ttft", type=SECONDS, metavar="SECONDS", help="Limit on TTFT."),
-    click.option("--slo-tpot", type=SECONDS, metavar="SECONDS", help="Limit on TPOT."),
+ITERATIONS = option(
+    "Iterations of a method that searches: reproducible, unlike a time limit. exact counts none.",
+    metavar="N",
 )
+GAP = option(
+    "End a search once the makespan is proven to be so close to the least: 0.01 is 1 %.",
+    metavar="SHARE",
+)
+ALLOW_CODE = option(
+    "Import and run the policies that the file names as module:Class: read them first."
+)
+ALLOW_PICKLE = option("Load pickled weights of a model's folder (default: safetensors only).")
+JOBS = option("Processes at once (default: the CPUs).", metavar="N")
+RAY_ADDRESS = option("A running Ray cluster, e.g. auto.", metavar="ADDRESS")
 
 
-def with_options(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Return a decorator that applies options in the order they should show in the help."""
+class Printed(Options):
+    """The format of what is printed."""
 
-    def decorate(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
+    style: str = option(
+        "How results are printed on stdout.",
+        "--format",
+        choices=["table", "json", "csv"],
+        default="table",
+    )
 
-    return decorate
+
+class Limits(Options):
+    """Latency limits."""
+
+    slo_ttft: float | None = seconds("Limit on TTFT.")
+    slo_tpot: float | None = seconds("Limit on TPOT.")
+
+    @property
+    def slo(self) -> SLO | None:
+        """The service-level objective, or None where no limit is given."""
+        from orsched.common.units import seconds_to_ns
+        from orsched.metrics.summary import SLO
+
+        if self.slo_ttft is None and self.slo_tpot is None:
+            return None
+        self.note_milliseconds()
+        return SLO(
+            ttft_ns=None if self.slo_ttft is None else seconds_to_ns(self.slo_ttft, "--slo-ttft"),
+            tpot_ns=None if self.slo_tpot is None else seconds_to_ns(self.slo_tpot, "--slo-tpot"),
+        )
+
+    def note_milliseconds(self) -> None:
+        """Say where a limit looks like milliseconds: all times here are in seconds."""
+        for flag, value, least in (
+            ("--slo-ttft", self.slo_ttft, 100),
+            ("--slo-tpot", self.slo_tpot, 2),
+        ):
+            if value is not None and least <= value < math.inf:
+                say(
+                    f"{flag} {value:g} is {value:g} seconds; if milliseconds were meant, "
+                    f"write {value / 1000:g}",
+                    "note",
+                )
 
 
-def _bounds(text: str) -> tuple[str, ...]:
-    """Return the names of bounds; refuses, before anything is loaded, one that there is not."""
+_BOUNDS = ("makespan", "mean_jct", "mean_ttft")
+
+
+def _bounds(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    """Return the names of bounds; refuses, before anything is loaded, one that does not exist."""
+    if not text:
+        return ()
     from orsched.solving.objectives import other_name
 
     names = tuple(other_name(name.strip()) for name in text.split(",") if name.strip())
@@ -133,21 +144,70 @@ def _bounds(text: str) -> tuple[str, ...]:
     return names
 
 
-def _objective(text: str) -> Objective:
+def _objective(
+    _context: click.Context, _parameter: click.Parameter, text: str | None
+) -> Objective | None:
+    if text is None:
+        return None
     from orsched.solving.objectives import minimised
 
     return minimised(text)
 
 
-def read_slo(ttft_s: float | None, tpot_s: float | None) -> SLO | None:
-    """Return the service-level objective, or None when no limit is given."""
-    from orsched.common.units import seconds_to_ns
-    from orsched.metrics.summary import SLO
+class Judged(Limits):
+    """By what schedules are judged."""
 
-    if ttft_s is None and tpot_s is None:
-        return None
-    note_milliseconds(ttft_s, tpot_s)
-    return SLO(
-        ttft_ns=None if ttft_s is None else seconds_to_ns(ttft_s, "--slo-ttft"),
-        tpot_ns=None if tpot_s is None else seconds_to_ns(tpot_s, "--slo-tpot"),
+    objective: Objective | None = option(
+        "What to minimise: makespan, jct_mean, ttft_mean, weighted_jct_mean, a weighted sum such "
+        "as 0.3*makespan+0.7*jct_mean; or slo_attainment, to be made large.  [default: makespan]",
+        metavar="NAME",
+        callback=_objective,
     )
+    bounds: tuple[str, ...] = option(
+        "Bounds on means beside those on the makespan: mean_jct, mean_ttft.",
+        type=click.UNPROCESSED,
+        default=(),
+        show_default=False,
+        multiple=False,
+        metavar="A,B",
+        callback=_bounds,
+    )
+
+
+class Timed(Options):
+    """A time limit, which counts from the command's start."""
+
+    time_limit: float | None = TIME_LIMIT
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self._begin = perf_counter()
+
+    def require_ends(self) -> None:
+        """Refuse, before anything is loaded, what cannot end a search."""
+        from orsched.common.stop import MaxRuntime, require_gap
+
+        if self.time_limit is not None:
+            MaxRuntime(self.time_limit)
+        gap = self.__dict__.get("gap")
+        if gap is not None:
+            require_gap(gap, "--gap")
+
+    @property
+    def time_left(self) -> float | None:
+        """What is left of the limit, in seconds."""
+        if self.time_limit is None:
+            return None
+        return max(1e-3, self.time_limit - (perf_counter() - self._begin))
+
+
+class Search(Timed):
+    """What ends a search."""
+
+    iterations: int | None = ITERATIONS
+    gap: float | None = GAP
+
+    @property
+    def ends_of_search(self) -> dict[str, object]:
+        """The ends that only a search has, by their options."""
+        return {"--iterations": self.iterations, "--gap": self.gap}

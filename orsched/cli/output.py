@@ -1,4 +1,4 @@
-"""Printing of results: tables for people, JSON and CSV for programs."""
+"""What is printed: tables, JSON and CSV on stdout, messages and progress on stderr."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ import codecs
 import csv
 import io
 import json
+import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.wrapping import wrapped
+from orsched.cli.declaring import QUIET
 from orsched.common.errors import InputError
 from orsched.common.units import seconds_text
-from orsched.solving.progress import clear_line
+from orsched.solving.progress import InPlace, Lines, Watch, clear_line, is_terminal
 from orsched.solving.progress import printable as printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.solving.result import Result
-
-
-QUIET = "orsched.quiet"
-"""Where ``--quiet`` stands in a command's context."""
 
 
 LISTS = ("table", "json")
@@ -62,6 +60,54 @@ def show_lines(text: str) -> None:
         click.echo(printable(line), err=True)
 
 
+class ProgressPrinter(Watch):
+    """Shows the current step of a command, and the incumbent of a search.
+
+    A context manager; ``callback`` goes to ``solve``, ``say`` names a step of the work. What
+    takes less than two seconds (half a second on a terminal) prints nothing.
+    """
+
+    def __init__(self, what: str) -> None:
+        surface = InPlace(sys.stderr) if is_terminal(sys.stderr) else Lines(say)
+        super().__init__(what, None if is_quiet() else surface)
+        context = click.get_current_context(silent=True)
+        if context is not None:
+            context.meta[_CURRENT] = self
+
+
+_CURRENT = "orsched.solving.progress"
+"""Where the progress of a command stands in its context."""
+
+
+def name_step(what: str) -> None:
+    """Name a step of the work that the command does, from where its progress is not at hand."""
+    context = click.get_current_context(silent=True)
+    progress = None if context is None else context.meta.get(_CURRENT)
+    if isinstance(progress, ProgressPrinter):
+        progress.say(what)
+
+
+WIDEST = 100
+"""Characters of a line, however wide the terminal is."""
+
+
+def line_width() -> int:
+    """Return how wide lines of text are: as the terminal, 80 where there is none."""
+    return max(40, min(shutil.get_terminal_size().columns, WIDEST))
+
+
+def wrapped(text: str, head: str = "", left: int = 0) -> str:
+    """Return a text in lines, from the column ``left`` on, with a heading before the first."""
+    return textwrap.fill(
+        text,
+        line_width(),
+        initial_indent=head.ljust(left),
+        subsequent_indent=" " * left,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
 def print_json(value: Any) -> None:
     """Print a value as indented JSON."""
     clear_line(end=True)
@@ -86,49 +132,20 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 
 HEADINGS = {
-    "method": "method",
-    "information": "information",
-    "makespan_s": "makespan s",
-    "slot_utilization": "utilization",
-    "prefill_stages": "K",
-    "decode_rounds": "R",
-    "tokens_per_s": "tokens/s",
-    "bound_s": "bound s",
-    "gap": "gap",
-    "decision_p99_s": "decide p99",
-    "plan_s": "plan s",
-    "plan_error": "error",
-    "busy_share": "device busy",
-    "gap_share": "gaps",
-    "checked": "checked",
-    "ttft_mean_s": "TTFT s",
-    "ttft_p50_s": "TTFT p50",
-    "ttft_p99_s": "TTFT p99",
-    "ttft_mean_bound_s": "TTFT bound",
-    "tpot_mean_s": "TPOT s",
-    "tpot_p50_s": "TPOT p50",
-    "tpot_p99_s": "TPOT p99",
-    "itl_max_s": "token gap",
-    "jct_mean_s": "JCT s",
-    "jct_ci_s": "+/-",
-    "jct_p50_s": "JCT p50",
-    "jct_p99_s": "JCT p99",
-    "jct_mean_bound_s": "JCT bound",
-    "goodput_per_s": "goodput/s",
-    "slo_attainment": "SLO",
-    "token_attainment": "tokens in time",
-    "deadline_attainment": "deadlines",
-    "hit_rate": "hits",
-    "weighted_jct_mean_s": "weighted JCT",
-    "objective_value": "objective",
-    "objective_bound": "bound s",
-    "attainment_bound": "bound",
-    "status": "status",
-    "worker_s": "worker s",
-    "lost_s": "lost s",
-    "lost_steps": "lost steps",
+    "makespan_s": "makespan s", "slot_utilization": "utilization", "prefill_stages": "K",
+    "decode_rounds": "R", "tokens_per_s": "tokens/s", "bound_s": "bound s",
+    "decision_p99_s": "decide p99", "plan_s": "plan s", "plan_error": "error",
+    "busy_share": "device busy", "gap_share": "gaps", "ttft_mean_s": "TTFT s",
+    "ttft_p50_s": "TTFT p50", "ttft_p99_s": "TTFT p99", "ttft_mean_bound_s": "TTFT bound",
+    "tpot_mean_s": "TPOT s", "tpot_p50_s": "TPOT p50", "tpot_p99_s": "TPOT p99",
+    "itl_max_s": "token gap", "jct_mean_s": "JCT s", "jct_ci_s": "+/-", "jct_p50_s": "JCT p50",
+    "jct_p99_s": "JCT p99", "jct_mean_bound_s": "JCT bound", "goodput_per_s": "goodput/s",
+    "slo_attainment": "SLO", "token_attainment": "tokens in time",
+    "deadline_attainment": "deadlines", "hit_rate": "hits", "weighted_jct_mean_s": "weighted JCT",
+    "objective_value": "objective", "objective_bound": "bound s", "attainment_bound": "bound",
+    "worker_s": "worker s", "lost_s": "lost s", "lost_steps": "lost steps",
     "service_difference": "service difference",
-}
+}  # fmt: skip
 
 
 def print_rows(

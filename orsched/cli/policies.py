@@ -1,4 +1,4 @@
-"""Users' policies: found in the working folder; their errors are shown as such."""
+"""Policies and methods that a command runs: names, users' own code, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ import traceback
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-from orsched.cli.output import show_lines
-from orsched.common.errors import InputError, OrschedError
+from orsched.cli.ending import (
+    EXIT_INPUT,
+    EXIT_INTERRUPTED,
+    EXIT_INVALID,
+    EXIT_MACHINE,
+    EXIT_TIME_LIMIT,
+)
+from orsched.cli.output import say, show_lines
+from orsched.common.errors import InputError, OrschedError, is_of_machine
 from orsched.common.own_code import is_own
 from orsched.common.own_trace import origin_of, own_part
 
@@ -17,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
 
-    from orsched.solving.comparison import Failure
+    from orsched.solving.comparison import Comparison, Failure
 
 
 def working_folder_last(names: Iterable[str]) -> None:
@@ -114,7 +121,7 @@ def show_traceback(error: BaseException, start: TracebackType | None) -> None:
     show_lines("".join(lines))
 
 
-def show_failure(failure: Failure) -> None:
+def _show_failure(failure: Failure) -> None:
     """Print the user's part of a traceback on stderr if a method failed in code of the user's."""
     if not isinstance(failure.error, (OrschedError, ImportError)):
         start = own_part(failure.error, failure.target)
@@ -131,3 +138,25 @@ def _solving(error: BaseException) -> str | None:
             method = frame.f_locals["method"]
             return method if isinstance(method, str) else None
     return None
+
+
+def exit_code_of(results: Comparison, where: str = "") -> int:
+    """Name the methods that made no schedule; return the exit code.
+
+    It is 130 after Ctrl-C, 1 after a schedule that the checker refused, 71 where the machine
+    failed, 2 after other failures, 3 where all of them ran out of time.
+    """
+    from orsched.solving.result import Termination
+
+    for failure in results.failed:
+        _show_failure(failure)
+        say(f"{where}{failure}")
+    if any(r.termination is Termination.INTERRUPTED for r in results):
+        return EXIT_INTERRUPTED
+    if any(failure.invalid for failure in results.failed):
+        return EXIT_INVALID
+    if any(is_of_machine(failure.error) for failure in results.failed):
+        return EXIT_MACHINE
+    if any(not failure.timed_out for failure in results.failed):
+        return EXIT_INPUT
+    return EXIT_TIME_LIMIT if results.failed else 0

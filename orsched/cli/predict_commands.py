@@ -1,4 +1,4 @@
-"""``orsched predict train|evaluate|apply|corpus``: output lengths predicted from prompts."""
+"""``orsched predict``: output lengths predicted from prompts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli.artefacts import check_paths
-from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
-from orsched.cli.output import print_rows, remark
-from orsched.cli.predict_proxy_command import proxy_command
-from orsched.cli.progress import ProgressPrinter
+from orsched.cli.declaring import Options, argument, command, option
+from orsched.cli.options import INSTANCE, Printed
+from orsched.cli.output import ProgressPrinter, print_rows, remark
+from orsched.cli.request_options import load_instance
 from orsched.common.errors import InputError
 from orsched.common.scalars import require_suffix
 
@@ -19,23 +19,21 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.prediction import LabelledPrompts, LengthPredictor
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_DATA = click.argument("data", type=_FILE, nargs=-1, required=True)
-_MODEL = click.argument("model", type=_FILE)
-_TOKENIZER = click.option(
-    "--tokenizer",
+_DATA = argument(required=True)
+_OUTPUT = option("The predictor's file (.json).", "-o", required=True)
+_TOKENIZER = option(
+    "A tokenizer.json, or its folder, that counts the tokens of replies (default: a rule).",
     type=click.Path(path_type=Path),
-    help="A tokenizer.json, or its folder, that counts the tokens of replies (default: a rule).",
 )
-_EDGES = click.option(
-    "--edges",
+_EDGES = option(
+    "Where classes of lengths end, in tokens (default: percentiles 25, 50, 75, 99).",
     metavar="A,B,...",
-    help="Where classes of lengths end, in tokens (default: percentiles 25, 50, 75, 99).",
-)
-_SEED = click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of the parts and of the fit."
 )
 _KINDS = ("constant", "prompt_length", "lexical", "online")
+_PROXIES = ("bert_ssjf", "distilbert_mico", "bert_ranker")
+_HEADS = (
+    "regression_l1", "regression_mse", "ordinal_l1", "ordinal_mse", "classes", "binary",
+)  # fmt: skip
 
 
 @click.group("predict", short_help="Predict output lengths from prompts.")
@@ -47,45 +45,27 @@ def predict_group() -> None:
     """
 
 
-predict_group.add_command(proxy_command)
+class TrainOptions(Printed):
+    """Options of ``orsched predict train``."""
+
+    data: tuple[Path, ...] = _DATA
+    output: Path = _OUTPUT
+    kind: str = option("What is fitted.", choices=_KINDS, default="lexical")
+    trees: int = option("Trees for each quantile.", type=click.IntRange(1, 1000), default=40)
+    tails: str = option(
+        "Beyond the quantiles 0.05 and 0.95: straight lines, or Student's law, fitted.",
+        choices=("lines", "log-t"),
+        default="lines",
+    )
+    seed: int = option("Seed of the parts and of the fit.", default=0)
+    tokenizer: Path | None = _TOKENIZER
+    edges: str | None = _EDGES
 
 
-@predict_group.command("train", short_help="Fit a predictor on prompts and their replies.")
-@_DATA
-@click.option("-o", "--output", type=_FILE, required=True, help="The predictor's file (.json).")
-@click.option(
-    "--kind",
-    type=click.Choice(_KINDS),
-    default="lexical",
-    show_default=True,
-    help="What is fitted.",
+@command(
+    "train", TrainOptions, "Fit a predictor on prompts and their replies.", group=predict_group
 )
-@click.option(
-    "--trees",
-    type=click.IntRange(1, 1000),
-    default=40,
-    show_default=True,
-    help="Trees for each quantile.",
-)
-@click.option(
-    "--tails",
-    type=click.Choice(("lines", "log-t")),
-    default="lines",
-    show_default=True,
-    help="Beyond the quantiles 0.05 and 0.95: straight lines, or Student's law, fitted.",
-)
-@with_options(_SEED, _TOKENIZER, _EDGES, FORMAT)
-def train_command(
-    data: tuple[Path, ...],
-    output: Path,
-    kind: str,
-    trees: int,
-    tails: str,
-    seed: int,
-    tokenizer: Path | None,
-    edges: str | None,
-    style: str,
-) -> None:
+def train_command(given: TrainOptions) -> None:
     """Fit a predictor on DATA, write it, and print its figures beside those of simpler ones.
 
     60 % of the conversations are fitted on, 20 % calibrate, and 20 % are evaluated on, which is
@@ -97,40 +77,40 @@ def train_command(
     from orsched.prediction.boosting import scikit_learn
     from orsched.prediction.data import joined
 
-    _require_target(output, data)
-    limits = _read_edges(edges)
+    kind, seed = given.kind, given.seed
+    _require_target(given.output, given.data)
+    limits = _read_edges(given.edges)
     if kind not in _KINDS[:2]:
         scikit_learn()  # before any work
     with ProgressPrinter("training") as shown:
-        rows = joined([_labelled(path, tokenizer, shown) for path in data])
-        law = None if tails == "lines" else tails
-        fitted = train(rows, kind, seed=seed, trees=trees, tails=law, progress=shown.say)
-        save_predictor(fitted, output, seed=seed)
+        rows = joined([_labelled(path, given.tokenizer, shown) for path in given.data])
+        law = None if given.tails == "lines" else given.tails
+        fitted = train(rows, kind, seed=seed, trees=given.trees, tails=law, progress=shown.say)
+        save_predictor(fitted, given.output, seed=seed)
         shown.say("evaluating")
         test = rows.part("test", seed)
         simpler = [train(rows, name, seed=seed) for name in _KINDS[:2] if name != kind]
         found = [_row(model, test, limits) for model in (*simpler, fitted)] if len(test) else []
-    remark(f"{kind} fitted on {len(rows):,} rows, written to {output}")
-    print_rows(found, style)
+    remark(f"{kind} fitted on {len(rows):,} rows, written to {given.output}")
+    print_rows(found, given.style)
 
 
-@predict_group.command("evaluate", short_help="Say how good a predictor is on other data.")
-@_MODEL
-@_DATA
-@click.option(
-    "--held-out",
-    is_flag=True,
-    help="Only the conversations that training with the model's seed did not look at.",
+class EvaluateOptions(Printed):
+    """Options of ``orsched predict evaluate``."""
+
+    model: Path = argument()
+    data: tuple[Path, ...] = _DATA
+    held_out: bool = option(
+        "Only the conversations that training with the model's seed did not look at."
+    )
+    tokenizer: Path | None = _TOKENIZER
+    edges: str | None = _EDGES
+
+
+@command(
+    "evaluate", EvaluateOptions, "Say how good a predictor is on other data.", group=predict_group
 )
-@with_options(_TOKENIZER, _EDGES, FORMAT)
-def evaluate_command(
-    model: Path,
-    data: tuple[Path, ...],
-    held_out: bool,
-    tokenizer: Path | None,
-    edges: str | None,
-    style: str,
-) -> None:
+def evaluate_command(given: EvaluateOptions) -> None:
     """Print a row of figures of the predictor MODEL for each file of DATA.
 
     A file that it was trained on needs --held-out; one from elsewhere shows how it does across.
@@ -139,38 +119,41 @@ def evaluate_command(
     """
     from orsched.prediction.predictor_file import load_with_seed
 
-    fitted, seed = load_with_seed(model)
-    if held_out and seed is None:
+    fitted, seed = load_with_seed(given.model)
+    if given.held_out and seed is None:
         raise InputError(
             "does not say the seed of its parts",
-            file=str(model),
+            file=str(given.model),
             field="seed",
             remedy="leave --held-out away, or train it with orsched predict train",
         )
-    limits = _read_edges(edges)
+    limits = _read_edges(given.edges)
     found = []
     with ProgressPrinter("evaluating") as shown:
-        for path in data:
-            rows = _labelled(path, tokenizer, shown)
+        for path in given.data:
+            rows = _labelled(path, given.tokenizer, shown)
             shown.say(f"evaluating on {path.name}")
-            kept = rows.part("test", seed or 0) if held_out else rows
+            kept = rows.part("test", seed or 0) if given.held_out else rows
             found.append(_row(fitted, kept, limits, path.name))
-    print_rows(found, style)
+    print_rows(found, given.style)
 
 
-@predict_group.command("apply", short_help="Add predicted lengths to an instance.")
-@_MODEL
-@INSTANCE
-@click.argument("prompts", type=_FILE)
-@click.argument("target", type=_FILE, metavar="TARGET")
-@click.option(
-    "--point",
-    default="median",
-    show_default=True,
-    help="Predicted length beside the quantiles: median, mean, or a number between 0 and 1 for "
-    "that quantile.",
-)
-def apply_command(model: Path, instance: str, prompts: Path, target: Path, point: str) -> None:
+class ApplyOptions(Options):
+    """Options of ``orsched predict apply``."""
+
+    model: Path = argument()
+    instance: str = INSTANCE
+    prompts: Path = argument()
+    target: Path = argument("TARGET")
+    point: str = option(
+        "Predicted length beside the quantiles: median, mean, or a number between 0 and 1 for "
+        "that quantile.",
+        default="median",
+    )
+
+
+@command("apply", ApplyOptions, "Add predicted lengths to an instance.", group=predict_group)
+def apply_command(given: ApplyOptions) -> None:
     """Write INSTANCE to TARGET with the lengths that MODEL predicts for PROMPTS.
 
     Of each request a length, and the quantiles of its distribution.
@@ -181,26 +164,29 @@ def apply_command(model: Path, instance: str, prompts: Path, target: Path, point
     """
     from orsched.files import save_instance
 
-    check_paths({"TARGET": target}, [model, instance, prompts])
+    target = given.target
+    check_paths({"TARGET": target}, [given.model, given.instance, given.prompts])
     require_suffix(target, (".json", ".parquet"), "TARGET")
     with ProgressPrinter("predicting"):
-        predicted = with_lengths(load_instance(instance), model, prompts, point)
+        instance = load_instance(given.instance)
+        predicted = with_lengths(instance, given.model, given.prompts, given.point)
         save_instance(predicted, target)
     remark(f"{len(predicted)} requests with predicted lengths written to {target}")
 
 
-@predict_group.command("corpus", short_help="Write prompts whose lengths follow a known law.")
-@click.argument("domain", metavar="DOMAIN")
-@click.argument("target", type=_FILE, metavar="TARGET")
-@click.option(
-    "--rows",
-    type=click.IntRange(1, 10_000_000),
-    default=10_000,
-    show_default=True,
-    help="How many requests.",
+class CorpusOptions(Options):
+    """Options of ``orsched predict corpus``."""
+
+    domain: str = argument("DOMAIN")
+    target: Path = argument("TARGET")
+    rows: int = option("How many requests.", type=click.IntRange(1, 10_000_000), default=10_000)
+    seed: int = option("Seed of the corpus.", default=0)
+
+
+@command(
+    "corpus", CorpusOptions, "Write prompts whose lengths follow a known law.", group=predict_group
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the corpus.")
-def corpus_command(domain: str, target: Path, rows: int, seed: int) -> None:
+def corpus_command(given: CorpusOptions) -> None:
     """Write a corpus of DOMAIN (chat, code or math) as JSON lines to TARGET.
 
     Example: orsched predict corpus chat chat.jsonl --rows 5000
@@ -208,10 +194,73 @@ def corpus_command(domain: str, target: Path, rows: int, seed: int) -> None:
     from orsched.prediction import make_corpus
     from orsched.prediction.corpus import write_labelled_prompts
 
-    require_suffix(target, (".jsonl",), "TARGET")
+    require_suffix(given.target, (".jsonl",), "TARGET")
     with ProgressPrinter("writing"):
-        write_labelled_prompts(make_corpus(domain, rows, seed), target)
-    remark(f"{rows:,} prompts written to {target}")
+        write_labelled_prompts(make_corpus(given.domain, given.rows, given.seed), given.target)
+    remark(f"{given.rows:,} prompts written to {given.target}")
+
+
+class ProxyOptions(Printed):
+    """Options of ``orsched predict proxy``."""
+
+    data: tuple[Path, ...] = _DATA
+    output: Path = _OUTPUT
+    kind: str = option("Whose model.", choices=_PROXIES, default=_PROXIES[0])
+    head: str | None = option("Head of bert_ssjf (default: regression_l1).", choices=_HEADS)
+    model: str = option(
+        "Folder of config.json and safetensors; or small or full, with random weights.",
+        default="small",
+    )
+    tokenizer: Path | None = option(
+        "A tokenizer.json, or its folder, for prompts and replies (default: the model's, a rule).",
+        type=click.Path(path_type=Path),
+    )
+    device: str = option("auto, cpu, cuda, or as torch.", default="auto")
+    checkpoint: Path | None = option("A file (.safetensors) to go on from after a kill.")
+    batch: int | None = option("Rows a step (default: the paper's).", type=click.IntRange(1, 4096))
+    seed: int = option("Seed of all that is drawn.", default=0)
+
+
+@command(
+    "proxy",
+    ProxyOptions,
+    "Train the papers' proxy models (needs torch).",
+    usual="output kind head model tokenizer device checkpoint seed style",
+    group=predict_group,
+)
+def proxy_command(given: ProxyOptions) -> None:
+    """Train a proxy model on DATA, write it, and print its figures on conversations left out.
+
+    The weights are written beside the file, as .safetensors. Nothing is downloaded, and no code of
+    a folder is run.
+
+    Example: orsched predict proxy chat.jsonl -o ssjf.json --checkpoint run.safetensors
+    """
+    from orsched.prediction import evaluate, save_predictor, train_proxy
+    from orsched.prediction.data import joined
+
+    kind, output, seed = given.kind, given.output, given.seed
+    _require_target(output, given.data)
+    if given.checkpoint is not None:
+        require_suffix(given.checkpoint, (".safetensors",), "--checkpoint")
+        if given.checkpoint == output.with_suffix(".safetensors"):
+            raise InputError(
+                "is where the predictor's weights go", field="--checkpoint", remedy="name another"
+            )
+    with ProgressPrinter("training") as shown:
+        rows = joined([_labelled(path, given.tokenizer, shown) for path in given.data])
+        fitted = train_proxy(
+            rows, kind, head=given.head, model=given.model, tokenizer=given.tokenizer, seed=seed,
+            device=given.device, checkpoint=given.checkpoint, batch=given.batch,
+            progress=shown.say,
+        )  # fmt: skip
+        save_predictor(fitted, output, seed=seed)
+        shown.say("evaluating")
+        test = rows.part("test", seed)
+        figures = _without_nan(evaluate(fitted, test, latency=False)) if len(test) else {}
+    remark(f"{kind} trained on {len(rows):,} rows, written to {output} and its .safetensors")
+    row = {"kind": kind, "head": fitted.targets.head, **figures}
+    print_rows([row] if figures else [], given.style)
 
 
 def with_lengths(instance: Instance, model: Path, prompts: Path, point: str = "median") -> Instance:
@@ -243,15 +292,16 @@ def _row(
     edges: list[float] | None,
     source: str | None = None,
 ) -> dict[str, Any]:
-    """Return the figures of a predictor as a row of a table; NaN is None, as JSON has it."""
+    """Return the figures of a predictor as a row of a table."""
     from orsched.prediction import evaluate
 
-    found = {
-        name: None if value != value else value
-        for name, value in evaluate(model, data, edges=edges).items()
-    }
     first = {"kind": model.kind} if source is None else {"source": source, "kind": model.kind}
-    return {**first, **found}
+    return {**first, **_without_nan(evaluate(model, data, edges=edges))}
+
+
+def _without_nan(figures: dict[str, Any]) -> dict[str, Any]:
+    """Return figures with None for NaN, as JSON has it."""
+    return {name: None if value != value else value for name, value in figures.items()}
 
 
 def _read_edges(text: str | None) -> list[float] | None:

@@ -5,98 +5,76 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from orsched.cli.declaring import Options, option
 from orsched.cli.policies import working_folder_last
 from orsched.common.errors import InputError
 from orsched.common.pairs import read_pairs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from orsched.data.instance import Instance
     from orsched.planning.study.config import Settings
 
-PROBLEM_OPTIONS = (
-    click.option(
-        "--workers",
+
+class Problem(Options):
+    """Other workers, arrivals and predictions than the instance has."""
+
+    workers: str | None = option(
+        "Copies of the instance's worker, by role (2P2D:ns_per_token=5243), or worker files.",
         metavar="N|SPLIT|FILES",
-        help="Copies of the instance's worker, by role (2P2D:ns_per_token=5243), or worker files.",
-    ),
-    click.option(
-        "--arrivals",
-        metavar="SPEC",
-        help="Other arrivals: poisson:rate=10, gamma:rate=10,cv=2, replay:scale=1.5, at_once, ...",
-    ),
-    click.option(
-        "--predictions",
-        metavar="SPEC",
-        help="Predicted lengths: classes, percentiles, prompt_length, noise:sigma=0.3, oracle.",
-    ),
-    click.option(
-        "--failures",
-        metavar="SPEC",
-        help="Workers that fail and are repaired: mtbf=3600,mttr=120 (seconds).",
-    ),
-    click.option(
-        "--autoscale",
-        metavar="SPEC",
-        help="Start and drain workers by load: min=1,max=8,target=0.7,startup=40 (seconds).",
-    ),
-    click.option(
-        "--config",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE.toml",
-        help="Settings of [policy], [workers], [arrivals], [predictions], [failures], "
-        "[autoscale]; options may not repeat them.",
-    ),
-)
-INSTANCE_OUTPUT = click.option(
-    "--instance-output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the instance as it is simulated (.json or .parquet), for check and report.",
-)
-PROBLEM_SEED = click.option(
-    "--seed",
-    type=int,
-    help="Seed of arrivals, predictions and random choices (default: 0).",
-)
-
-
-def given_settings(
-    policy: str | None,
-    workers: str | None,
-    arrivals: str | None,
-    predictions: str | None,
-    seed: int | None,
-    parameters: tuple[str, ...] = (),
-    failures: str | None = None,
-    autoscale: str | None = None,
-) -> Settings:
-    """Return the settings given by options; raises ``InputError`` for what is wrong."""
-    from orsched.common.columns import whole_number
-    from orsched.data.autoscaling import read_autoscaling
-    from orsched.instances.arrivals import read_arrivals
-    from orsched.instances.failures import read_failures
-    from orsched.instances.predictions import read_predictor
-    from orsched.planning.study.config import Settings
-    from orsched.solving.scenario import read_workers, worker_files
-
-    return Settings(
-        policy,
-        None,
-        read_pairs(parameters, "--param"),
-        None if workers is None else read_workers(workers),
-        None if arrivals is None else read_arrivals(arrivals),
-        None if predictions is None else read_predictor(predictions),
-        None
-        if seed is None
-        else whole_number(seed, "seed", remedy="give a whole number of at least 0"),
-        None if workers is None else worker_files(workers),
-        None if failures is None else read_failures(failures),
-        None if autoscale is None else read_autoscaling(autoscale),
     )
+    arrivals: str | None = option(
+        "Other arrivals: poisson:rate=10, gamma:rate=10,cv=2, replay:scale=1.5, at_once, ...",
+        metavar="SPEC",
+    )
+    predictions: str | None = option(
+        "Predicted lengths: classes, percentiles, prompt_length, noise:sigma=0.3, oracle.",
+        metavar="SPEC",
+    )
+    failures: str | None = option(
+        "Workers that fail and are repaired: mtbf=3600,mttr=120 (seconds).", metavar="SPEC"
+    )
+    autoscale: str | None = option(
+        "Start and drain workers by load: min=1,max=8,target=0.7,startup=40 (seconds).",
+        metavar="SPEC",
+    )
+    config: Path | None = option(
+        "Settings of [policy], [workers], [arrivals], [predictions], [failures], [autoscale]; "
+        "options may not repeat them.",
+        metavar="FILE.toml",
+    )
+    seed: int | None = option("Seed of arrivals, predictions and random choices (default: 0).")
+
+    def read(self, instance: str) -> list[str | Path]:
+        """Return the files that are read, for an instance of this name."""
+        return [instance] if self.config is None else [instance, self.config]
+
+    def scenario(self, policy: str | None = None, parameters: tuple[str, ...] = ()) -> Settings:
+        """Return the settings given by options; raises ``InputError`` for what is wrong."""
+        from orsched.common.columns import whole_number
+        from orsched.data.autoscaling import read_autoscaling
+        from orsched.instances.arrivals import read_arrivals
+        from orsched.instances.failures import read_failures
+        from orsched.instances.predictions import read_predictor
+        from orsched.planning.study.config import Settings
+        from orsched.solving.scenario import read_workers, worker_files
+
+        remedy = "give a whole number of at least 0"
+        return Settings(
+            policy,
+            None,
+            read_pairs(parameters, "--param"),
+            None if self.workers is None else read_workers(self.workers),
+            None if self.arrivals is None else read_arrivals(self.arrivals),
+            None if self.predictions is None else read_predictor(self.predictions),
+            None if self.seed is None else whole_number(self.seed, "seed", remedy=remedy),
+            None if self.workers is None else worker_files(self.workers),
+            None if self.failures is None else read_failures(self.failures),
+            None if self.autoscale is None else read_autoscaling(self.autoscale),
+        )
 
 
 def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
@@ -115,16 +93,13 @@ def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
             require_consent([found.policy], "policy.name", allow_code)
         except InputError as error:
             raise error.located(file=str(config)) from None
-    for field in ("policy", "workers", "arrivals", "predictions", "seed", "failures", "autoscale"):
-        if getattr(given, field) is not None and getattr(found, field) is not None:
-            raise InputError(
-                f"{config} already says this", field=f"--{field}", remedy="say it once"
-            )
-    for name in given.parameters:
-        if name in found.parameters:
-            raise InputError(
-                f"{config} already says this", field=f"--param {name}", remedy="say it once"
-            )
+    axes = ("policy", "workers", "arrivals", "predictions", "seed", "failures", "autoscale")
+    twice = [
+        f"--{axis}" for axis in axes if None not in (getattr(given, axis), getattr(found, axis))
+    ]
+    twice += [f"--param {name}" for name in given.parameters if name in found.parameters]
+    if twice:
+        raise InputError(f"{config} already says this", field=twice[0], remedy="say it once")
     both = {
         field: mine if mine is not None else getattr(found, field)
         for field, mine in given._asdict().items()

@@ -6,40 +6,27 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.interrupts import kept_interrupts
+from orsched.cli.declaring import Options, option
+from orsched.cli.ending import kept_interrupts
 from orsched.cli.output import remark, say
 from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from orsched.data.instance import Instance
     from orsched.data.workers import Worker
     from orsched.files.request_files import Loaded
 
-    F = TypeVar("F", bound=Callable[..., Any])
-
-_GIVEN = "orsched.data.requests"
-_FLAGS = {
-    "clients": "--clients",
-    "cost": "--cost",
-    "prefill_cap_tokens": "--prefill-cap",
-    "memory_blocks": "--memory-blocks",
-    "block_tokens": "--block-tokens",
-    "allocation": "--allocation",
-    "prefix_cache": "--prefix-cache",
-    "first_token": "--first-token",
-    "output_limit_tokens": "--output-limit",
-    "workers": "--workers",
-    "format": "--from",
-    "drop_empty": "--drop-empty",
-    "spread": "--spread",
-}
-"""Arguments of ``orsched.load`` and the options that stand for them."""
+CLASS = option(
+    "A service class, e.g. interactive:ttft=1,tpot=0.05; may be given several times.",
+    "--class",  # of these the field is not "classes", which is a picture
+    metavar="NAME:LIMITS",
+)
 
 
 class _Blocks(click.types.IntParamType):
@@ -52,75 +39,80 @@ class _Blocks(click.types.IntParamType):
         return value if value == "unlimited" else super().convert(value, parameter, context)
 
 
-def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Keep what is given beside the command's own arguments: ``load_instance`` takes it."""
-    if value is not None and value is not False and value != ():  # 0 is a value, and refused
-        context.meta.setdefault(_GIVEN, {})[parameter.name] = value
+class Requests(Options):
+    """What a file of requests needs to be an instance; ``load_instance`` reads it."""
 
-
-def _option(*names: str, **settings: Any) -> Callable[[F], F]:
-    return click.option(*names, **settings, expose_value=False, callback=_keep)
-
-
-WORKER_OPTIONS = (
-    _option(
-        "--clients", type=int, metavar="J", help="Of requests alone: what their worker serves at "
-        "once. The options below go with it.",
-    ),
-    _option("--cost", metavar="NAME|FILE", help="A machine (orsched info machines) or a cost-model "
-            "file (default: Pang's LLaMA-65B)."),
-    _option("--prefill-cap", "prefill_cap_tokens", type=int, metavar="TOKENS",
-            help="Most tokens a prefill stage."),
-    _option("--memory-blocks", type=_Blocks(), metavar="N|unlimited",
-            show_default="the machine's, else unlimited", help="KV-cache blocks of the worker."),
-    _option("--block-tokens", type=int, metavar="N", show_default="the machine's, else 128",
-            help="Tokens per block."),
-    _option("--allocation", type=click.Choice(["paged", "whole"]), show_default="paged",
-            help="Take blocks as caches grow, or all at admission."),
-    _option(
-        "--prefix-cache",
-        metavar="RULE",
-        help="Keep freed blocks for shared prefixes (paged memory): lru, task_aware or "
+    clients: int | None = option(
+        "Of requests alone: what their worker serves at once. The options below go with it.",
+        metavar="J",
+    )
+    cost: str | None = option(
+        "A machine (orsched info machines) or a cost-model file (default: Pang's LLaMA-65B).",
+        metavar="NAME|FILE",
+    )
+    prefill_cap_tokens: int | None = option(
+        "Most tokens a prefill stage.", "--prefill-cap", metavar="TOKENS"
+    )
+    memory_blocks: int | str | None = option(
+        "KV-cache blocks of the worker.",
+        type=_Blocks(),
+        metavar="N|unlimited",
+        show_default="the machine's, else unlimited",
+    )
+    block_tokens: int | None = option(
+        "Tokens per block.", metavar="N", show_default="the machine's, else 128"
+    )
+    allocation: str | None = option(
+        "Take blocks as caches grow, or all at admission.",
+        choices=["paged", "whole"],
+        show_default="paged",
+    )
+    prefix_cache: str | None = option(
+        "Keep freed blocks for shared prefixes (paged memory): lru, task_aware or "
         "least_future_use says which are taken first.",
-    ),
-    _option(
-        "--first-token",
-        type=click.Choice(["decode", "prefill"]),
+        metavar="RULE",
+    )
+    first_token: str | None = option(
+        "Which stage yields the first token.",
+        choices=["decode", "prefill"],
         show_default="prefill",
-        help="Which stage yields the first token.",
-    ),
-    _option("--output-limit", "output_limit_tokens", type=int, metavar="TOKENS",
-            help="The server's limit on output tokens."),
-)  # fmt: skip
-CLASS = _option(
-    "--class",
-    "class_limits",  # not "classes", which is a picture
-    multiple=True,
-    metavar="NAME:LIMITS",
-    help="A service class, e.g. interactive:ttft=1,tpot=0.05; may be given several times.",
-)
-REQUEST_OPTIONS = (
-    *WORKER_OPTIONS,
-    CLASS,
-    _option("--from", "format", metavar="FORMAT",
-            help="Format of a foreign trace (default: detected)."),
-    _option("--drop-empty", is_flag=True, help="Leave requests without tokens out."),
-    _option("--spread", is_flag=True, help="Spread arrivals that share one clock tick."),
-)  # fmt: skip
-"""What a file of requests needs to be an instance, on every command that takes an INSTANCE."""
+    )
+    output_limit_tokens: int | None = option(
+        "The server's limit on output tokens.", "--output-limit", metavar="TOKENS"
+    )
+    class_limits: tuple[str, ...] = CLASS
+    format: str | None = option(
+        "Format of a foreign trace (default: detected).", "--from", metavar="FORMAT"
+    )
+    drop_empty: bool = option("Leave requests without tokens out.")
+    spread: bool = option("Spread arrivals that share one clock tick.")
 
-COPIES = _option(
-    "--workers",
-    metavar="N|SPLIT|FILES",
-    help="Copies of the worker, by role (2P2D:ns_per_token=5243), or worker files.",
-)
-"""For commands without an option ``--workers`` of their own."""
+
+class RequestsAndCopies(Requests):
+    """The same for commands without an option ``--workers`` of their own."""
+
+    workers: str | None = option(
+        "Copies of the worker, by role (2P2D:ns_per_token=5243), or worker files.",
+        metavar="N|SPLIT|FILES",
+    )
+
+
+_FLAGS = {name: each.flag(name) for name, (each, _) in RequestsAndCopies.declared().items()}
+"""Arguments of ``orsched.load`` and the options that stand for them."""
 
 
 def given() -> dict[str, Any]:
-    """Return the options of this module that the running command was given, by their names."""
+    """Return the options of these classes that the running command was given, by their names."""
     context = click.get_current_context(silent=True)
-    return {} if context is None else dict(context.meta.get(_GIVEN, {}))
+    options = getattr(context and context.command, "options", Options)
+    found = {}
+    for group in (Requests, RequestsAndCopies):
+        if context is not None and issubclass(options, group):
+            for name in group.declared():
+                value = context.params.get(name)
+                if not (value is None or value is False or value == ()):  # 0 is refused later
+                    found[name] = value
+    return found
 
 
 def named_files() -> tuple[str, ...]:
@@ -184,7 +176,7 @@ def _loaded(source: str, options: dict[str, Any]) -> Instance:
     else:
         found = load(source)
         for name in _FLAGS:
-            if name in options and name != "cost":
+            if name in options and name not in ("cost", "class_limits"):
                 raise has_its_own(name)
         if "cost" in options:
             before, found = found, with_cost(found, options["cost"])

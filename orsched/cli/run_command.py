@@ -2,148 +2,133 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.artefacts import SINGLE, check_paths, require_packages
-from orsched.cli.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID
-from orsched.cli.options import (
-    ALLOW_PICKLE,
-    FORMAT,
-    GAP,
-    GRAPH_OPTIONS,
-    ITERATIONS,
-    PARAMETERS,
-    load_instance,
-    with_options,
+from orsched.cli.artefacts import (
+    OneSchedule,
+    check_paths,
+    given_files,
+    require_packages,
+    write_artefacts,
+    write_comparison,
+    write_plan_and_run,
 )
-from orsched.cli.output import remark
+from orsched.cli.declaring import Options, argument, command, option
+from orsched.cli.ending import EXIT_INTERRUPTED, EXIT_INVALID
+from orsched.cli.options import ALLOW_PICKLE, PARAMETERS, Printed, Search, seconds
+from orsched.cli.output import ProgressPrinter, print_rows, printable, remark, say, table
 from orsched.cli.policies import own_code, require_named, require_search
-from orsched.cli.progress import ProgressPrinter
-from orsched.cli.run_output import print_run, write_run
-from orsched.cli.seconds import SECONDS
+from orsched.cli.request_options import load_instance
 from orsched.common.errors import InputError, ResourceError
 from orsched.common.pairs import read_pairs
+from orsched.common.units import NS_PER_MS, NS_PER_S
+from orsched.metrics.flat_figures import flat_figures
 
 if TYPE_CHECKING:
+    from orsched.calibration.plan_errors import PlanAgainstRun
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.runner.execution import RunResult
     from orsched.runner.worker_pool import RunSettings
 
-WORKER_OPTIONS = (
-    click.option(
-        "--worker",
-        type=click.Choice(["torch", "virtual"]),
+
+class _Worker(Options):
+    """The worker that executes."""
+
+    worker: str = option(
+        "What executes the steps; virtual: steps take the time of the cost model.",
+        choices=["torch", "virtual"],
         default="torch",
-        show_default=True,
-        help="What executes the steps; virtual: steps take the time of the cost model.",
-    ),
-    click.option(
-        "--model",
+    )
+    model: str = option(
+        "A preset (tiny, 1b, 8b, 13b, ...) with random weights, or a model's folder.",
         default="tiny",
-        show_default=True,
-        help="A preset (tiny, 1b, 8b, 13b, ...) with random weights, or a model's folder.",
-    ),
-    ALLOW_PICKLE,
-    click.option(
-        "--device", default="auto", show_default=True, help="auto, cpu, cuda, or as torch says."
-    ),
-    click.option(
-        "--dtype",
-        type=click.Choice(["float64", "float32", "bfloat16", "float16"]),
-        help="Type of weights and caches (default: float32 on the CPU, bfloat16 on a GPU).",
-    ),
-    click.option("--slots", type=int, help="Slots of the worker (default: its clients)."),
-    click.option(
-        "--length",
-        type=int,
-        metavar="TOKENS",
-        help="Tokens of a slot (default: the longest request).",
-    ),
-    click.option(
-        "--threads", type=int, help="Threads of torch on the CPU (default: torch's choice)."
-    ),
-    click.option(
+    )
+    allow_pickle: bool = ALLOW_PICKLE
+    device: str = option("auto, cpu, cuda, or as torch says.", default="auto")
+    dtype: str | None = option(
+        "Type of weights and caches (default: float32 on the CPU, bfloat16 on a GPU).",
+        choices=["float64", "float32", "bfloat16", "float16"],
+    )
+    slots: int | None = option("Slots of the worker (default: its clients).")
+    length: int | None = option(
+        "Tokens of a slot (default: the longest request).", metavar="TOKENS"
+    )
+    threads: int | None = option("Threads of torch on the CPU (default: torch's choice).")
+    place: str | None = option(
+        "Where torch workers live (default: one here, several as processes).",
         "--workers-as",
-        "place",
-        type=click.Choice(["here", "process", "ray"]),
-        help="Where torch workers live (default: one here, several as processes).",
-    ),
-    click.option(
-        "--worker-timeout",
-        type=SECONDS,
+        choices=["here", "process", "ray"],
+    )
+    worker_timeout: float | None = seconds(
+        "A worker whose step takes longer is killed and restarted (default: 120, "
+        "or many times its slowest step)."
+    )
+    graph_seconds: float = option(
+        "Longest time for capturing steps as graphs before time 0, on a GPU (0: no graphs).",
+        default=60.0,
         metavar="SECONDS",
-        help="A worker whose step takes longer is killed and restarted (default: 120, "
-        "or many times its slowest step).",
-    ),
-    *GRAPH_OPTIONS,
-    click.option(
-        "--peaks", is_flag=True, help="Measure the device's peaks first, and the run's use of them."
-    ),
-)
+    )
+    graph_memory: str = option(
+        "Most memory for these graphs; a step without a graph runs as it is.",
+        default="2GiB",
+        metavar="BYTES",
+    )
+    peaks: bool = option("Measure the device's peaks first, and the run's use of them.")
+
+    def run_settings(self) -> RunSettings:
+        """Return the settings of a run."""
+        from orsched.runner.calibration.memory_profile import read_bytes
+        from orsched.runner.worker_pool import RunSettings
+
+        said = {name: getattr(self, name) for name in _Worker.declared()}
+        graph_bytes = read_bytes(said.pop("graph_memory"), "--graph-memory")
+        return RunSettings(**said, graph_bytes=graph_bytes)
 
 
-@click.command("run", short_help="Execute a schedule or a policy; hold plan against run.")
-@click.argument("source", metavar="SCHEDULE|INSTANCE")
-@click.option(
-    "--instance",
-    "instance_source",
-    metavar="INSTANCE",
-    help="Instance of SCHEDULE (default: the shipped one that it names).",
+class RunOptions(Search, _Worker, OneSchedule, Printed):
+    """Options of ``orsched run``."""
+
+    source: str = argument("SCHEDULE|INSTANCE")
+    instance_source: str | None = option(
+        "Instance of SCHEDULE (default: the shipped one that it names).",
+        "--instance",
+        metavar="INSTANCE",
+    )
+    policy: str | None = option(
+        "For INSTANCE: a method's name, or module:Class of your own (default: fcfs)."
+    )
+    seed: int | None = option("Seed of the method, of prompts and random weights (default: 0).")
+    errors: Path | None = option("Write plan and run of each stage (.csv or .json).")
+    resume: Path | None = option(
+        "Resume a stopped run of SCHEDULE or INSTANCE (default policy: the run's).",
+        metavar="TRACE",
+    )
+    ends: tuple[int, ...] = option(
+        "A token that ends a request (several times: several); lengths turn out in the run.",
+        "--end-of-sequence",
+        metavar="TOKEN",
+    )
+    instance_output: Path | None = option(
+        "Write the instance with the lengths that turned out (.json or .parquet)."
+    )
+    time_limit: float | None = seconds("Time limit of a method that plans.")
+    parameters: tuple[str, ...] = PARAMETERS
+
+
+@command(
+    "run",
+    RunOptions,
+    "Execute a schedule or a policy; hold plan against run.",
+    usual="instance_source policy worker model device resume output report gantt style",
 )
-@click.option(
-    "--policy", help="For INSTANCE: a method's name, or module:Class of your own (default: fcfs)."
-)
-@click.option(
-    "--seed", type=int, help="Seed of the method, of prompts and random weights (default: 0)."
-)
-@click.option(
-    "--errors",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write plan and run of each stage (.csv or .json).",
-)
-@click.option(
-    "--resume",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="TRACE",
-    help="Resume a stopped run of SCHEDULE or INSTANCE (default policy: the run's).",
-)
-@click.option(
-    "--end-of-sequence",
-    "ends",
-    type=int,
-    multiple=True,
-    metavar="TOKEN",
-    help="A token that ends a request (several times: several); lengths turn out in the run.",
-)
-@click.option(
-    "--instance-output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the instance with the lengths that turned out (.json or .parquet).",
-)
-@click.option(
-    "--time-limit", type=SECONDS, metavar="SECONDS", help="Time limit of a method that plans."
-)
-@with_options(PARAMETERS, ITERATIONS, GAP, *WORKER_OPTIONS, FORMAT, *SINGLE)
-def run_command(
-    source: str,
-    instance_source: str | None,
-    policy: str | None,
-    seed: int | None,
-    parameters: tuple[str, ...],
-    style: str,
-    errors: Path | None,
-    resume: Path | None,
-    ends: tuple[int, ...],
-    iterations: int | None,
-    gap: float | None,
-    time_limit: float | None,
-    instance_output: Path | None,
-    **options: Any,
-) -> int:
+def run_command(given: RunOptions) -> int:
     """Execute SCHEDULE, or run a policy on INSTANCE, and compare plan and run.
 
     Methods that are policies decide live; for the others (hybrid, windows) a schedule is made
@@ -156,61 +141,66 @@ def run_command(
     from orsched.calibration.plan_errors import plan_against_run
     from orsched.common.stop import require_gap
     from orsched.files import save_instance
-    from orsched.runner.calibration.memory_profile import read_bytes
     from orsched.runner.loop.interrupts import finishing
-    from orsched.runner.worker_pool import RunSettings
 
-    if gap is not None:
-        require_gap(gap, "--gap")
-    paths = {name: options.pop(name) for name in _ARTEFACTS}
-    graph_bytes = read_bytes(options.pop("graph_memory"), "--graph-memory")
-    settings = RunSettings(**options, graph_bytes=graph_bytes)
-    inputs = [str(path) for path in (source, instance_source, resume) if path]
-    check_paths({**paths, "errors": errors, "instance-output": instance_output}, inputs)
+    if given.gap is not None:
+        require_gap(given.gap, "--gap")
+    paths, settings, output = given_files(given), given.run_settings(), given.instance_output
+    inputs = [path for path in (given.source, given.instance_source, given.resume) if path]
+    check_paths({**paths, "errors": given.errors, "instance-output": output}, inputs)
     require_packages(paths)
-    if ends and paths["output"] is not None and instance_output is None:
+    if given.ends and given.output is not None and output is None:
         raise InputError(
             "the lengths turn out in the run: the trace needs an instance of its own",
             field="--instance-output",
             remedy="say where to write it",
         )
-    given = read_pairs(parameters, "--param")
+    parameters, policy = read_pairs(given.parameters, "--param"), given.policy
     with ProgressPrinter("loading") as progress:
-        before = None if resume is None else _stopped_run(resume)
-        if before is not None and policy is None and not is_schedule(source):
+        before = None if given.resume is None else _stopped_run(given.resume)
+        if before is not None and policy is None and not is_schedule(given.source):
             policy = _policy_of(before)
-            given = given or dict(before.parameters)
-        ends_search: dict[str, object] = {
-            "--iterations": iterations,
-            "--gap": gap,
-            "--time-limit": time_limit,
-        }
-        problem, what = _sources(source, instance_source, policy, given, ends_search)
-        chosen = {
-            "seed": seed or 0,
-            "parameters": given,
-            "resume": before,
-            "end_of_sequence": ends,
-            "iterations": iterations,
-            "gap": gap,
-            "time_limit": time_limit,
-        }
-        done = _run(problem, what, settings, chosen, progress)
+            parameters = parameters or dict(before.parameters)
+        problem, what = _sources(given, policy, parameters)
+        done = _run(problem, what, settings, given, parameters, before, progress)
         with finishing(done.stopped):
             progress.say("holding plan against run")
             against = plan_against_run(done.instance, done.plan, done.trace)
             progress.say("writing")
-            if instance_output is not None:
-                save_instance(done.instance, instance_output)
-                remark(f"instance written to {instance_output}")
-            write_run(done, against, {**paths, "errors": errors})
-    print_run(done, against, style)
+            if output is not None:
+                save_instance(done.instance, output)
+                remark(f"instance written to {output}")
+            _write_run(done, against, paths, given.errors)
+    _print_run(done, against, given.style)
     return _exit_code(done)
 
 
-_ARTEFACTS = (
-    "output", "report", "gantt", "usage", "latency", "timeline", "classes", "trace", "records",
-)  # fmt: skip
+def _run(
+    problem: Instance,
+    what: Schedule | str,
+    settings: RunSettings,
+    given: RunOptions,
+    parameters: dict[str, Any],
+    before: Schedule | None,
+    progress: ProgressPrinter,
+) -> RunResult:
+    from orsched.runner.execution import run
+
+    with own_code([what] if isinstance(what, str) else []):
+        return run(
+            problem,
+            what,
+            settings,
+            callback=progress.callback,
+            say=progress.say,
+            seed=given.seed or 0,
+            parameters=parameters,
+            resume=before,
+            end_of_sequence=given.ends,
+            iterations=given.iterations,
+            gap=given.gap,
+            time_limit=given.time_limit,
+        )
 
 
 def _exit_code(done: RunResult) -> int:
@@ -221,19 +211,6 @@ def _exit_code(done: RunResult) -> int:
     if done.stopped:
         raise ResourceError(f"the run was stopped: {done.stopped} (--resume continues it)")
     return 0
-
-
-def _run(
-    problem: Instance,
-    what: Schedule | str,
-    settings: RunSettings,
-    options: dict[str, Any],
-    progress: ProgressPrinter,
-) -> RunResult:
-    from orsched.runner.execution import run
-
-    with own_code([what] if isinstance(what, str) else []):
-        return run(problem, what, settings, callback=progress.callback, say=progress.say, **options)
 
 
 def _stopped_run(path: Path) -> Schedule:
@@ -261,29 +238,26 @@ def _policy_of(trace: Schedule) -> str:
 
 
 def _sources(
-    source: str,
-    instance_source: str | None,
-    policy: str | None,
-    parameters: dict[str, Any],
-    ends_search: dict[str, object],
+    given: RunOptions, policy: str | None, parameters: dict[str, Any]
 ) -> tuple[Instance, Schedule | str]:
     """Return the instance, and the schedule or the policy to run on it."""
+    source, ends = given.source, {**given.ends_of_search, "--time-limit": given.time_limit}
     if not is_schedule(source):
-        if instance_source is not None:
+        if given.instance_source is not None:
             raise InputError(f"{source} is an instance", field="--instance", remedy="leave it out")
         name = "fcfs" if policy is None else policy
         require_named(name, None, parameters)
-        require_search([name], ends_search)
+        require_search([name], ends)
         return load_instance(source).admitted(), name
     from orsched.files import load_schedule
 
-    for field, value in {"--policy": policy, "--param": parameters or None, **ends_search}.items():
+    for field, value in {"--policy": policy, "--param": parameters or None, **ends}.items():
         if value is not None:
             raise InputError(
                 f"{source} is a schedule: it is followed", field=field, remedy="leave it out"
             )
     schedule = load_schedule(source)
-    return _instance_of(schedule, source, instance_source), schedule
+    return _instance_of(schedule, source, given.instance_source), schedule
 
 
 def is_schedule(source: str) -> bool:
@@ -314,3 +288,155 @@ def _instance_of(schedule: Schedule, source: str, given: str | None) -> Instance
     instance = load_instance(given or schedule.instance_name).admitted()
     require_same_instance(instance, schedule, source, "--instance")
     return instance
+
+
+def _print_run(done: RunResult, against: PlanAgainstRun, style: str) -> None:
+    """Print the run's row, then plan against run (in JSON: within the row)."""
+    row = _run_row(done, against)
+    if style != "table":
+        row |= {
+            name: value
+            for name, value in flat_figures(done.trace.results).items()
+            if name not in row
+        }
+    if style == "json":
+        row["plan_against_run"] = against.to_dict()
+    print_rows([row], style, single=True)
+    if style == "table":
+        click.echo(f"\n{table(_phase_rows(against))}")
+        if against.terms:
+            click.echo(f"\n{table(_term_rows(against))}")
+        click.echo("\n" + "\n".join(printable(line) for line in _verdict(against)))
+        if "utilization" in done.trace.run:
+            click.echo(_use_of_peaks(done.trace.run["utilization"]))
+    if done.stopped:
+        say(f"{done.stopped}: the trace is of a part of the run")
+    for violation in done.violations[:3]:
+        say(f"{violation.kind}: {violation.message}")
+
+
+def _run_row(done: RunResult, against: PlanAgainstRun) -> dict[str, Any]:
+    """Return the figures of a run."""
+    trace, block = done.trace, done.trace.run
+    return {
+        "method": trace.method,
+        "information": trace.information,
+        "device": block["device"],
+        "model": block.get("model", "-"),
+        "plan_s": against.plan_makespan_ns / NS_PER_S,
+        "makespan_s": trace.makespan_ns / NS_PER_S,
+        "plan_error": against.makespan_error,
+        "slot_utilization": trace.results.get("slot_utilization"),
+        "busy_share": block["busy_share"],
+        "gap_share": block["gap_share"],
+        "tokens_per_s": trace.results.get("tokens_per_s"),
+        "checked": not done.violations,
+    }
+
+
+def _phase_rows(against: PlanAgainstRun) -> list[dict[str, Any]]:
+    """Return planned and measured times by phase, as a table shows them."""
+    return [
+        {
+            "phase": row.phase,
+            "stages": row.stages,
+            "rounds": row.rounds,
+            "plan s": row.planned_ns / NS_PER_S,
+            "run s": row.took_ns / NS_PER_S,
+            "gaps s": row.gap_ns / NS_PER_S,
+            "error": _percent(row.error, sign=True),
+            "a stage: mean": _percent(row.mean),
+            "p95": _percent(row.p95),
+            "worst": _percent(row.worst),
+        }
+        for row in against.phases
+    ]
+
+
+def _term_rows(against: PlanAgainstRun) -> list[dict[str, Any]]:
+    """Return the terms of the cost model, as a table shows them."""
+    return [
+        {
+            "phase": term.phase,
+            "term": term.term,
+            "plan us": term.planned_ns / 1000,
+            "run us": term.measured_ns / 1000,
+            "adds ms": term.error_ns / NS_PER_MS,
+            "alone us": term.alone_ns / 1000,
+            "explains": _percent(term.explains),
+        }
+        for term in against.terms
+    ]
+
+
+def _verdict(against: PlanAgainstRun) -> list[str]:
+    """Return in a few lines how the run compares with the plan."""
+    plan, run = (ns / NS_PER_S for ns in (against.plan_makespan_ns, against.run_makespan_ns))
+    parts = ", ".join(f"{k} {v / NS_PER_S:+.3f} s" for k, v in against.parts.items() if v)
+    said = "planned were" if against.has_plan else "the cost model says"
+    lines = [
+        f"The run took {run:.3f} s, {said} {plan:.3f} s"
+        f" ({_percent(against.makespan_error, sign=True)}){': ' + parts if parts else ''}.",
+    ]
+    if against.has_plan:
+        count = len(against.stages.worker)
+        lines.append(f"{against.followed:,} of {count:,} stages are the plan's.")
+    worst = against.worst_term
+    if worst is not None:
+        lines.append(
+            f"The error is mostly of {worst.phase}; its term '{worst.term}' alone, with "
+            f"{worst.alone_ns / 1000:,.3f} us instead of {worst.planned_ns / 1000:,.3f} us, "
+            f"explains {_percent(worst.explains)} of it (of the squares)."
+        )
+    if against.refit_error is not None:
+        error = _percent(against.refit_error, sign=True)
+        lines.append(f"With the {against.cost['model']} model fitted to this run: {error}.")
+    return lines
+
+
+def _use_of_peaks(use: dict[str, Any]) -> str:
+    """Return a sentence on FLOPs and bandwidth."""
+    decode = use["decode"]
+    return (
+        f"Of the device's peaks: {_percent(use['mfu'])} of the FLOPs, "
+        f"{_percent(use['bandwidth_utilization'])} of the bandwidth "
+        f"(in steps with a round: {_percent(decode['bandwidth_utilization'])})."
+    )
+
+
+def _percent(value: float | None, *, sign: bool = False) -> str:
+    """Return a share as per cent, or a dash."""
+    if value is None:
+        return "-"
+    return f"{100 * value:+.2f} %" if sign else f"{100 * value:.2f} %"
+
+
+def _write_run(
+    done: RunResult, against: PlanAgainstRun, paths: dict[str, Path | None], errors: Path | None
+) -> None:
+    """Write the requested files, and print their paths on stderr."""
+    own = dict(paths)
+    if done.plan is not None:
+        write_artefacts(done.instance, done.trace, {"output": own.pop("output")})
+        write_comparison(done.instance, [done.plan, done.trace], own.pop("report"), None)
+        write_plan_and_run(done.instance, done.plan, done.trace, own.pop("gantt"))
+    write_artefacts(done.instance, done.trace, own)
+    if errors is not None:
+        _write_errors(against, errors)
+        remark(f"errors written to {errors}")
+
+
+def _write_errors(against: PlanAgainstRun, path: Path) -> None:
+    from orsched.files.atomic import write_text
+
+    rows = against.stage_rows()
+    if path.suffix.lower() == ".json":
+        document = {**against.to_dict(), "stage_rows": rows}
+        write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+        return
+    text = io.StringIO()
+    names = list(rows[0]) if rows else ["worker", "phase"]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())

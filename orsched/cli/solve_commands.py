@@ -1,152 +1,186 @@
-"""``orsched solve``."""
+"""``orsched solve`` and ``orsched simulate``: one schedule of one instance."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING
-
-import click
 
 from orsched.cli.artefacts import (
     HISTORY,
-    SINGLE,
+    OneSchedule,
     check_paths,
+    given_files,
     require_contents,
     require_packages,
     write_artefacts,
 )
-from orsched.cli.class_output import print_classes, with_classes
-from orsched.cli.columns import print_results, view_options
-from orsched.cli.deadline import ended_by
-from orsched.cli.fleet_output import print_fleet
-from orsched.cli.options import (
-    BOUNDS,
-    FORMAT,
-    GAP,
-    INSTANCE,
-    ITERATIONS,
-    OBJECTIVE,
-    PARAMETERS,
-    SEED,
-    SLO_OPTIONS,
-    TIME_LIMIT,
-    load_instance,
-    read_slo,
-    with_options,
-)
-from orsched.cli.output import print_notes
+from orsched.cli.columns import ViewedResults, print_methods, with_classes
+from orsched.cli.declaring import command, option
+from orsched.cli.ending import EXIT_INTERRUPTED, ended_by
+from orsched.cli.options import ALLOW_CODE, INFORMATION, INSTANCE, PARAMETERS, SEED, Judged, Search
+from orsched.cli.output import ProgressPrinter, remark, say
 from orsched.cli.policies import own_code, require_named, require_search
-from orsched.cli.progress import ProgressPrinter
-from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
+from orsched.cli.problem_options import Problem, derived, merged
+from orsched.cli.request_options import Requests, RequestsAndCopies, load_instance
+from orsched.common.errors import InputError
 from orsched.common.pairs import read_pairs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from orsched.data.instance import Instance
-    from orsched.solving.objectives import Objective
     from orsched.solving.result import Result
 
 
-@click.command("solve", short_help="Make a schedule, bound it and check it.")
-@INSTANCE
-@click.option(
-    "--method",
-    help="A method (see orsched info), module:Class or path/to/own.py:Class.  [default: hybrid; "
-    "with another objective than the makespan: auto]",
+class _OneSchedule(Judged, OneSchedule, ViewedResults):
+    """What is asked of one schedule: how it is judged, printed and written."""
+
+    def finish(self, instance: Instance, result: Result) -> None:
+        """Write the files that were asked for, then print the one row."""
+        write_artefacts(instance, result.schedule, given_files(self))
+        row = with_classes(result, self.style)
+        print_methods([row], [result], self.style, instance, single=True, objective=self.objective)
+
+
+class SolveOptions(Search, _OneSchedule, RequestsAndCopies):
+    """Options of ``orsched solve``."""
+
+    instance: str = INSTANCE
+    method: str | None = option(
+        "A method (see orsched info), module:Class or path/to/own.py:Class.  [default: hybrid; "
+        "with another objective than the makespan: auto]"
+    )
+    information: str | None = INFORMATION
+    initial: Path | None = option(
+        "Start from this schedule; windows and exact go on from it. The result is never worse.",
+        metavar="SCHEDULE",
+    )
+    parameters: tuple[str, ...] = PARAMETERS
+    seed: int = SEED
+    history: Path | None = HISTORY
+
+
+@command(
+    "solve",
+    SolveOptions,
+    "Make a schedule, bound it and check it.",
+    usual="method objective time_limit slo_ttft slo_tpot clients output report gantt style",
 )
-@click.option(
-    "--information",
-    type=click.Choice(["none", "predicted", "clairvoyant"]),
-    help="What the method may know of output lengths (default: its own).",
-)
-@click.option(
-    "--initial",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="SCHEDULE",
-    help="Start from this schedule; windows and exact go on from it. The result is never worse.",
-)
-@with_options(OBJECTIVE, PARAMETERS, SEED, TIME_LIMIT, ITERATIONS, GAP, *SLO_OPTIONS)
-@with_options(BOUNDS, FORMAT, *view_options(), *SINGLE, HISTORY)
-@with_options(*REQUEST_OPTIONS, COPIES)
-def solve_command(
-    instance: str,
-    method: str | None,
-    information: str | None,
-    objective: Objective | None,
-    initial: Path | None,
-    parameters: tuple[str, ...],
-    seed: int,
-    time_limit: float | None,
-    iterations: int | None,
-    gap: float | None,
-    slo_ttft: float | None,
-    slo_tpot: float | None,
-    bounds: tuple[str, ...],
-    style: str,
-    **paths: Path | None,
-) -> int:
+def solve_command(given: SolveOptions) -> int:
     """Make a schedule for INSTANCE (a name or a path), bound it and check it."""
-    from orsched.common.stop import MaxRuntime, require_gap
     from orsched.files import load_schedule
     from orsched.solving.objectives import MAKESPAN
     from orsched.solving.result import Termination
     from orsched.solving.solver import default_method, solve
 
-    begin = perf_counter()
-    if time_limit is not None:
-        MaxRuntime(time_limit)  # validates before the loading
-    if gap is not None:
-        require_gap(gap, "--gap")
-    given = read_pairs(parameters, "--param")
-    slo = read_slo(slo_ttft, slo_tpot)
-    check_paths(paths, [instance, *([] if initial is None else [str(initial)])])
+    given.require_ends()
+    parameters = read_pairs(given.parameters, "--param")
+    slo, paths = given.slo, given_files(given)
+    check_paths(paths, [given.instance, *([] if given.initial is None else [given.initial])])
     require_packages(paths)
-    aim = objective or MAKESPAN
-    method = method or default_method(aim)
-    require_named(method, information, given)
-    require_search([method], {"--iterations": iterations, "--gap": gap})
+    aim = given.objective or MAKESPAN
+    method = given.method or default_method(aim)
+    require_named(method, given.information, parameters)
+    require_search([method], given.ends_of_search)
     with ProgressPrinter("loading") as progress:
-        with ended_by(time_limit), own_code([method]):
-            problem = load_instance(instance).admitted()
-            start = None if initial is None else load_schedule(initial)
+        with ended_by(given.time_limit), own_code([method]):
+            problem = load_instance(given.instance).admitted()
+            start = None if given.initial is None else load_schedule(given.initial)
             require_contents(problem, paths)
             progress.say(method)
             result = solve(
                 problem,
                 method,
                 aim,
-                seed=seed,
+                seed=given.seed,
                 initial_schedule=start,
                 callback=progress.callback,
-                information=information,
-                parameters=given,
-                time_limit=left_of(time_limit, begin),
-                iterations=iterations,
-                gap=gap,
+                information=given.information,
+                parameters=parameters,
+                time_limit=given.time_left,
+                iterations=given.iterations,
+                gap=given.gap,
                 slo=slo,
-                bounds=bounds,
+                bounds=given.bounds,
             )
         progress.say("writing")
-        report_single(problem, result, style, paths, objective)
-    return 130 if result.termination is Termination.INTERRUPTED else 0
+        given.finish(problem, result)
+    return EXIT_INTERRUPTED if result.termination is Termination.INTERRUPTED else 0
 
 
-def left_of(time_limit: float | None, begin: float) -> float | None:
-    """Return what is left of a time limit that counts from the command's start."""
-    return None if time_limit is None else max(1e-3, time_limit - (perf_counter() - begin))
+class SimulateOptions(Problem, _OneSchedule, Requests):
+    """Options of ``orsched simulate``."""
+
+    instance: str = INSTANCE
+    policy: str | None = option(
+        "A method's name, module:Class or path/to/own.py:Class of your own (default: fcfs)."
+    )
+    information: str | None = INFORMATION
+    parameters: tuple[str, ...] = PARAMETERS
+    allow_code: bool = ALLOW_CODE
+    instance_output: Path | None = option(
+        "Write the instance as it is simulated (.json or .parquet), for check and report."
+    )
 
 
-def report_single(
-    instance: Instance,
-    result: Result,
-    style: str,
-    paths: dict[str, Path | None],
-    objective: Objective | None = None,
-) -> None:
-    """Write the files that were asked for, then print the one row."""
-    write_artefacts(instance, result.schedule, paths)
-    row = with_classes(result, style)
-    print_results([row], style, instance, single=True, objective=objective)
-    print_classes([result], style)
-    print_fleet([result], style)
-    print_notes([result])
+@command(
+    "simulate",
+    SimulateOptions,
+    "Run a policy once, from start to end.",
+    usual="policy parameters workers arrivals slo_ttft slo_tpot clients output report style",
+)
+def simulate_command(given: SimulateOptions) -> None:
+    """Run a policy on INSTANCE from start to end, once; bound and check its schedule.
+
+    Example: orsched simulate gsm8k-llama65b --workers 4 --arrivals poisson:rate=30
+    --policy fcfs --param dispatch=fewest_requests
+    """
+    from orsched.files import save_instance
+    from orsched.solving.solver import simulate
+
+    slo, paths, config = given.slo, given_files(given), given.config
+    written = {**paths, "instance-output": given.instance_output}
+    check_paths(written, given.read(given.instance))
+    run = given.scenario(given.policy, given.parameters)
+    require_packages(paths)
+    if config is not None:
+        run = merged(run, config, given.allow_code)
+    if given.information is not None and run.information is not None:
+        raise InputError(f"{config} already says this", field="--information", remedy="say it once")
+    run = run._replace(information=given.information or run.information)
+    check_paths(written, run.files or ())
+    name = "fcfs" if run.policy is None else run.policy
+    try:
+        require_named(name, run.information, run.parameters)
+    except InputError as error:  # the file alone says it
+        if config is None or given.policy or given.parameters:
+            raise
+        raise error.located(file=str(config)) from None
+    with ProgressPrinter("loading") as progress:
+        loaded = load_instance(given.instance)
+        problem = derived(loaded, run)
+        require_contents(problem, paths)
+        progress.say(name)
+        with own_code([name]):
+            result = simulate(
+                problem,
+                name,
+                seed=run.seed or 0,
+                information=run.information,
+                parameters=run.parameters,
+                slo=slo,
+                bounds=given.bounds,
+                objective=given.objective or "makespan",
+            )
+        progress.say("writing")
+        if given.instance_output is not None:
+            save_instance(problem, given.instance_output)
+            remark(f"instance written to {given.instance_output}")
+        given.finish(problem, result)
+    # What check makes of the file.
+    read = loaded.admitted() if run.workers is None else loaded
+    alone = given.output is not None and given.instance_output is None
+    if alone and problem.sha256 != read.sha256:
+        say(
+            "check and report need the instance as it was simulated: --instance-output writes it",
+            "note",
+        )

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.columns import fitted, given_view, require_columns, view_options, viewed
-from orsched.cli.exit_codes import EXIT_FAILED_CELLS
-from orsched.cli.options import ALLOW_CODE, FORMAT, with_options
-from orsched.cli.output import print_rows, remark, say
+from orsched.cli.columns import Viewed, fitted, given_view, require_columns, viewed
+from orsched.cli.declaring import FOLDER, argument, command, option
+from orsched.cli.ending import EXIT_FAILED_CELLS
+from orsched.cli.options import ALLOW_CODE, JOBS, RAY_ADDRESS, seconds
+from orsched.cli.output import ProgressPrinter, print_rows, remark, say
 from orsched.cli.policies import working_folder_last
-from orsched.cli.progress import ProgressPrinter
-from orsched.cli.seconds import SECONDS
 from orsched.common.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from orsched.planning.study import State, StudyResult
     from orsched.planning.study.plan import Cell
@@ -61,60 +60,41 @@ _OVER_TIME = (
 """Columns of the printed table, the last of which are left out first where a line is too long."""
 
 
-@click.command("study", short_help="Run a grid of instances, policies and seeds.")
-@click.argument("file", metavar="FILE.toml", type=click.Path(dir_okay=False, path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of cells and tables (default: FILE-study beside the file).",
+class StudyOptions(Viewed):
+    """Options of ``orsched study``."""
+
+    file: Path = argument("FILE.toml")
+    output: Path | None = option(
+        "Folder of cells and tables (default: FILE-study beside the file).", "-o", type=FOLDER
+    )
+    jobs: int | None = JOBS
+    plot: bool = option(
+        "Draw means with 95 % confidence intervals, results against choices or each other "
+        "([[plots]] in the file), into FOLDER/plots."
+    )
+    plot_format: str = option(
+        "What the files of --plot are.", choices=["svg", "png", "pdf"], default="svg"
+    )
+    cluster: str = option(
+        "Where cells run: processes here, or actors of a Ray cluster.",
+        choices=["local", "ray"],
+        default="local",
+    )
+    ray_address: str | None = RAY_ADDRESS
+    retry_failed: bool = option("Run cells that failed before once more.")
+    cell_time_limit: float | None = seconds("End a cell after this time: it fails.")
+    allow_code: bool = ALLOW_CODE
+    listed: bool = option("Print what is left to run, and exit.", "--list")
+
+
+@command(
+    "study",
+    StudyOptions,
+    "Run a grid of instances, policies and seeds.",
+    usual="output jobs plot plot_format cluster retry_failed cell_time_limit allow_code listed "
+    "style",
 )
-@click.option("--jobs", type=int, metavar="N", help="Processes at once (default: the CPUs).")
-@click.option(
-    "--plot",
-    is_flag=True,
-    help="Draw means with 95 % confidence intervals, results against"
-    " choices or each other ([[plots]] in the file), into FOLDER/plots.",
-)
-@click.option(
-    "--plot-format",
-    type=click.Choice(["svg", "png", "pdf"]),
-    default="svg",
-    show_default=True,
-    help="What the files of --plot are.",
-)
-@click.option(
-    "--cluster",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="Where cells run: processes here, or actors of a Ray cluster.",
-)
-@click.option("--ray-address", metavar="ADDRESS", help="A running Ray cluster, e.g. auto.")
-@click.option("--retry-failed", is_flag=True, help="Run cells that failed before once more.")
-@click.option(
-    "--cell-time-limit",
-    type=SECONDS,
-    metavar="SECONDS",
-    help="End a cell after this time: it fails.",
-)
-@ALLOW_CODE
-@click.option("--list", "listed", is_flag=True, help="Print what is left to run, and exit.")
-@with_options(FORMAT, *view_options(None))
-def study_command(
-    file: Path,
-    output: Path | None,
-    jobs: int | None,
-    plot: bool,
-    plot_format: str,
-    cluster: str,
-    ray_address: str | None,
-    retry_failed: bool,
-    cell_time_limit: float | None,
-    allow_code: bool,
-    listed: bool,
-    style: str,
-) -> int:
+def study_command(given: StudyOptions) -> int:
     """Run the grid in FILE.toml: instances x arrivals x workers x seeds x policies.
 
     Each finished cell is a file in the output folder. The same command takes a study up again that
@@ -127,16 +107,16 @@ def study_command(
     from orsched.planning.study.plots import require_plots
     from orsched.planning.study.table import CHOICES, FIRST
 
-    working_folder_last(_policy_names(file))
-    folder = output or file.with_name(f"{file.stem}-study")
-    study = read_study(file)
+    working_folder_last(_policy_names(given.file))
+    folder = given.output or given.file.with_name(f"{given.file.stem}-study")
+    study = read_study(given.file)
     require_columns(("seeds", *FIRST, "jct_ci_s", *FIGURES), CHOICES)
-    if plot:
+    if given.plot:
         require_plots(study)
-    if listed:
+    if given.listed:
         _list(study.cells(), folder)
         return 0
-    study.require_consent(allow_code)
+    study.require_consent(given.allow_code)
     with ProgressPrinter("starting") as progress:
 
         def note(state: State) -> None:
@@ -147,19 +127,19 @@ def study_command(
             done = run(
                 study,
                 folder,
-                jobs=jobs,
-                cluster=cluster,
-                ray_address=ray_address,
-                retry_failed=retry_failed,
-                cell_time_limit=cell_time_limit,
+                jobs=given.jobs,
+                cluster=given.cluster,
+                ray_address=given.ray_address,
+                retry_failed=given.retry_failed,
+                cell_time_limit=given.cell_time_limit,
                 callback=note,
-                allow_code=allow_code,
+                allow_code=given.allow_code,
             )
-    _print_means(done.rows, style)
+    _print_means(done.rows, given.style)
     _say(done)
-    if plot and len(done.failed) < len(done.rows):
+    if given.plot and len(done.failed) < len(done.rows):
         # Last: a plot that cannot be drawn takes nothing with it.
-        for path in save_plots(done.rows, folder / "plots", study.plots, plot_format):
+        for path in save_plots(done.rows, folder / "plots", study.plots, given.plot_format):
             remark(f"plot written to {path}")
     return EXIT_FAILED_CELLS if done.failed else 0
 

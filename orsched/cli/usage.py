@@ -1,4 +1,4 @@
-"""Words and options that a command does not have: one line, with what was probably meant."""
+"""Errors of a command's words: options that it lacks or that gave a wrong value, in one line."""
 
 from __future__ import annotations
 
@@ -13,47 +13,24 @@ from orsched.common.near_names import did_you_mean, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from orsched.common.errors import InputError
+
 SYNONYMS = {
-    "method": ("methods", "policy"),
-    "methods": ("method", "policy"),
-    "policy": ("method", "methods"),
-    "policies": ("methods", "method", "policy"),
-    "scheduler": ("policy", "method", "methods"),
-    "slo": ("slo-ttft", "slo-tpot"),
-    "ttft": ("slo-ttft",),
-    "tpot": ("slo-tpot",),
-    "slo-itl": ("slo-tpot",),
-    "rate": ("arrivals",),
-    "qps": ("arrivals",),
-    "arrival": ("arrivals",),
-    "prediction": ("predictions",),
-    "predictor": ("predictions",),
-    "replicas": ("workers",),
-    "servers": ("workers",),
-    "gpus": ("workers",),
-    "copies": ("workers",),
-    "worker": ("workers",),
-    "slots": ("clients",),
-    "batch-size": ("clients",),
-    "max-num-seqs": ("clients",),
-    "machine": ("cost", "workers"),
-    "seeds": ("seed",),
-    "timeout": ("time-limit",),
-    "limit": ("time-limit",),
-    "parameter": ("param",),
-    "parameters": ("param",),
-    "params": ("param",),
-    "html": ("report", "output"),
-    "report": ("output",),
-    "out": ("output", "report"),
-    "output": ("report", "gantt"),
-    "plot": ("gantt",),
-    "chart": ("gantt",),
-    "csv": ("format csv",),
-    "json": ("format json",),
-    "name": ("set name=VALUE",),
+    "method": ("methods", "policy"), "methods": ("method", "policy"),
+    "policy": ("method", "methods"), "policies": ("methods", "method", "policy"),
+    "scheduler": ("policy", "method", "methods"), "slo": ("slo-ttft", "slo-tpot"),
+    "ttft": ("slo-ttft",), "tpot": ("slo-tpot",), "slo-itl": ("slo-tpot",), "rate": ("arrivals",),
+    "qps": ("arrivals",), "arrival": ("arrivals",), "prediction": ("predictions",),
+    "predictor": ("predictions",), "replicas": ("workers",), "servers": ("workers",),
+    "gpus": ("workers",), "copies": ("workers",), "worker": ("workers",), "slots": ("clients",),
+    "batch-size": ("clients",), "max-num-seqs": ("clients",), "machine": ("cost", "workers"),
+    "seeds": ("seed",), "timeout": ("time-limit",), "limit": ("time-limit",),
+    "parameter": ("param",), "parameters": ("param",), "params": ("param",),
+    "html": ("report", "output"), "report": ("output",), "out": ("output", "report"),
+    "output": ("report", "gantt"), "plot": ("gantt",), "chart": ("gantt",),
+    "csv": ("format csv",), "json": ("format json",), "name": ("set name=VALUE",),
     "requests": ("set requests=N",),
-}
+}  # fmt: skip
 """What people write for an option, and the options that may be meant; the first there is counts."""
 
 _NUMBERS = {
@@ -168,3 +145,33 @@ def _too_many(message: str, context: click.Context) -> tuple[str, list[str]]:
             remedy = "one instance at a time; --seeds A:B compares on many of a generator"
         return problem, [remedy]
     return problem, ["put a text with blanks in quotes"] if len(extra) > 1 else []
+
+
+_ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "initial_schedule": ("initial",),
+    "policy": ("policy", "method"),
+    "predictor": ("predictions",),
+    **{
+        name: (name,)
+        for name in (
+            "arrivals", "autoscale", "failures", "first", "formulation", "gap", "information",
+            "iterations", "max_nonzeros", "methods", "objective", "parameters", "points",
+            "predictions", "rounds", "search", "second", "seed", "stages", "time_limit",
+        )
+    },
+}  # fmt: skip
+"""Names of a command's parameters by the argument that they are passed on as.
+
+Names that files and instances have too (``workers``, ``clients``) are not among them.
+"""
+
+
+def name_option(error: InputError, command: click.Command | None) -> None:
+    """Let an error that names an argument name the command's option, if it has one."""
+    if command is None or error.file is not None or error.row is not None:
+        return
+    for name in _ARGUMENTS.get(error.field or "", ()):
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and parameter.name == name:
+                error.field = max(parameter.opts, key=len)
+                return

@@ -7,13 +7,12 @@ from typing import Any
 
 import click
 
-from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
-from orsched.cli.output import remark
-from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
+from orsched.cli.declaring import FILE, argument, command, option
+from orsched.cli.options import INSTANCE, Printed
+from orsched.cli.output import print_rows, remark
+from orsched.cli.request_options import RequestsAndCopies, load_instance
 from orsched.common.errors import InputError
 from orsched.common.scalars import require_suffix
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group("vllm", short_help="Send a plan's order to vLLM; read what it measured.")
@@ -21,23 +20,29 @@ def vllm_group() -> None:
     """Send a plan's order to vLLM, and read back what it measured."""
 
 
-@vllm_group.command("export", short_help="Write a plan's order for vLLM's scheduler.")
-@INSTANCE
-@click.argument("schedule", type=_FILE)
-@click.option("-o", "--output", type=_FILE, required=True, help="The file to write.")
-@click.option(
-    "--as",
-    "kind",
-    type=click.Choice(["priorities", "trace", "batch"]),
-    default="priorities",
-    show_default=True,
-    help="A table (.csv, .json, .jsonl), a trace for vllm bench serve, or a batch file (.jsonl).",
+class ExportOptions(RequestsAndCopies):
+    """Options of ``orsched vllm export``."""
+
+    instance: str = INSTANCE
+    schedule: Path = argument()
+    output: Path = option("The file to write.", "-o", required=True)
+    kind: str = option(
+        "A table (.csv, .json, .jsonl), a trace for vllm bench serve, or a batch file (.jsonl).",
+        "--as",
+        choices=["priorities", "trace", "batch"],
+        default="priorities",
+    )
+    batch: Path | None = option("The batch file without priorities, for --as batch.")
+
+
+@command(
+    "export",
+    ExportOptions,
+    "Write a plan's order for vLLM's scheduler.",
+    usual="output kind batch clients cost",
+    group=vllm_group,
 )
-@click.option("--batch", type=_FILE, help="The batch file without priorities, for --as batch.")
-@with_options(*REQUEST_OPTIONS, COPIES)
-def export_command(
-    instance: str, schedule: Path, output: Path, kind: str, batch: Path | None
-) -> None:
+def export_command(given: ExportOptions) -> None:
     """Write the order of SCHEDULE, a plan for INSTANCE, for vLLM's tools.
 
     A request's priority is its place in the order of admission (the last one, if it is evicted);
@@ -48,18 +53,20 @@ def export_command(
     from orsched.files import load_schedule
     from orsched.runner.vllm_outlet import write_batch, write_priorities, write_timed_trace
 
-    if (batch is None) == (kind == "batch"):
+    output, batch = given.output, given.batch
+    if (batch is None) == (given.kind == "batch"):
         raise InputError(
             "--as batch and --batch FILE go together",
             field="--batch",
             remedy="give both, or leave both out",
         )
-    _require_other(output, [Path(instance), schedule, *([] if batch is None else [batch])])
-    problem, plan = load_instance(instance).admitted(), load_schedule(schedule)
+    read = [Path(given.instance), given.schedule, *([] if batch is None else [batch])]
+    _require_other(output, read)
+    problem, plan = load_instance(given.instance).admitted(), load_schedule(given.schedule)
     matched = ""
-    if kind == "priorities":
+    if given.kind == "priorities":
         write_priorities(problem, plan, output)
-    elif kind == "trace":
+    elif given.kind == "trace":
         write_timed_trace(problem, plan, output)
     else:
         assert batch is not None
@@ -67,37 +74,34 @@ def export_command(
     remark(f"{len(problem)} requests written to {output}{matched}")
 
 
-@vllm_group.command("results", short_help="Read what vllm bench serve has measured.")
-@click.argument("result", type=_FILE)
-@click.option(
-    "--plan",
-    type=(str, _FILE),
-    metavar="INSTANCE SCHEDULE",
-    help="Compare with this plan, whose trace (export --as trace) was sent.",
-)
-@click.option("-o", "--output", type=_FILE, help="Write the times of the requests (.csv).")
-@click.option("--drop-failed", is_flag=True, help="Leave failed requests out.")
-@FORMAT
-def results_command(
-    result: Path,
-    plan: tuple[str, Path] | None,
-    output: Path | None,
-    drop_failed: bool,
-    style: str,
-) -> None:
+class ResultsOptions(Printed):
+    """Options of ``orsched vllm results``."""
+
+    result: Path = argument()
+    plan: tuple[str, Path] | None = option(
+        "Compare with this plan, whose trace (export --as trace) was sent.",
+        type=(str, FILE),
+        metavar="INSTANCE SCHEDULE",
+    )
+    output: Path | None = option("Write the times of the requests (.csv).", "-o")
+    drop_failed: bool = option("Leave failed requests out.")
+
+
+@command("results", ResultsOptions, "Read what vllm bench serve has measured.", group=vllm_group)
+def results_command(given: ResultsOptions) -> None:
     """Read RESULT of vllm bench serve --save-result --save-detailed: figures, or plan against run.
 
     Example: orsched vllm results result.json --plan gsm8k-llama65b plan.json -o times.csv
     """
-    from orsched.cli.output import print_rows
     from orsched.files import load_schedule
     from orsched.runner.vllm_outlet import read_request_times
     from orsched.runner.vllm_outlet.export import sent_order
 
+    plan, output = given.plan, given.output
     if output is not None:
         require_suffix(output, (".csv",))
-        _require_other(output, [result, *([] if plan is None else [Path(plan[0]), plan[1]])])
-    times = read_request_times(result, drop_failed=drop_failed)
+        _require_other(output, [given.result, *map(Path, plan or ())])
+    times = read_request_times(given.result, drop_failed=given.drop_failed)
     if plan is None:
         rows = _figure_rows(times.figures())
     else:
@@ -109,7 +113,7 @@ def results_command(
     if output is not None:
         times.write_csv(output)
         remark(f"{len(times.requests)} requests written to {output}")
-    print_rows(rows, style)
+    print_rows(rows, given.style)
 
 
 def _require_other(output: Path, inputs: list[Path]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import orsched
 from orsched.cli.commands import run
-from orsched.cli.deadline import ended_by
+from orsched.cli.ending import ended_by
 from orsched.common.errors import TimeLimitError
 from orsched.instances import catalog
 

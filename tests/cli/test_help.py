@@ -1,7 +1,8 @@
-"""Help texts fit a terminal of 80 columns, and say each command in one whole line."""
+"""Help texts fit a terminal, say each command in a line, and first what most people use."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -37,13 +38,48 @@ def test_every_summary_is_whole_at_80_columns(path, group, monkeypatch, capsys):
         assert line.endswith(".")
 
 
+COMMANDS = [
+    ((*path, name), command)
+    for path, group in GROUPS
+    for name, command in sorted(group.commands.items())
+    if not isinstance(command, click.Group)
+]
+
+
+def _listed(capsys, *words):
+    """Return the options that a help lists, and its last line."""
+    assert run([*words]) == 0
+    shown = capsys.readouterr().out
+    lines = shown[shown.index("Options:\n") :].splitlines()
+    found = [re.match(r"  (?:-\w, )?(--[a-z-]+)", line) for line in lines]
+    return [match[1] for match in found if match], lines[-1]
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(p) for p, _ in COMMANDS])
+def test_help_shows_what_most_people_use_and_help_all_every_option(path, command, capsys):
+    options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
+    flags = {p.name: next(flag for flag in p.opts if flag.startswith("--")) for p in options}
+    usual = command.usual or {*flags} - {"help_all"}
+    assert 5 <= len(usual) <= 10 or not command.usual
+    assert len(usual) <= 10
+    assert usual <= set(flags)
+    every, _ = _listed(capsys, *path, "--help-all")
+    assert sorted(every) == sorted([*flags.values(), "--help"])
+    shown, last = _listed(capsys, *path, "--help")
+    assert sorted(shown) == sorted([*(flags[name] for name in usual), "--help-all", "--help"])
+    more = len(every) - len(shown)
+    said = f"orsched {' '.join(path)} --help-all shows {more} more options."
+    assert last == said if more else "more options" not in last
+
+
 @pytest.mark.parametrize("columns", ["60", "80", "100"])
 def test_no_help_line_is_wider_than_the_terminal(columns, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", columns)
-    for name in sorted(cli.commands):
-        assert run([name, "--help"]) == 0
-        for line in capsys.readouterr().out.splitlines():
-            assert len(line) <= int(columns), line
+    for path, _ in [*COMMANDS, *GROUPS]:
+        for flag in ("--help", *(["--help-all"] if path in dict(COMMANDS) else [])):
+            assert run([*path, flag]) == 0
+            for line in capsys.readouterr().out.splitlines():
+                assert len(line) <= int(columns), line
 
 
 def test_help_needs_no_numpy():

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from orsched.cli.commands import run
-from orsched.cli.info_topics import TOPICS
+from orsched.cli.info_command import TOPICS
 
 
 def _out(capsys, *arguments):
@@ -95,7 +95,7 @@ def test_names_that_are_far_from_all_and_files_are_instances(capsys):
 
 def test_more_topics_can_be_added(monkeypatch, capsys):
     entry = (lambda name: name == "kernels", lambda name, style: print("all kernels", style))
-    monkeypatch.setattr("orsched.cli.info_topics.TOPICS", [*TOPICS, entry])
+    monkeypatch.setattr("orsched.cli.info_command.TOPICS", [*TOPICS, entry])
     assert _out(capsys, "kernels") == "all kernels table\n"
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from orsched.cli.commands import run
-from orsched.cli.interrupts import kept_interrupts
+from orsched.cli.ending import kept_interrupts
 from orsched.heuristics import planning
 
 

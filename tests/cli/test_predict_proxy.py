@@ -7,7 +7,7 @@ import json
 import pytest
 
 from orsched.cli.commands import run
-from orsched.cli.predict_proxy_command import _HEADS, _KINDS
+from orsched.cli.predict_commands import _HEADS, _PROXIES
 from orsched.prediction import evaluate, load_predictor, make_corpus, read_labelled_prompts
 from orsched.prediction.corpus import write_labelled_prompts
 from orsched.prediction.proxies.recipes import RECIPES, SSJF_HEADS
@@ -17,7 +17,7 @@ pytest.importorskip("transformers")
 
 
 def test_the_choices_are_those_of_the_library():
-    assert tuple(RECIPES) == _KINDS
+    assert tuple(RECIPES) == _PROXIES
     assert SSJF_HEADS == _HEADS
 
 

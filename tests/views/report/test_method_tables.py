@@ -122,7 +122,7 @@ def test_bounds_stand_below_the_means():
 def test_the_parts_of_the_work_are_told_as_they_begin(tmp_path, monkeypatch, capsys):
     """Bounds on means can take seconds; the command says that it is at them."""
     from orsched.cli.commands import run
-    from orsched.cli.progress import ProgressPrinter
+    from orsched.cli.output import ProgressPrinter
     from orsched.files import save_instance, save_schedule
     from orsched.views import html
 

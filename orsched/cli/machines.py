@@ -1,19 +1,26 @@
-"""Which machine a command's times are of, and the catalogue as tables."""
+"""The catalogue of machines: whose times an instance has, its tables, what options name of it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orsched.cli.output import print_facts, print_json, print_rows, say, table
-from orsched.cli.wrapping import wrapped
+from orsched.cli.output import print_facts, print_json, print_rows, say, table, wrapped
+from orsched.common.errors import InputError
+from orsched.common.near_names import nearest
+from orsched.common.units import NS_PER_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from orsched.calibration.gpus import Gpu
+    from orsched.calibration.shapes import ModelShape
     from orsched.costs import CostModel
     from orsched.data.instance import Instance
 
-NS_PER_MS = 1_000_000
+T = TypeVar("T")
 
 HOW = (
     "Every GPU and model have a machine by data sheet: GPU-MODEL-sheet, such as "
@@ -109,3 +116,46 @@ def _model_row(shape: Any) -> dict[str, Any]:
         "weights GB": round(2 * shape.weights / 1e9, 1),
         "KiB a token": 2 * shape.kv_numbers // 1024,
     }
+
+
+def gpu_named(name: str) -> Gpu:
+    """Return the GPU that --gpu names; raises ``InputError`` for an unknown one."""
+    from orsched.calibration.gpus import GPUS
+
+    return _named(name, GPUS, "--gpu")
+
+
+def model_named(name: str) -> ModelShape:
+    """Return the shape that --model names, by its name or its short one.
+
+    Raises ``InputError`` for an unknown one.
+    """
+    from orsched.calibration.shapes import MODELS, SHORT
+
+    return _named(SHORT.get(name, name), MODELS, "--model")
+
+
+def model_shape(model: str | None, config: Path | None) -> ModelShape:
+    """Return the shape that --model or --config names; raises ``InputError`` for none or both."""
+    from orsched.calibration.shapes import read_config
+
+    if (model is None) == (config is None):
+        raise InputError(
+            "a model or its configuration",
+            field="--model",
+            remedy="one of --model NAME (orsched info machines) and --config config.json",
+        )
+    if config is not None:
+        return read_config(config)
+    assert model is not None
+    return model_named(model)
+
+
+def _named(name: str, known: Mapping[str, T], option: str) -> T:
+    if name in known:
+        return known[name]
+    near = nearest(name, known, most=2)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise InputError(
+        f"{name!r} is not in the catalogue", field=option, remedy=f"{hint}{', '.join(known)}"
+    )

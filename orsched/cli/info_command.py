@@ -1,7 +1,4 @@
-"""What ``orsched info NAME`` describes beside instances: methods, generators, cost models.
-
-``TOPICS`` is the place for more: each has a test of the name and a function that prints.
-"""
+"""``orsched info``: instances, methods, generators, cost models and machines by their names."""
 
 from __future__ import annotations
 
@@ -10,10 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.machine_output import names_machines, show_machines
-from orsched.cli.output import LISTS, print_facts, print_json, printable, require_format
+from orsched.cli.declaring import argument, command
+from orsched.cli.machines import names_machines, show_machines
+from orsched.cli.options import Printed
+from orsched.cli.output import (
+    LISTS,
+    line_width,
+    print_facts,
+    print_json,
+    printable,
+    require_format,
+    table,
+    wrapped,
+)
 from orsched.cli.policies import own_code
-from orsched.cli.wrapping import line_width
+from orsched.cli.request_options import RequestsAndCopies, load_instance
 from orsched.common.near_names import did_you_mean
 from orsched.common.own_code import is_own
 
@@ -23,6 +31,83 @@ if TYPE_CHECKING:
     from orsched.common.parameters import Parameter
 
     Show = Callable[[str, str], None]
+
+
+class InfoOptions(Printed, RequestsAndCopies):
+    """Options of ``orsched info``."""
+
+    name: str | None = argument("[NAME]", required=False)
+
+
+@command(
+    "info",
+    InfoOptions,
+    "Describe an instance, a method, a generator; list them.",
+    usual="style clients cost class_limits format",
+)
+def info_command(given: InfoOptions) -> None:
+    """Describe NAME: an instance (a name or a path), a method, a generator, a cost model or a
+    machine; or "machines", which lists GPUs, models and machines.
+
+    Of a method, its parameters, what it may know and where it comes from; of a generator, its
+    arguments; NAME may be module:Class of a policy of your own. Without NAME, list instances,
+    generators, methods and versions.
+
+    Examples: orsched info pang-100x20; orsched info vllm; orsched info gsm8k
+    """
+    name, style = given.name, given.style
+    if name is None:
+        require_format(style, LISTS, "the list of names")
+        _list_all(style)
+        return
+    show = topic(name)
+    if show is None:
+        from orsched.calibration.descriptions import machine_words
+
+        problem = load_instance(name)
+        print_facts(problem.summary() | {"machine": machine_words(problem)}, style, wrap=True)
+    else:
+        show(name, style)
+
+
+def _list_all(style: str) -> None:
+    """Print what there is by name, and the versions."""
+    from orsched.calibration.catalogue import machines, measured
+    from orsched.common.registry import names
+    from orsched.common.versions import versions
+    from orsched.instances import catalog
+    from orsched.solving.method_choice import method_named, method_names
+
+    methods = [method_named(name) for name in method_names()]
+    if style != "table":
+        facts = {
+            "instances": catalog.names(),
+            "generators": list(catalog.GENERATORS),
+            "methods": [m.name for m in methods],
+            "cost_models": names("cost_models"),
+            "machines": [machine.name for machine in machines()],
+            "versions": versions(),
+        }
+        print_json(facts)
+        return
+    some = ", ".join(machine.name for machine in measured())
+    listed = {
+        "instances:": ", ".join(catalog.names()),
+        "generators:": ", ".join(catalog.GENERATORS),
+        "cost models:": ", ".join(names("cost_models")),
+        "machines:": f"{some}, and those of data sheets: orsched info machines",
+    }
+    for head, text in listed.items():
+        click.echo(wrapped(text, head, 13))
+    left = max(len(m.name) for m in methods) + 2
+    click.echo("\n" + wrapped("what it does [what it may know of output lengths]", "method", left))
+    click.echo("-" * (left - 2) + "  " + "-" * (line_width() - left))
+    for m in methods:
+        click.echo(wrapped(f"{m.summary} [{', '.join(m.information)}]", m.name, left))
+    click.echo()
+    found = [{"package": k, "version": v or "not installed"} for k, v in versions().items()]
+    click.echo(table(found))
+    click.echo("\norsched info NAME describes one of these.")
 
 
 def topic(name: str) -> Show | None:
@@ -85,6 +170,9 @@ def show_method(name: str, style: str) -> None:
 
     with own_code([name]):
         found = method_info(name)
+    if style != "table":
+        print_json({**found._asdict(), "parameters": _as_rows(found.parameters)})
+        return
     information = ", ".join(found.information) or "as its class says"
     facts: dict[str, Any] = {
         "method": found.name,
@@ -99,49 +187,46 @@ def show_method(name: str, style: str) -> None:
         else "no: it makes one schedule",
         "from": found.paper or "-",
     }
-    if style == "table":
-        print_facts(facts, style, wrap=True)
-        show_parameters(found.parameters, "parameters", f"{name}+{{}}={{}}")
-        return
-    plain = {**found._asdict(), "parameters": _as_rows(found.parameters)}
-    print_json(plain)
+    print_facts(facts, style, wrap=True)
+    show_parameters(found.parameters, "parameters", f"{name}+{{}}={{}}")
 
 
 def show_generator(name: str, style: str) -> None:
     """Print what a generator makes, with its arguments."""
     require_format(style, LISTS, "the description of a generator")
-    import inspect
-
     from orsched.common.parameters import of_function
     from orsched.instances.catalog import GENERATORS
 
-    summary = (inspect.getdoc(GENERATORS[name]) or "").partition("\n")[0]
-    parameters = of_function(GENERATORS[name])
-    facts = {"generator": name, "what it does": summary}
-    if style != "table":
-        print_json({**facts, "arguments": _as_rows(parameters)})
-        return
-    print_facts(facts, style, wrap=True)
-    show_parameters(parameters, "arguments", f"orsched generate {name} --set {{}}={{}}")
+    facts = {"generator": name, "what it does": _summary(GENERATORS[name])}
+    example = f"orsched generate {name} --set {{}}={{}}"
+    _show(facts, of_function(GENERATORS[name]), "arguments", example, style)
 
 
 def show_cost_model(name: str, style: str) -> None:
     """Print what a cost model is, with the fields of its file."""
     require_format(style, LISTS, "the description of a cost model")
-    import inspect
-
     from orsched.common.parameters import of_dataclass
     from orsched.common.registry import cost_model
 
     model = cost_model(name)
-    parameters = of_dataclass(model)
-    summary = (inspect.getdoc(model) or "").partition("\n")[0].replace("``", "")
-    facts = {"cost model": name, "what it is": summary}
+    facts = {"cost model": name, "what it is": _summary(model).replace("``", "")}
+    _show(facts, of_dataclass(model), "fields", "", style)
+
+
+def _summary(what: object) -> str:
+    import inspect
+
+    return (inspect.getdoc(what) or "").partition("\n")[0]
+
+
+def _show(
+    facts: dict[str, str], parameters: Iterable[Parameter], what: str, example: str, style: str
+) -> None:
     if style != "table":
-        print_json({**facts, "fields": _as_rows(parameters)})
+        print_json({**facts, what: _as_rows(parameters)})
         return
     print_facts(facts, style, wrap=True)
-    show_parameters(parameters, "fields", "")
+    show_parameters(parameters, what, example)
 
 
 def show_parameters(parameters: Iterable[Parameter], what: str, example: str) -> None:

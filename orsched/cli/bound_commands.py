@@ -1,0 +1,389 @@
+"""``orsched bound`` and ``orsched pack``: what is proven, with certificates, and their checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orsched.cli.artefacts import check_paths
+from orsched.cli.declaring import AT_LEAST_1, argument, command, option
+from orsched.cli.ending import EXIT_INTERRUPTED, ended_by
+from orsched.cli.machines import say_machine
+from orsched.cli.options import INSTANCE, SEED, Limits, Printed, Timed, seconds
+from orsched.cli.output import (
+    LISTS,
+    ProgressPrinter,
+    print_facts,
+    print_json,
+    print_rows,
+    remark,
+    require_format,
+    say,
+)
+from orsched.cli.request_options import RequestsAndCopies, load_admitted, load_instance
+from orsched.common.errors import InputError
+from orsched.solving.progress import clear_line
+
+if TYPE_CHECKING:
+    from orsched.data.instance import Instance
+    from orsched.models.packing import PackingResult
+
+
+class BoundOptions(Limits, Printed, RequestsAndCopies):
+    """Options of ``orsched bound``."""
+
+    instance: str = INSTANCE
+    objective: str = option(
+        "makespan, jct_mean, ttft_mean or bulk.",
+        choices=[
+            "makespan",
+            "mean_jct",
+            "mean_ttft",
+            "weighted_jct_mean",
+            "bulk",
+            "jct_mean",
+            "ttft_mean",
+        ],
+        default="makespan",
+        metavar="NAME",
+    )
+    time_limit: float | None = seconds(
+        "Return the best bound found in this time; the first one is always computed."
+    )
+    allows: str | None = option(
+        "What schedules may do for which it holds beside whole prefills between rounds: chunks, "
+        "mixed, restarts.",
+        metavar="A,B,C",
+    )
+    certificate: bool = option("Print the certificate, as JSON.")
+    attainment: float | None = option(
+        "bulk: share of the requests with limits that are to meet them.  [default: 0.9]"
+    )
+    horizon_s: float | None = seconds(
+        "bulk: until when work counts (default: when the last request is due).", "--horizon"
+    )
+    measure: str | None = option(
+        "bulk: limits are met by the mean of the tokens, or by each.  [default: attained]",
+        choices=["attained", "in_time"],
+    )
+    restarts: int | None = option(
+        "bulk: for schedules with at most so many evictions (default: any number).",
+        type=click.IntRange(min=0),
+        metavar="N",
+    )
+    windows: int | None = option("bulk: time windows at most.", type=AT_LEAST_1)
+
+    @property
+    def bulk(self) -> dict[str, Any]:
+        """What was given of the options that are for bounds on bulk work only."""
+        return {name: value for name in _OF_BULK if (value := getattr(self, name)) is not None}
+
+
+_OF_BULK = (
+    "attainment", "horizon_s", "measure", "restarts", "windows", "slo_ttft", "slo_tpot",
+)  # fmt: skip
+
+
+@command(
+    "bound",
+    BoundOptions,
+    "Print a proven lower bound with its certificate.",
+    usual="objective allows time_limit certificate attainment slo_ttft slo_tpot clients cost style",
+)
+def bound_command(given: BoundOptions) -> None:
+    """Print a proven lower bound for INSTANCE, with the certificate that proves it.
+
+    The objective bulk has an upper bound: on the tokens of bulk requests that any schedule can do
+    while the attainment of the others' limits is reached.
+    """
+    from orsched.checker.latency_certificates import bound_violations
+    from orsched.common.errors import InvalidScheduleError
+    from orsched.common.units import NS_PER_S
+    from orsched.models.bounds.bounds import bound, no_floor
+    from orsched.models.bounds.no_queue import ordering_cannot_help
+    from orsched.solving.objectives import other_name
+
+    if given.objective == "bulk":
+        problem = load_instance(given.instance)
+        if given.allows is not None:
+            raise InputError(
+                "is for lower bounds, not on bulk work", field="--allows", remedy="leave it out"
+            )
+        _print_bulk_bound(problem, given)
+        return
+    problem = load_admitted(given.instance)
+    for name in given.bulk:
+        raise InputError(
+            f"is for bounds on bulk work, not on {given.objective}",
+            field=f"--{name.removesuffix('_s').replace('_', '-')}",
+            remedy="add --objective bulk",
+        )
+    if given.certificate:
+        require_format(given.style, LISTS, "a certificate")
+    objective = other_name(given.objective)
+    allowed = [name.strip() for name in (given.allows or "").split(",") if name.strip()]
+    with ProgressPrinter("proving") as progress:
+        found = bound(problem, objective, given.time_limit, allowed)
+        progress.say("verifying")
+        faults = bound_violations(problem, found.to_dict(), objective)
+    if faults:
+        raise InvalidScheduleError(f"the certificate does not hold: {faults[0]}", faults)
+    if given.certificate:
+        print_json(found.to_dict())
+        return
+    facts = {"bound": found.name, "bound_s": found.value_s, "bound_ns": found.value_ns}
+    claims = found.certificate
+    for name in ("prefill_stages", "decode_rounds"):
+        if name in claims:
+            facts[name] = claims[name]["value"]
+            facts[f"{name}_by"] = claims[name]["reason"]
+    facts |= {"certificate": "verified", "holds_for": str(found.schedules)}
+    for name, value in found.reference.items():
+        facts[f"reference_{name.removesuffix('_ns')}_s (no bound)"] = value / NS_PER_S
+    say_machine(problem)
+    print_facts(facts, given.style)
+    note = ordering_cannot_help(problem, found) if objective == "makespan" else None
+    for text in (note, no_floor(problem, allowed)):
+        if text:
+            say(text, "note")
+
+
+def _print_bulk_bound(instance: Instance, given: BoundOptions) -> None:
+    """Bound bulk work, verify the certificate, and print the bound or the certificate."""
+    from orsched.models.bounds.bulk_bound import bulk_bound
+
+    if given.certificate:
+        require_format(given.style, LISTS, "a certificate")
+    options = given.bulk
+    limits = {name: options.pop(name) for name in ("slo_ttft", "slo_tpot") if name in options}
+    if limits:
+        text = ",".join(f"{name.removeprefix('slo_')}={value}" for name, value in limits.items())
+        instance = instance.with_classes(f"interactive:{text}")
+    found = bulk_bound(instance, time_limit=given.time_limit, **options)
+    if given.certificate:
+        classes = [kind.to_dict() for kind in instance.classes]
+        print_json({"format": BOUND, **found.to_dict(), "classes": classes})
+        return
+    facts = {
+        "bound": found.name,
+        "bulk_tokens": found.value,
+        "bulk_tokens_per_s": found.tokens_per_s,
+        "horizon_s": found.horizon_s,
+        "attainment": found.attainment,
+        "feasible": found.feasible,
+        "most_attained": found.most_attained,
+        "windows": len(found.certificate["windows"]) - 1,
+        "certificate": "verified",
+    }
+    print_facts(facts, given.style)
+    if not found.feasible:
+        say("no schedule reaches the attainment: too few requests can meet their limits", "note")
+
+
+BOUND = "orsched/bound"
+PACKING = "orsched/packing"
+_HEAD = 200
+"""Bytes in which a file of one of these says what it is."""
+
+
+def claim_of(path: Path, kind: str) -> dict[str, Any] | None:
+    """Return the bound or packing that a file holds as it was printed; None for other files."""
+    try:
+        with path.open("rb") as file:
+            if kind.encode() not in file.read(_HEAD):
+                return None
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and found.get("format") == kind else None
+
+
+def check_bulk_claim(instance: Instance, claim: dict[str, Any], budget: int) -> list[str]:
+    """Return what is wrong with a bound for an instance with the classes that it states."""
+    from orsched.checker.bulk_certificates import bulk_violations
+    from orsched.data.service_classes import ServiceClass
+
+    kinds = claim.get("classes")
+    if not isinstance(kinds, list):
+        raise InputError("must be a list of classes", field="classes")
+    instance = instance.replace(classes=tuple(map(ServiceClass.from_dict, kinds)))
+    return bulk_violations(instance, claim, budget)
+
+
+class PackOptions(Timed, Printed):
+    """Options of ``orsched pack``."""
+
+    source: str = argument("SOURCE")
+    clients: int | None = option(
+        "Clients (machines, bins) to pack onto; default: those of the instance's worker.",
+        type=AT_LEAST_1,
+        metavar="N",
+    )
+    column: str | None = option("The column of a CSV file that holds the sizes.", metavar="NAME")
+    time_limit: float | None = seconds(
+        "End with the best packing and bound so far (default: a fixed amount of work)."
+    )
+    gap: float = option(
+        "End once the makespan is proven to be so close to the least: 0.01 is 1 %.",
+        default=0.0,
+        show_default=False,
+        metavar="SHARE",
+    )
+    output: Path | None = option(
+        "Write sizes, assignment and certificate (.json), for orsched check.", "-o"
+    )
+    seed: int = SEED
+
+
+@command("pack", PackOptions, "Pack sizes onto clients so that the fullest is least full.")
+def pack_command(given: PackOptions) -> int:
+    """Pack the sizes in SOURCE onto identical clients: the least makespan, P||Cmax, with a proof.
+
+    SOURCE is a file of whole numbers, one a line, as a column of CSV, or JSON (a list), or an
+    instance (a name or a file): then the sizes are the decode rounds of its requests.
+
+    Example: orsched pack gsm8k-llama65b -o packing.json
+    """
+    from orsched.models.packing import pack
+
+    given.require_ends()
+    output = given.output
+    check_paths({"PACKING": output}, [given.source])
+    with ProgressPrinter("packing"):
+        with ended_by(given.time_limit):
+            sizes, own = sizes_of(given.source, given.column)
+        count = _clients(given.clients, own)
+        result = pack(sizes, count, given.time_limit, given.seed, gap=given.gap)
+        document = _packing_document(sizes, given.column, count, result)
+        if output is not None:
+            from orsched.files.atomic import write_text
+
+            write_text(output, json.dumps(document, indent=1) + "\n")
+            remark(f"{len(sizes)} sizes on {document['clients']} clients written to {output}")
+    _print_packing(document, given.style)
+    return EXIT_INTERRUPTED if result.interrupted else 0
+
+
+def sizes_of(source: str, column: str | None = None) -> tuple[list[int], int | None]:
+    """Return sizes, and the clients of an instance's worker or None where there are only sizes."""
+    path = Path(source)
+    if path.is_file() and not _is_instance(path):
+        from orsched.files.sizes import read_sizes
+
+        return read_sizes(path, column), None
+    if column is not None:
+        raise InputError("an instance has no columns", field="--column", remedy="leave it out")
+    instance = load_instance(source)
+    return instance.rounds_needed.tolist(), instance.worker.clients
+
+
+def _is_instance(path: Path) -> bool:
+    if path.suffix.lower() == ".parquet":
+        return True
+    with path.open("rb") as stream:
+        return b'"orsched/instance"' in stream.read(_HEAD)
+
+
+def _clients(given: int | None, own: int | None) -> int:
+    if given is None and own is None:
+        raise InputError(
+            "sizes alone do not say how many clients there are",
+            field="--clients",
+            remedy="give --clients N",
+        )
+    return given or own or 1
+
+
+def _packing_document(
+    sizes: list[int], column: str | None, clients: int, result: PackingResult
+) -> dict[str, Any]:
+    """Return what is printed as JSON and written: all that the check needs, and the run."""
+    bound = result.bound
+    return {
+        "format": PACKING,
+        "version": 1,
+        **({} if column is None else {"column": column}),
+        "jobs": len(sizes),
+        "clients": clients,
+        "makespan": result.makespan,
+        "bound": bound,
+        "gap": (result.makespan - bound) / bound if bound else 0.0,
+        "optimal": result.optimal,
+        "certificate": result.certificate,
+        "sizes": sizes,
+        "assignment": result.assignment,
+        "run": {"runtime_s": result.runtime, "interrupted": result.interrupted},
+    }
+
+
+def _print_packing(document: dict[str, Any], style: str) -> None:
+    sizes, assignment = document["sizes"], document["assignment"]
+    if style == "json":
+        clear_line(end=True)
+        print_json(document)
+        return
+    if style == "csv":
+        pairs = enumerate(zip(sizes, assignment, strict=True))
+        rows = [{"job": job, "size": size, "client": client} for job, (size, client) in pairs]
+        print_rows(rows, "csv", ("job", "size", "client"))
+        return
+    facts = {name: document[name] for name in ("jobs", "clients", "makespan", "bound", "gap")}
+    proof = document["certificate"]["bound"]
+    print_facts(
+        {
+            **facts,
+            "proven": "optimal" if document["optimal"] else "not optimal",
+            "bound by": proof,
+            "seconds": document["run"]["runtime_s"],
+        },
+        "table",
+    )
+    jobs: dict[int, list[int]] = {}
+    for job, client in enumerate(assignment):
+        jobs.setdefault(client, []).append(job)
+    for client, own in sorted(jobs.items()):
+        load = sum(sizes[job] for job in own)
+        click.echo(f"client {client}: load {load}, jobs {' '.join(map(str, own))}")
+
+
+def check_packing(source: str, claim: dict[str, Any], budget: int) -> list[str]:
+    """Return what is wrong with a packing of the sizes in a file or of an instance."""
+    from types import SimpleNamespace
+
+    from orsched.checker.packing import packing_violations
+    from orsched.common.columns import whole_number
+    from orsched.files.document import require_format
+
+    require_format(claim, PACKING)
+    for name in ("sizes", "assignment"):
+        if not isinstance(claim.get(name), list):
+            raise InputError("must be a list of whole numbers", field=name)
+    clients = whole_number(claim.get("clients"), "clients", minimum=1)
+    column = claim.get("column")
+    if column is not None and not isinstance(column, str):
+        raise InputError("must be a text", field="column")
+    sizes, _ = sizes_of(source, column)
+    found = []
+    if sizes != claim["sizes"]:
+        found.append(f"the sizes are not those of {source}")
+    said = SimpleNamespace(
+        makespan=claim.get("makespan"),
+        bound=claim.get("bound"),
+        optimal=claim.get("optimal"),
+        assignment=claim["assignment"],
+        certificate=claim.get("certificate"),
+    )
+    found += packing_violations(sizes, clients, said, budget)
+    certificate = claim.get("certificate")
+    if isinstance(certificate, dict) and certificate.get("value") != claim.get("bound"):
+        found.append("the certificate states another value than the bound")
+    return found
+
+
+def packed_words(path: Path, source: str, claim: dict[str, Any]) -> str:
+    """Return the verdict on a packing without faults."""
+    what = "optimal" if claim["optimal"] else f"at least {claim['bound']}"
+    return f"{path} is a packing of {source} with makespan {claim['makespan']}, proven {what}"
