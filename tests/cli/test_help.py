@@ -75,9 +75,9 @@ def test_help_shows_what_most_people_use_and_help_all_every_option(path, command
 @pytest.mark.parametrize("columns", ["60", "80", "100"])
 def test_no_help_line_is_wider_than_the_terminal(columns, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", columns)
-    for path, _ in [*COMMANDS, *GROUPS]:
-        for flag in ("--help", *(["--help-all"] if path in dict(COMMANDS) else [])):
-            assert run([*path, flag]) == 0
+    for name, command in sorted(cli.commands.items()):
+        for flag in ("--help", "--help-all")[: 1 if isinstance(command, click.Group) else 2]:
+            assert run([name, flag]) == 0
             for line in capsys.readouterr().out.splitlines():
                 assert len(line) <= int(columns), line
 
