@@ -10,9 +10,9 @@ import numpy as np
 
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
+from orsched.files.cells import CellError, whole_numbers
+from orsched.files.tables import read_table
 from orsched.instances.dataset_table import DATA_SETS
-from orsched.instances.readers.cells import CellError, whole_numbers
-from orsched.instances.readers.table import read_table
 from orsched.instances.source_mix import Lengths, LengthWindow, Source, SourceMix, Window
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _laws(path: Path) -> dict[str, list[LengthWindow]]:
     """Return the laws of lengths of each client, in the order of time."""
     numbers = dict.fromkeys(("mean", *_QUANTILES, "max"), _floats)
     table = read_table(
-        path, {"client": whole_numbers, "window_start_s": whole_numbers, "field": _texts, **numbers}
+        path, {"client": whole_numbers, "window_start_s": whole_numbers, "field": list, **numbers}
     )
     values = np.column_stack([table.columns[name] for name in numbers]).tolist()
     keys = zip(
@@ -156,8 +156,4 @@ def _families(cells: Sequence[str]) -> list[str]:
     for index, cell in enumerate(cells):
         if cell not in LEAST_SHAPE:
             raise CellError(index, f"{cell!r:.40} is not a family of gaps", "Gamma or Weibull")
-    return list(cells)
-
-
-def _texts(cells: Sequence[str]) -> list[str]:
     return list(cells)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from orsched.common.errors import InputError
-from orsched.instances.readers.text import open_text
+from orsched.files.text import open_text
 from orsched.instances.servegen import LEAST_SHAPE, mix_of
 from orsched.instances.source_mix import SHARES, Lengths, LengthWindow, SourceMix, Window
 
@@ -99,7 +99,7 @@ def read_folder(name: str, folder: Path) -> SourceMix:
 
 def _windows(path: Path) -> list[Window]:
     found = []
-    with open_text(path) as stream:
+    with open_text(path) as (_, stream):
         for line, row in _rows(path, csv.reader(stream)):
             if not row:
                 continue
@@ -131,7 +131,7 @@ def _rows(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
 
 
 def _laws(path: Path) -> list[LengthWindow]:
-    with open_text(path) as stream:
+    with open_text(path) as (_, stream):
         try:
             document = json.load(stream)
         except (ValueError, RecursionError) as error:

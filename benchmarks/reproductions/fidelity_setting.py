@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from orsched.calibration import MODELS, MeasuredRun, ModelShape, Server, read_run
 from orsched.calibration.profile_tables import picoseconds
 from orsched.costs.profiled_kernels import AttentionRow, from_kernels
+from orsched.files import cells
+from orsched.files.tables import read_table
 from orsched.instances.datasets import data_directory
-from orsched.instances.readers import cells
-from orsched.instances.readers.table import read_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

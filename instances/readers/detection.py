@@ -1,25 +1,70 @@
-"""Which format a file is of, by its header or its first object; what is said of one of none."""
+"""Reading of a trace, whose format its header or its first object says."""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from orsched.common import registry
 from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.files.sheets import is_spreadsheet
+from orsched.files.tables import header_of
+from orsched.files.text import head_of
 from orsched.instances.readers import headings
-from orsched.instances.readers.formats import FORMATS, OWN
-from orsched.instances.readers.spreadsheet import is_spreadsheet
-from orsched.instances.readers.table import header_of
-from orsched.instances.readers.text import head_of
+from orsched.instances.readers.formats import FORMATS, OWN, format_names, read_format
 
 if TYPE_CHECKING:
     from os import PathLike
 
+    from orsched.instances.readers.traces import Trace
+
 _MEASURED = frozenset({"queued_s", "scheduled_s"})
 _UNTIMED = ("vidur", "pairs")
 """Formats that are read without times where their own column of times is not there."""
+
+
+def read(
+    path: str | PathLike[str],
+    format: str | None = None,
+    *,
+    drop_empty: bool = False,
+    **options: Any,
+) -> Trace:
+    """Read the requests of a trace in a foreign format.
+
+    Args:
+        path: the file.
+        format: a name of ``format_names()``; None: recognised by the header or the field names.
+        drop_empty: leave out, and count, requests without prompt or output tokens (failed ones);
+            without it they are an error.
+        options: of the format's reader (``block_tokens`` for Mooncake).
+
+    Returns:
+        ``Trace(requests, report)``: arrivals in nanoseconds after the earliest one in the file,
+        rows in the order of the file.
+
+    Raises:
+        InputError: the format is unknown or the file is wrong; names file, row (the line number
+            from 1), field and remedy.
+    """
+    name = detect(path) if format is None else format
+    if name in FORMATS:
+        reader = FORMATS[name].reader
+        if reader is None:
+            return read_format(name, path, drop_empty=drop_empty, **options)
+    elif name in registry.names("readers"):
+        reader = registry.resolve("readers", name)
+    else:
+        raise InputError(
+            f"there is no format {name!r}",
+            field="format",
+            remedy=known_names(name, format_names()),
+        )
+    trace: Trace = reader(path, drop_empty=drop_empty, **options)
+    return trace
 
 
 def detect(path: str | PathLike[str]) -> str:
@@ -28,21 +73,28 @@ def detect(path: str | PathLike[str]) -> str:
     Raises:
         InputError: the file is not text, or of no known format.
     """
+    try:
+        return _detect(path)
+    except InputError as error:
+        raise error.located(file=str(path)) from None
+
+
+def _detect(path: str | PathLike[str]) -> str:
     if is_spreadsheet(path):
         return OWN
     head = head_of(path).lstrip()
     if head.startswith("["):
-        raise _no_lengths(path)
+        raise _no_lengths()
     if head.startswith("{"):
-        return _detect_json(path, head)
+        return _detect_json(head)
     try:
-        header = header_of(head, str(path))
+        header = header_of(head)
     except csv.Error:
         header = [head.splitlines()[0]]
-    return _match(path, ("csv",), header)
+    return _match(("csv",), header)
 
 
-def _detect_json(path: str | PathLike[str], head: str) -> str:
+def _detect_json(head: str) -> str:
     line = head.splitlines()[0]
     try:
         keys = list(json.loads(line))
@@ -51,18 +103,17 @@ def _detect_json(path: str | PathLike[str], head: str) -> str:
         fields = [name for form in FORMATS.values() for name in form.fields]
         keys = [name for name in dict.fromkeys(fields) if f'"{name}"' in head]
     if "conversations" in keys:
-        raise _no_lengths(path)
-    _refuse_by_kind(path, keys)
-    return _match(path, ("jsonl", "json"), keys)
+        raise _no_lengths()
+    _refuse_by_kind(keys)
+    return _match(("jsonl", "json"), keys)
 
 
-def _refuse_by_kind(path: str | PathLike[str], keys: list[str]) -> None:
+def _refuse_by_kind(keys: list[str]) -> None:
     """Refuse files whose requests have no arrival or no length, and say what they lack."""
     if "sub_requests" in keys:
         raise InputError(
             "sessions of calls: each begins when the one before it ends, which no list of "
             "arrivals says",
-            file=str(path),
             row=1,
             field="sub_requests",
             remedy="write every call as a line with input_toks, output_toks and its arrival_time",
@@ -70,14 +121,13 @@ def _refuse_by_kind(path: str | PathLike[str], keys: list[str]) -> None:
     if {"request_id", "input_length", "hash_ids"} <= set(keys) and "output_length" not in keys:
         raise InputError(
             "a batch task without output lengths (ServeGen's traces a to c)",
-            file=str(path),
             row=1,
             field="output_length",
             remedy="take trace d, e or f, or add output_length to each line",
         )
 
 
-def _match(path: str | PathLike[str], kinds: tuple[str, ...], names: list[str]) -> str:
+def _match(kinds: tuple[str, ...], names: list[str]) -> str:
     """Return the first format all of whose fields are there, else that of one's own columns.
 
     Own columns go before the formats that would leave some of them out.
@@ -97,18 +147,17 @@ def _match(path: str | PathLike[str], kinds: tuple[str, ...], names: list[str]) 
                 return name
             if share > most:
                 nearest, most = name, share
-    if own is not None and _is_own(path, own):
+    if own is not None and _is_own(own):
         return OWN
     if own is None:
-        _require_clear(path, names)
+        headings.match(names)  # says what is wrong
     if most < 0.5:
-        raise _unknown(path, kinds, sorted(found))
+        raise _unknown(kinds, sorted(found))
     if own is not None and nearest == "measured":  # whose headings are those of one's own requests
-        _require_own(path, own)
+        headings.require(own)
     missing = [field for field in FORMATS[nearest].fields if field not in found]
     raise InputError(
         f"looks like {nearest}, but there is no field '{missing[0]}'",
-        file=str(path),
         row=1,
         field=missing[0],
         remedy=f"{nearest} has the fields {', '.join(FORMATS[nearest].fields)}",
@@ -135,40 +184,25 @@ def _own(names: list[str]) -> headings.Matched | None:
         return None
 
 
-def _require_clear(path: str | PathLike[str], names: list[str]) -> None:
-    try:
-        headings.match(names)
-    except InputError as error:
-        raise error.located(file=str(path)) from None
-
-
-def _is_own(path: str | PathLike[str], own: headings.Matched) -> bool:
+def _is_own(own: headings.Matched) -> bool:
     """Whether a heading is one of requests; ``InputError`` for one that needs a renaming."""
     missing = [target for target in headings.REQUIRED if target not in own.found]
     if not missing:
         return True
     hinted = all(headings.likely(target, own.unused) is not None for target in missing)
     if own.unused and (hinted or len(missing) == 1):
-        _require_own(path, own)
+        headings.require(own)
     return False
 
 
-def _require_own(path: str | PathLike[str], own: headings.Matched) -> None:
-    try:
-        headings.require(own)
-    except InputError as error:
-        raise error.located(file=str(path)) from None
-
-
-def _no_lengths(path: str | PathLike[str]) -> InputError:
+def _no_lengths() -> InputError:
     return InputError(
         "is a JSON list, as ShareGPT's conversations are: it holds text, not token counts",
-        file=str(path),
         remedy="count tokens with the model's tokenizer and write id,prompt_tokens,answer_tokens",
     )
 
 
-def _unknown(path: str | PathLike[str], kinds: tuple[str, ...], found: list[str]) -> InputError:
+def _unknown(kinds: tuple[str, ...], found: list[str]) -> InputError:
     known = [
         f"{name} ({', '.join(form.fields)})" for name, form in FORMATS.items() if form.kind in kinds
     ]
@@ -178,11 +212,8 @@ def _unknown(path: str | PathLike[str], kinds: tuple[str, ...], found: list[str]
     if kinds == ("csv",) and any(re.fullmatch(r"[-+.\d]+(e[-+]?\d+)?", name) for name in found):
         return InputError(
             "the first line holds numbers: the header is missing",
-            file=str(path),
             row=1,
             remedy=f"put the names of the columns into the first line; {remedy}",
         )
     shown = ", ".join(found)
-    return InputError(
-        f"the fields {shown[:120]!r} are of no known format", file=str(path), row=1, remedy=remedy
-    )
+    return InputError(f"the fields {shown[:120]!r} are of no known format", row=1, remedy=remedy)

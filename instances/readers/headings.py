@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_MS, NS_PER_S, NS_PER_US
-from orsched.files.quantile_columns import level_of, name_of
+from orsched.files.request_columns import level_of, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -3,45 +3,42 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
-from decimal import Decimal
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orsched.common.errors import InputError
-from orsched.common.units import MAX_TIME_NS
-from orsched.data.requests import MAX_WEIGHT, SERVICE_CLASSES, WEIGHT_REMEDY, Requests
+from orsched.common.units import MAX_TIME, MAX_TIME_NS, NS_PER_MS, NS_PER_S, NS_PER_US
+from orsched.data.requests import SERVICE_CLASSES, Requests
 from orsched.data.service_classes import MAX_CLASSES
-from orsched.files.cells import class_codes, whole_numbers
-from orsched.files.csv_requests import COLUMNS
-from orsched.files.frames import PREFIX_COLUMNS, requests_from_frame, require_frame
-from orsched.files.quantile_columns import gather, level_of
-from orsched.instances.readers import cells
-from orsched.instances.readers.assemble import Columns, kept, left_out
-from orsched.instances.readers.cells import CellError
-from orsched.instances.readers.headings import ARRIVAL, Matched, match, require
-from orsched.instances.readers.objects import read_objects
-from orsched.instances.readers.report import ReadReport, Trace
-from orsched.instances.readers.spreadsheet import cell_text, is_spreadsheet, read_sheet
-from orsched.instances.readers.table import (
-    CHUNK_ROWS,
-    Table,
-    joined,
-    parse_header,
-    parsed,
-    read_chosen,
+from orsched.files import cells
+from orsched.files.cells import CellError
+from orsched.files.request_columns import (
+    COLUMNS,
+    PREFIX_COLUMNS,
+    level_of,
+    parser_of,
+    requests_from_frame,
+    requests_of,
+    require_frame,
+    with_tenants,
 )
-from orsched.instances.readers.text import head_of
-from orsched.instances.readers.times import Times, settle
+from orsched.files.tables import FRAME, NO_ROW, Table, read_chosen, table_of_frame
+from orsched.instances.readers.headings import ARRIVAL, Matched, match, require
+from orsched.instances.readers.traces import Columns, ReadReport, Trace, kept, left_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from decimal import Decimal
     from os import PathLike
 
     from numpy.typing import NDArray
 
-    from orsched.instances.readers.table import Parser
+    from orsched.files.tables import Parser
 
 FORMAT = "requests"
 UNUSED = "columns not used"
@@ -49,8 +46,6 @@ _LOG = logging.getLogger("orsched")
 _SHOWN = 6
 _TEXTS = ("prompt", "conversation", "instruction")
 """Columns of prompts: what a predictor reads, lengths stand in others."""
-
-_NUMBERS = ("prompt_tokens", "output_tokens", "predicted_tokens")
 
 
 def read_own(
@@ -70,13 +65,10 @@ def read_own(
         InputError: as all readers; a column that is missing comes with the one to rename.
     """
     reading = _Reading(str(path), classes)
-    if is_spreadsheet(path):
-        table = read_sheet(path, reading.choose)
-    elif head_of(path).lstrip().startswith("{"):
-        table = _read_objects(path, reading.choose)
-    else:
-        table = read_chosen(path, reading.choose)
-    return reading.trace(table, drop_empty)
+    try:
+        return reading.trace(read_chosen(path, reading.choose), drop_empty)
+    except InputError as error:
+        raise error.located(file=str(path)) from None
 
 
 def read_frame(
@@ -91,23 +83,10 @@ def read_frame(
         report = ReadReport(FRAME, FORMAT, len(frame), len(frame))
         return Trace(requests_from_frame(frame, classes), report)
     reading = _Reading(FRAME, classes)
-    lines = np.arange(len(frame), dtype=np.int64)
-    columns = {}
     try:
-        header = parse_header([str(name) for name in frame.columns], FRAME)
-        parsers = reading.choose(header)
-    except InputError as error:  # the heading is not a row of a frame
-        raise InputError(
-            error.problem, file=FRAME, field=error.field, remedy=error.remedy
-        ) from None
-    for name, parse in parsers.items():
-        column = frame.iloc[:, header.index(name)]
-        texts = column.astype(object).where(column.notna(), None).tolist()
-        columns[name] = parsed(parse, [cell_text(each) for each in texts], lines, name, FRAME)
-    return reading.trace(Table(columns, lines), drop_empty)
-
-
-FRAME = "the data frame"
+        return reading.trace(table_of_frame(frame, reading.choose), drop_empty)
+    except InputError as error:
+        raise error.located(file=FRAME) from None
 
 
 def requests_of_frame(frame: Any, classes: Sequence[str] = SERVICE_CLASSES) -> Requests:
@@ -143,40 +122,20 @@ class _Reading:
 
     def choose(self, header: list[str]) -> dict[str, Parser]:
         """Return the parsers of the columns that are read; raises ``InputError``."""
-        try:
-            self.matched = match(header)
-            require(self.matched)
-        except InputError as error:
-            raise error.located(file=self.file) from None
+        self.matched = match(header)
+        require(self.matched)
         return {heading.name: self._parser(t) for t, heading in self.matched.found.items()}
 
     def _parser(self, target: str) -> Parser:
         if target == ARRIVAL:
             self.times = Times(self.matched.found[target].unit_ns)
             return self.times
-        if target == "service_class":
-            return self._codes
-        if target == "priority":
-            return _priorities
-        if level_of(target) is not None:
-            return cells.whole_numbers
-        return _PARSERS[target]
-
-    def _codes(self, column: Sequence[str]) -> Any:
-        try:
-            return np.array(class_codes(column, "class", self.classes), dtype=np.int64)
-        except InputError as error:
-            remedy = f"{error.remedy}; --class NAME:LIMITS (classes=) adds one"
-            raise CellError(error.row or 0, error.problem, remedy) from None
-        except (ValueError, OverflowError):
-            raise CellError(0, "is not a service class", " or ".join(self.classes)) from None
+        return _PRIORITIES if target == "priority" else parser_of(target, self.classes)
 
     def trace(self, table: Table, drop_empty: bool) -> Trace:
         """Return the requests of a table, and the report."""
         if not len(table):
-            raise InputError(
-                "holds no request", file=self.file, remedy="give a file with at least one request"
-            )
+            raise InputError("holds no request", remedy=NO_ROW)
         names = {target: heading.name for target, heading in self.matched.found.items()}
         values = {target: table.columns[name] for target, name in names.items()}
         notes = []
@@ -184,12 +143,7 @@ class _Reading:
             notes.append("no arrival times: all requests arrive at 0")
         else:
             arrivals = values.pop(ARRIVAL)
-            try:
-                values["arrival_ns"], said = settle(
-                    arrivals, self.times, names[ARRIVAL], table.lines
-                )
-            except InputError as error:
-                raise error.located(file=self.file) from None
+            values["arrival_ns"], said = settle(arrivals, self.times, names[ARRIVAL], table.lines)
             notes += said
         texts = [name for name in self.matched.unused if name.strip().lower() in _TEXTS]
         unused = [name for name in self.matched.unused if name not in texts]
@@ -213,7 +167,8 @@ class _Reading:
         if reasons:
             values["prompt_tokens"] = np.maximum(prompts, 1)
             values["output_tokens"] = np.maximum(outputs, 1)
-        trace = kept(found, self._requests(values, names, table), reasons)
+        requests = requests_of(with_tenants(values), table.lines, names)
+        trace = kept(found, requests, reasons)
         return trace._replace(report=replace(trace.report, priorities=priorities))
 
     def _levels(
@@ -224,26 +179,10 @@ class _Reading:
         if len(levels) > MAX_CLASSES:
             raise InputError(
                 f"{len(levels):,} different priorities, at most {MAX_CLASSES:,} are told apart",
-                file=self.file,
                 field=names["priority"],
                 remedy="give fewer levels, or remove the column",
             )
         return tuple(levels.tolist()), places.astype(np.int64)
-
-    def _requests(self, values: dict[str, Any], names: Mapping[str, str], table: Table) -> Requests:
-        same = {"id": "ids", "deadline_s": "deadline_ns", "weight": "weights"}
-        shown = {same.get(target, target): name for target, name in names.items()}
-        if "tenant" in values:
-            values["tenant"] = _tenants(values["tenant"])
-        try:
-            columns = gather(values)
-            return Requests(**{same.get(name, name): column for name, column in columns.items()})
-        except InputError as error:
-            row = None if error.row is None else int(table.lines[error.row])
-            field = shown.get(str(error.field), error.field)
-            raise InputError(
-                error.problem, file=self.file, row=row, field=field, remedy=error.remedy
-            ) from None
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -251,100 +190,119 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"{name:.40}" for name in names[:_SHOWN]) + more
 
 
-def _tenants(names: list[str]) -> Any:
-    """Return tenants as numbers where all are, else as names."""
-    try:
-        if all(name.isascii() and name.isdigit() for name in names):
-            return cells.whole_numbers(names)
-    except CellError:  # beyond the numbers that are stored
-        pass
-    return names
+_PRIORITIES = partial(
+    cells.whole_numbers,
+    minimum=-(2**63),
+    maximum=2**63 - 1,
+    remedy="give whole numbers, the smallest for the most urgent; or rename the column to class, "
+    "with --class NAME for each name",
+)
+"""Whole numbers of either sign: the smallest is the most urgent, as in vLLM."""
 
 
-def _nanoseconds(column: Sequence[str]) -> Any:
-    return cells.whole_numbers(column, MAX_TIME_NS, "give whole nanoseconds, 0 or more")
+EPOCH_NS = 10**17
+"""Times from here on (March 1973) count from 1970: no run is three years long."""
 
-
-def _priorities(column: Sequence[str]) -> Any:
-    """Read whole numbers of either sign: the smallest is the most urgent, as in vLLM."""
-    try:
-        return np.array(whole_numbers(column, "priority"), dtype=np.int64)
-    except InputError as error:
-        raise CellError(error.row or 0, error.problem, _PRIORITY_REMEDY) from None
-    except OverflowError:
-        raise CellError(0, "holds numbers beyond 64 bits", _PRIORITY_REMEDY) from None
-
-
-_PRIORITY_REMEDY = (
-    "give whole numbers, the smallest for the most urgent; or rename the column to class, with "
-    "--class NAME for each name"
+_UNITS = (
+    (10**17, 1, "nanoseconds", "ns"), (10**14, NS_PER_US, "microseconds", "us"),
+    (10**11, NS_PER_MS, "milliseconds", "ms"), (10**8, NS_PER_S, "seconds", "s"),
+)  # fmt: skip
+"""From which size on a number is a Unix time in which unit: from 1973 on in each."""
+_DATE = re.compile(r"\s*\d{4}-\d\d?-\d\d?[ T]", re.ASCII)
+_REMEDY = (
+    "give seconds since the start, a Unix time or 2023-11-16 18:17:03.98; "
+    "arrival_ms, arrival_us or arrival_ns as the column's name says another unit"
 )
 
 
-def _weights(column: Sequence[str]) -> Any:
-    return cells.whole_numbers(column, MAX_WEIGHT, WEIGHT_REMEDY)
+class Times:
+    """The parser of one column of times; the first cell decides what all of them are.
+
+    Attributes:
+        unit_ns: that of the column's name, or the one that the size of the first time implies.
+        words: what was taken for what, for the report.
+        guessed: whether the name said no unit.
+    """
+
+    def __init__(self, unit_ns: int | None) -> None:
+        self.unit_ns = unit_ns
+        self.guessed = unit_ns is None
+        self.dates = False
+        self.words = "seconds"
+
+    def __call__(self, column: Sequence[str]) -> NDArray[np.int64]:
+        """Return nanoseconds; raises ``CellError``."""
+        if self.unit_ns is None or (not self.dates and _DATE.match(column[0])):
+            self._decide(column[0])
+        if self.dates:
+            return cells.timestamps(column)
+        if self.unit_ns == 1:
+            return parser_of("arrival_ns", ())(column)  # type: ignore[no-any-return]
+        unit = self.unit_ns or NS_PER_S
+        try:
+            return cells.seconds(column, unit, "is not a time", _REMEDY)
+        except CellError as error:
+            if not error.problem.endswith("too large for a time"):
+                raise
+            size = cells.number(error.index, column[error.index], "", "")
+            raise CellError(error.index, error.problem, self._of_another_unit(size, unit)) from None
+
+    def _of_another_unit(self, size: Decimal, unit_ns: int) -> str:
+        for least, unit, words, short in _UNITS:
+            if size >= least:
+                if not self.guessed and unit == unit_ns:
+                    return f"the largest time is {MAX_TIME}"
+                return f"a Unix time in {words}? Then say so: a name that ends in _{short}"
+        return _REMEDY
+
+    def _decide(self, cell: str) -> None:
+        if _DATE.match(cell):
+            self.dates, self.words, self.unit_ns = True, "dates", self.unit_ns or NS_PER_S
+            return
+        number = cells.number(0, cell, "is not a time", _REMEDY)
+        self.unit_ns = NS_PER_S
+        for least, unit, words, _ in _UNITS:
+            if number.is_finite() and abs(number) >= least:
+                self.unit_ns, self.words = unit, f"Unix times in {words}"
+                return
 
 
-_PARSERS: dict[str, Callable[[Sequence[str]], Any]] = {
-    **dict.fromkeys(_NUMBERS, cells.whole_numbers),
-    "id": list,
-    "tenant": list,
-    "deadline_ns": _nanoseconds,
-    "deadline_s": cells.seconds,
-    "weight": _weights,
-}
+def settle(
+    times: NDArray[np.int64], how: Times, name: str, lines: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], list[str]]:
+    """Return arrivals, and in words what was done to the times of the column ``name``.
 
+    Dates, Unix times and times of a column that names no unit count from the earliest one; seconds
+    or nanoseconds by name are taken as they are, unless they count from 1970.
 
-def _read_objects(
-    path: str | PathLike[str], choose: Callable[[list[str]], Mapping[str, Parser]]
-) -> Table:
-    """Read the chosen names of a file with one JSON object a line."""
-    file = str(path)
-    parsers: Mapping[str, Parser] = {}
-    parts: dict[str, list[Any]] = {}
-    chunk: dict[str, list[str]] = {}
-    lines: list[int] = []
-    done = 0
-
-    def flush() -> None:
-        at = np.array(lines[done:], np.int64)
-        for name, parse in parsers.items():
-            if chunk[name]:
-                parts[name].append(parsed(parse, chunk[name], at, name, file))
-            chunk[name] = []
-
-    for line, values in read_objects(path):
-        if not parsers:
-            parsers = choose(list(values))
-            parts, chunk = {name: [] for name in parsers}, {name: [] for name in parsers}
-        for name in parsers:
-            chunk[name].append(_text(values, name, file, line))
-        lines.append(line)
-        if len(lines) - done == CHUNK_ROWS:
-            flush()
-            done = len(lines)
-    flush()
-    columns = {name: joined(column) for name, column in parts.items()}
-    return Table(columns, np.array(lines, np.int64))
-
-
-def _text(values: Mapping[str, Any], name: str, file: str, line: int) -> str:
-    """Return a value as the cell of a table would have it."""
-    value = values.get(name)
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
-        problem, remedy = "the value is missing", "give each line all fields of the first"
-        if value is not None:
-            problem, remedy = f"{value!r:.40} is not a number or a text", "give a number or a text"
-        raise InputError(problem, file=file, row=line, field=name, remedy=remedy)
-    try:
-        return str(value)
-    except ValueError:  # Python writes no digits beyond its limit
+    Raises:
+        InputError: some times count from 1970 and others do not, or they span over 2**61 ns.
+    """
+    low, high = int(times.min()), int(times.max())
+    if high - low > MAX_TIME_NS:
         raise InputError(
-            "is too large for a number",
-            file=file,
-            row=line,
+            f"the times of the file span more than {MAX_TIME}",
+            row=int(lines[int(np.argmax(times))]),
             field=name,
-            remedy="give at most 64 bits",
-        ) from None
+            remedy="check the years",
+        )
+    notes = []
+    if how.guessed and not how.dates and low < EPOCH_NS <= high:
+        raise InputError(
+            "some of the times count from 1970, this one does not",
+            row=int(lines[int(np.argmin(times))]),
+            field=name,
+            remedy="give all of them in the same way",
+        )
+    if how.dates or low >= EPOCH_NS:
+        words = how.words if how.dates or how.guessed else "Unix times"
+        first = datetime.fromtimestamp(low // NS_PER_S, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        notes.append(f'"{name}" holds {words}: shifted so that the first, {first} UTC, is 0')
+    elif how.guessed:
+        moved = ", shifted so that the first is 0" if low else ""
+        notes.append(f'"{name}" is taken for seconds{moved} (arrival_ms is milliseconds)')
+    else:
+        low = 0
+    if (times[1:] < times[:-1]).any():
+        notes.append("rows are not in order of arrival (kept in the order of the file)")
+    return times - low, notes

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from orsched.common.errors import InputError
-from orsched.common.units import NS_PER_S
-from orsched.instances.readers.assemble import DROP_REMEDY, Columns, assemble
-from orsched.instances.readers.objects import DECODER, Fields, refusal
-from orsched.instances.readers.text import open_text
+from orsched.files import cells
+from orsched.files.tables import parsed
+from orsched.files.text import locating, parse_json, read_text
+from orsched.instances.readers.traces import DROP_REMEDY, Columns, assemble
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orsched.data.requests import Requests
-    from orsched.instances.readers.report import Trace
+    from orsched.files.tables import Parser
+    from orsched.instances.readers.traces import Trace
 
 _DETAILED = "run the benchmark with --save-result --save-detailed"
 
@@ -31,25 +33,21 @@ def read_vllm_bench(path: str | PathLike[str], *, drop_empty: bool = False) -> T
     failed: ``drop_empty`` leaves it out. Rows in messages count from 0.
     Raises ``InputError`` as all readers.
     """
-    values = _load(path)
-    prompts, outputs = _array(values, "input_lens", path), _array(values, "output_lens", path)
-    starts = _array(values, "start_times", path, len(prompts)) if "start_times" in values else None
-    errors = _array(values, "errors", path, len(prompts)) if "errors" in values else None
-    if len(prompts) != len(outputs):
-        raise _wrong_length(path, "output_lens", len(outputs), len(prompts))
-    fields = Fields(path)
-    rows = range(len(prompts))
+    with locating(path):
+        return _requests(_Result(path), drop_empty)
+
+
+def _requests(result: _Result, drop_empty: bool) -> Trace:
+    errors = result.array("errors") if "errors" in result.values else None
     found = Columns(
-        str(path),
+        str(result.path),
         "vllm-bench",
-        rows,
-        [fields.whole({"input_lens": prompts[r]}, "input_lens", r) for r in rows],
-        [fields.whole({"output_lens": outputs[r]}, "output_lens", r) for r in rows],
+        range(result.size),
+        result.column("input_lens", cells.whole_numbers),
+        result.column("output_lens", cells.whole_numbers),
         "input_lens",
         "output_lens",
-        arrival_ns=None
-        if starts is None
-        else [fields.time_ns({"start_times": starts[r]}, "start_times", r, NS_PER_S) for r in rows],
+        arrival_ns=result.times("start_times") if "start_times" in result.values else None,
         arrival_field="start_times",
         failed=None if errors is None else ["failed" if e else "" for e in errors],
     )
@@ -81,84 +79,92 @@ def read_bench_times(path: str | PathLike[str], *, drop_failed: bool = False) ->
         InputError: the file is not such a result, or was written without details; rows of
             messages count from 0.
     """
-    try:
-        requests = read_vllm_bench(path, drop_empty=drop_failed).requests
-    except InputError as error:
-        if error.remedy != DROP_REMEDY:
-            raise
-        remedy = "orsched vllm results FILE --drop-failed -o times.csv leaves failed requests out"
-        raise InputError(
-            error.problem, file=error.file, row=error.row, field=error.field, remedy=remedy
-        ) from None
-    values = _load(path)
-    n = len(values["input_lens"])
-    arrays = {name: _array(values, name, path, n) for name in ("start_times", "ttfts", "itls")}
-    fields = Fields(path)
-
-    def times(name: str, items: list[Any]) -> list[int]:
-        return [fields.time_ns({name: each}, name, row, NS_PER_S) for row, each in enumerate(items)]
-
-    ttfts = times("ttfts", arrays["ttfts"])
-    gaps = [_gaps(fields, row, items) for row, items in enumerate(arrays["itls"])]
-    if "latencies" in values:
-        spans = times("latencies", _array(values, "latencies", path, n))
-    else:
-        spans = [ttft + sum(own) for ttft, own in zip(ttfts, gaps, strict=True)]
-    failed = values.get("errors") or [""] * n
-    lengths = zip(values["input_lens"], values["output_lens"], failed, strict=True)
-    kept = [row for row, (p, d, error) in enumerate(lengths) if p and d and not error]
+    with locating(path):
+        result = _Result(path)
+        try:
+            requests = _requests(result, drop_failed).requests
+        except InputError as error:
+            if error.remedy != DROP_REMEDY:
+                raise
+            remedy = (
+                "orsched vllm results FILE --drop-failed -o times.csv leaves failed requests out"
+            )
+            raise InputError(
+                error.problem, row=error.row, field=error.field, remedy=remedy
+            ) from None
+        arrays = {name: result.array(name) for name in ("start_times", "ttfts", "itls")}
+        ttfts = result.times("ttfts")
+        gaps = [_gaps(row, items) for row, items in enumerate(arrays["itls"])]
+        if "latencies" in result.values:
+            spans = result.times("latencies")
+        else:
+            spans = ttfts + np.array([own.sum() for own in gaps])
+        failed = result.values.get("errors") or [""] * result.size
+        lengths = zip(result.array("input_lens"), result.array("output_lens"), failed, strict=True)
+        kept = [row for row, (p, d, error) in enumerate(lengths) if p and d and not error]
     arrival = requests.arrival_ns
     return BenchTimes(
         requests,
-        arrival + np.array([ttfts[row] for row in kept], np.int64),
-        arrival + np.array([max(spans[row], ttfts[row]) for row in kept], np.int64),
-        np.array([gap for row in kept for gap in gaps[row]], np.int64),
+        arrival + ttfts[kept],
+        arrival + np.maximum(spans, ttfts)[kept],
+        np.concatenate([np.empty(0, np.int64), *(gaps[row] for row in kept)]),
     )
 
 
-def _gaps(fields: Fields, row: int, items: Any) -> list[int]:
+def _gaps(row: int, items: Any) -> NDArray[np.int64]:
     if not isinstance(items, list):
-        raise InputError(
-            "is not an array", file=fields.file, row=row, field="itls", remedy=_DETAILED
-        )
-    return [fields.time_ns({"itls": item}, "itls", row, NS_PER_S) for item in items]
+        raise InputError("is not an array", row=row, field="itls", remedy=_DETAILED)
+    found: NDArray[np.int64] = _read(cells.seconds, items, [row] * len(items), "itls")
+    return found
 
 
-def _load(path: str | PathLike[str]) -> dict[str, Any]:
-    with open_text(path) as stream:
-        text = stream.read()
-    try:
-        values = DECODER.decode(text)
-    except (ValueError, RecursionError) as error:
-        remedy = "give one result; with --append-result a file holds several, one a line"
-        raise refusal(error, str(path), getattr(error, "lineno", None), remedy) from None
-    if not isinstance(values, dict):
-        raise InputError("is not a JSON object", file=str(path), remedy="give a benchmark result")
-    return values
+def _read(parse: Parser, values: list[Any], rows: Any, name: str) -> Any:
+    texts = parsed(partial(cells.texts, quoted=False), values, rows, name)
+    return parsed(parse, texts, rows, name)
 
 
-def _array(
-    values: dict[str, Any], name: str, path: str | PathLike[str], length: int | None = None
-) -> list[Any]:
-    if name not in values:
-        raise InputError(
-            "the array is missing",
-            file=str(path),
-            field=name,
-            remedy=_DETAILED,
-        )
-    column = values[name]
-    if not isinstance(column, list):
-        raise InputError("is not an array", file=str(path), field=name, remedy=_DETAILED)
-    if length is not None and len(column) != length:
-        raise _wrong_length(path, name, len(column), length)
-    return column
+class _Result:
+    """A result, of which arrays are columns with one value a request."""
 
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = path
+        try:
+            values = parse_json(read_text(path), exact=True)
+        except InputError as error:
+            remedy = "give one result; with --append-result a file holds several, one a line"
+            several = "Extra data" in error.problem
+            raise InputError(
+                error.problem, field=error.field, remedy=remedy if several else error.remedy
+            ) from None
+        if not isinstance(values, dict):
+            raise InputError("is not a JSON object", remedy="give a benchmark result")
+        self.values: dict[str, Any] = values
+        self.size = len(self._array("input_lens"))
 
-def _wrong_length(path: str | PathLike[str], name: str, found: int, expected: int) -> InputError:
-    return InputError(
-        f"{found} values where {expected} are expected",
-        file=str(path),
-        field=name,
-        remedy="all arrays have one value a request",
-    )
+    def _array(self, name: str) -> list[Any]:
+        if name not in self.values:
+            raise InputError("the array is missing", field=name, remedy=_DETAILED)
+        column = self.values[name]
+        if not isinstance(column, list):
+            raise InputError("is not an array", field=name, remedy=_DETAILED)
+        return column
+
+    def array(self, name: str) -> list[Any]:
+        """Return an array; raises ``InputError`` unless it has one value a request."""
+        column = self._array(name)
+        if len(column) != self.size:
+            raise InputError(
+                f"{len(column)} values where {self.size} are expected",
+                field=name,
+                remedy="all arrays have one value a request",
+            )
+        return column
+
+    def column(self, name: str, parse: Parser) -> Any:
+        """Return an array, parsed."""
+        return _read(parse, self.array(name), range(self.size), name)
+
+    def times(self, name: str) -> NDArray[np.int64]:
+        """Return an array of seconds in nanoseconds."""
+        found: NDArray[np.int64] = self.column(name, cells.seconds)
+        return found

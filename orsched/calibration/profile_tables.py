@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal, DecimalException
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from orsched.common.errors import InputError
 from orsched.costs.profiled_grid import Grid
+from orsched.files import cells
+from orsched.files.tables import parsed, read_chosen, read_table
 from orsched.files.text import read_text
-from orsched.instances.readers import cells
-from orsched.instances.readers.table import read_chosen, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,22 +33,8 @@ _EXACT_BITS = 2**22
 """Bits of a power up to which it is computed exactly: more take minutes, and then all memory."""
 
 
-def picoseconds(texts: Sequence[str]) -> Any:
-    """Read microseconds as whole picoseconds: decimals are kept exactly."""
-    return np.array([_picoseconds(index, text) for index, text in enumerate(texts)], np.int64)
-
-
-def _picoseconds(index: int, text: str) -> int:
-    remedy = "give microseconds, 0 or more"
-    try:
-        if "_" in text or not text.isascii():  # which Decimal reads
-            raise DecimalException
-        return cells.time_ns(Decimal(text), _PICOSECONDS)
-    except DecimalException:
-        problem = cells.no_number(text, "is not a number", remedy)
-        raise cells.CellError(index, *problem) from None
-    except ValueError as error:
-        raise cells.CellError(index, str(error), remedy) from None
+picoseconds = partial(cells.seconds, unit_ns=_PICOSECONDS, remedy="give microseconds, 0 or more")
+"""Reads microseconds as whole picoseconds: decimals are kept exactly."""
 
 
 def kernel_rows(path: Path, axis: str) -> list[KernelRow]:
@@ -262,9 +246,9 @@ def _samples(path: Path) -> dict[int, int]:
             if kind != "all_reduce":
                 continue
             if match[1] == "bytes":
-                size = int(_cell(cells.whole_numbers, match[2], path, row, "bytes"))
+                size = _cell(cells.whole_numbers, match[2], path, row, "bytes")
             elif size is not None:
-                time = int(_cell(picoseconds, match[2], path, row, "us"))
+                time = _cell(picoseconds, match[2], path, row, "us")
                 if found.get(size, time) != time:
                     _once(path, row, seen, size, f"{size} bytes", "us")
                 found[size] = time
@@ -279,13 +263,11 @@ def _samples(path: Path) -> dict[int, int]:
     return found
 
 
-def _cell(parse: Any, text: str, path: Path, row: int, field: str) -> Any:
+def _cell(parse: Any, text: str, path: Path, row: int, field: str) -> int:
     try:
-        return parse([text])[0]
-    except cells.CellError as error:
-        raise InputError(
-            error.problem, file=str(path), row=row, field=field, remedy=error.remedy
-        ) from None
+        return int(parsed(parse, [text], [row], field)[0])
+    except InputError as error:
+        raise error.located(file=str(path)) from None
 
 
 def _once(path: Path, line: int, seen: dict[Any, int], key: Any, what: str, field: str) -> None:

@@ -18,13 +18,11 @@ from orsched.common.units import MAX_TOKENS, NS_PER_S
 from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
 from orsched.data.workers import Worker
+from orsched.files import cells
+from orsched.files.tables import is_text_table, read_table
 from orsched.heuristics.continuous.methods import VLLM
-from orsched.instances.readers import cells, detect, read
-from orsched.instances.readers.assemble import DROP_REMEDY
-from orsched.instances.readers.objects import Fields, read_objects
-from orsched.instances.readers.spreadsheet import is_spreadsheet
-from orsched.instances.readers.table import read_table
-from orsched.instances.readers.text import head_of
+from orsched.instances.readers import detect, read
+from orsched.instances.readers.traces import DROP_REMEDY
 from orsched.instances.readers.vllm_bench import read_bench_times
 from orsched.metrics.request_times import request_times
 from orsched.simulator import simulate_policy
@@ -190,19 +188,21 @@ def read_run(path: str | PathLike[str]) -> MeasuredRun:
         some = bench.requests
         whole = Times(some.arrival_ns, bench.first_token_ns, bench.finish_ns, some.output_tokens)
         return MeasuredRun(file.name, some, whole, 0)
-    if form != RUN_FORMAT and not _is_csv(file):
+    if form != RUN_FORMAT and not is_text_table(file):
         raise InputError(
             f"the format {form} holds requests without the times of their tokens",
             file=str(file),
             remedy=_RUNS,
         )
     requests = _all_of(file, form)
-    if form == RUN_FORMAT:
-        arrival, queued, first, last, lines = _objects(file)
-        names = _JSON
-    else:
-        arrival, queued, first, last, lines = _table(file, requests)
-        names = _CSV
+    recorded = form == RUN_FORMAT
+    names = _JSON if recorded else _CSV
+    needed = ("arrival_time", *names) if recorded else names[1:]
+    times_of = dict.fromkeys((*needed, names[0]), cells.seconds)
+    optional = {} if recorded else {names[0]: times_of.pop(names[0])}
+    columns, lines = read_table(file, times_of, optional, quoted=False)
+    arrival = columns["arrival_time"] if recorded else requests.arrival_ns
+    queued, first, last = (columns.get(name) for name in names)
     offset = int((arrival - queued).max()) if queued is not None else 0
     moved = offset - int(arrival.min())  # arrivals of the requests begin at 0
     times = Times(requests.arrival_ns, first + moved, last + moved, requests.output_tokens)
@@ -226,33 +226,8 @@ def _all_of(file: Path, form: str) -> Requests:
         ) from None
 
 
-def _is_csv(file: Path) -> bool:
-    return not is_spreadsheet(file) and not head_of(file).lstrip().startswith("{")
-
-
-def _table(
-    file: Path, requests: Requests
-) -> tuple[Column, Column | None, Column, Column, list[int]]:
-    table = read_table(file, dict.fromkeys(_CSV[1:], cells.seconds), {_CSV[0]: cells.seconds})
-    columns = table.columns
-    arrival = requests.arrival_ns
-    return arrival, columns.get(_CSV[0]), columns[_CSV[1]], columns[_CSV[2]], table.lines.tolist()
-
-
-def _objects(file: Path) -> tuple[Column, Column | None, Column, Column, list[int]]:
-    fields, lines = Fields(file), []
-    names = ("arrival_time", *_JSON)
-    found: dict[str, list[int]] = {name: [] for name in names}
-    for line, values in read_objects(file):
-        lines.append(line)
-        for name in names:
-            found[name].append(fields.time_ns(values, name, line, NS_PER_S))
-    arrival, queued, first, last = (np.array(found[name], np.int64) for name in names)
-    return arrival, queued, first, last, lines
-
-
 def _check(
-    file: Path, times: Times, queued: Column | None, lines: list[int], names: tuple[str, ...]
+    file: Path, times: Times, queued: Column | None, lines: Column, names: tuple[str, ...]
 ) -> None:
     taken = times.first if queued is None else queued
     for early, late, name, what in (
@@ -265,7 +240,7 @@ def _check(
             raise InputError(
                 what,
                 file=str(file),
-                row=lines[int(np.argmax(bad))],
+                row=int(lines[int(np.argmax(bad))]),
                 field=name,
                 remedy="arrivals on one clock, all other times on one",
             )

@@ -163,7 +163,7 @@ def print_rows(
     if style == "json":
         print_json(rows[0] if single else list(rows))
     elif style == "csv":
-        from orsched.files.formulas import warn_of_formulas
+        from orsched.files.text import warn_of_formulas
 
         text = io.StringIO()
         writer = csv.DictWriter(text, names or (list(rows[0]) if rows else []), lineterminator="\n")

@@ -33,7 +33,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "instance_html": "orsched.views.tables:instance_html",
         "request_times": "orsched.metrics.request_times:request_times",
         "requests_from_frame": "orsched.instances.readers.own_columns:requests_of_frame",
-        "requests_to_frame": "orsched.files.frames:requests_to_frame",
+        "requests_to_frame": "orsched.files.request_columns:requests_to_frame",
         "schedule_html": "orsched.views.tables:schedule_html",
         "solve": "orsched.solving.solver:solve",
     },

@@ -20,6 +20,9 @@ from orsched.data.requests import Prefixes, Requests
 from orsched.data.schedule import Schedule
 from orsched.data.step import ARRIVAL, FINISH, Step, decode_rounds, prefill_stage
 from orsched.data.workers import Worker
+from orsched.files import cells
+from orsched.files.cells import CellError
+from orsched.files.tables import Fields, read_objects, read_table
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.heuristics.dispatching import (
     DISPATCHERS,
@@ -32,11 +35,8 @@ from orsched.heuristics.dispatching import (
 from orsched.heuristics.policy_method import LiveMethod, PolicyMethod
 from orsched.instances.arrivals import sampled, with_arrivals
 from orsched.instances.predictions import predict
-from orsched.instances.readers import ReadReport, Trace, cells, read
-from orsched.instances.readers.assemble import Columns, assemble
-from orsched.instances.readers.cells import CellError
-from orsched.instances.readers.objects import Fields, read_objects
-from orsched.instances.readers.table import read_table
+from orsched.instances.readers import ReadReport, Trace, read
+from orsched.instances.readers.traces import Columns, assemble
 from orsched.planning.study import over_seeds, paired, read_study, run
 from orsched.simulator.policy import ClairvoyantView, Information, Policy, PredictedView, View
 from orsched.solving.methods import Method, Outcome, Progress, Run

@@ -4,8 +4,6 @@ Importing this package needs numpy and the standard library only; pyarrow and pa
 by the functions that use them.
 """
 
-from orsched.files.csv_requests import read_requests_csv, write_requests_csv
-from orsched.files.jsonl_requests import read_requests_jsonl
 from orsched.files.native import (
     load_cost,
     load_fitted_cost,
@@ -15,6 +13,7 @@ from orsched.files.native import (
     save_instance,
     save_schedule,
 )
+from orsched.files.request_columns import read_requests_csv, read_requests_jsonl, write_requests_csv
 
 __all__ = [
     "load_cost",

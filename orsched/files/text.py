@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import stat
 from contextlib import contextmanager
+from decimal import Decimal, DecimalException
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from orsched.common.errors import InputError, ResourceError, is_of_machine
 from orsched.common.near_names import file_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from io import BufferedReader
+    from typing import TextIO
 
     Path = str | os.PathLike[str]
 
 MAX_DEPTH = 50
 """Deepest nesting of the free blocks of a file (parameters, results, bound, run)."""
 
+HEAD_BYTES = 65_536
+
+_KINDS = {
+    b"\x1f\x8b": ("gzip-compressed", "unpack it with gunzip first"),
+    b"BZh": ("bzip2-compressed", "unpack it with bunzip2 first"),
+    b"\xfd7zXZ": ("xz-compressed", "unpack it with unxz first"),
+    b"\x28\xb5\x2f\xfd": ("zstd-compressed", "unpack it with unzstd first"),
+    b"PK\x03\x04": ("a ZIP archive or a spreadsheet", "unpack it, or save the sheet as CSV"),
+    b"PAR1": ("a Parquet file", "convert it to CSV, or load it with orsched.load"),
+    b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
+    b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
+}
+"""How files of other kinds begin, what they are, and what to do with one."""
+
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![0-9.]+$)")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONG_NUMBER = re.compile(r"\d{4000,}")
+
+_LOG = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -49,73 +71,164 @@ def read_bytes(path: Path) -> bytes:
     """Return the content of a file; raises ``InputError`` when it cannot be read."""
     name = os.fspath(path)
     try:
-        with open(name, "rb") as stream:
-            if stat.S_ISCHR(os.fstat(stream.fileno()).st_mode):
-                raise InputError("is a device", file=name, remedy="name a file")
+        with _opened(name) as stream:
             return stream.read()
-    except FileNotFoundError:
-        problem, remedy = "no such file", file_hint(name)
-    except IsADirectoryError:
-        problem, remedy = "is a folder", "name a file in it"
-    except PermissionError:
-        problem, remedy = "may not be read", "ask for the permission to read it"
     except OSError as error:
+        raise _unreadable(name, error) from None
+
+
+def _opened(name: str) -> BufferedReader:
+    """Open a file to read, with a buffer that holds its head."""
+    try:
+        stream = open(name, "rb", buffering=HEAD_BYTES)  # noqa: SIM115
+    except ValueError as error:  # a zero byte in the name
+        raise InputError(
+            f"no such file name: {error}", file=repr(name), remedy="check the path"
+        ) from None
+    if stat.S_ISCHR(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise InputError("is a device", file=name, remedy="name a file")
+    return stream
+
+
+def _unreadable(name: str, error: OSError) -> Exception:
+    if isinstance(error, FileNotFoundError):
+        problem, remedy = "there is no such file", file_hint(name)
+    elif isinstance(error, IsADirectoryError):
+        problem, remedy = "is a folder", "name a file in it"
+    elif isinstance(error, PermissionError):
+        problem, remedy = "may not be read", "ask for the permission to read it"
+    else:
         problem, remedy = f"cannot be read: {error.strerror or error}", "check the path"
         if is_of_machine(error):
-            raise ResourceError(f"{name}: {problem} (the machine or its disk failed)") from None
-    except InputError:
-        raise
-    except ValueError as error:  # a zero byte in the name
-        name, problem, remedy = repr(name), f"no such file name: {error}", "check the path"
-    raise InputError(problem, file=name, remedy=remedy)
+            return ResourceError(f"{name}: {problem} (the machine or its disk failed)")
+    return InputError(problem, file=name, remedy=remedy)
 
 
 def read_text(path: Path) -> str:
     """Return a UTF-8 file (with or without byte order mark) as text; ``InputError`` if it fails."""
     raw = read_bytes(path)
+    name = os.fspath(path)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"not UTF-8 text: byte {error.start} (line {line})",
-            file=os.fspath(path),
-            remedy="save the file as UTF-8",
-        ) from None
+        raise _of_a_kind(raw, name) or _not_utf8(raw, error, name) from None
     if not text.strip():
-        raise InputError(
-            "the file is empty", file=os.fspath(path), remedy="write it again from its source"
-        )
+        raise _empty(name)
     return text
 
 
-def parse_json(text: str) -> Any:
+@contextmanager
+def open_text(path: Path) -> Iterator[tuple[str, TextIO]]:
+    """Open a UTF-8 text to read line by line, and give its first 64 KiB beside it.
+
+    A byte order mark is skipped, line ends stay as they are. Raises ``InputError`` for what cannot
+    be read, and what is empty, compressed, binary or not UTF-8, with a guess at what it is.
+    """
+    name = os.fspath(path)
+    try:
+        stream = _opened(name)
+        head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
+    except OSError as error:
+        raise _unreadable(name, error) from None
+    with stream:
+        text = _head(head, name)
+        try:
+            yield text, TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        except UnicodeDecodeError:
+            raw = read_bytes(path)
+            try:
+                raw.decode()
+            except UnicodeDecodeError as error:
+                raise _not_utf8(raw, error, name) from None
+            raise
+
+
+def head_of(path: Path) -> str:
+    """Return the first 64 KiB of a text file; raises as ``open_text``."""
+    with open_text(path) as (head, _):
+        return head
+
+
+def _head(head: bytes, name: str) -> str:
+    if known := _of_a_kind(head, name):
+        raise known
+    if b"\0" in head:
+        raise InputError("holds NUL bytes: not text", file=name, remedy="save it as UTF-8 text")
+    try:
+        text = head.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 4 or len(head) < HEAD_BYTES:
+            raise _not_utf8(head, error, name) from None
+        text = head[: error.start].decode("utf-8-sig")  # cut within a letter
+    if not text.strip():
+        raise _empty(name)
+    return text
+
+
+def _of_a_kind(head: bytes, name: str) -> InputError | None:
+    """Return what to say of a file that begins as another kind than text does."""
+    for magic, (what, remedy) in _KINDS.items():
+        if head.startswith(magic):
+            return InputError(f"is {what}, not UTF-8 text", file=name, remedy=remedy)
+    return None
+
+
+def _not_utf8(raw: bytes, error: UnicodeDecodeError, name: str) -> InputError:
+    line = raw.count(b"\n", 0, error.start) + 1
+    return InputError("is not UTF-8 text", file=name, row=line, remedy="save it as UTF-8")
+
+
+def _empty(name: str) -> InputError:
+    return InputError("the file is empty", file=name, remedy="write it again from its source")
+
+
+def parse_json(text: str, *, exact: bool = False, line: int | None = None) -> Any:
     """Parse strict JSON: no NaN or infinity, no name twice in one object, valid Unicode only.
 
-    Raises ``InputError`` with line and column.
+    Args:
+        text: a document, or a line of JSON lines.
+        exact: give numbers with a fraction or an exponent as ``Decimal``.
+        line: the number of the line, which an error names; otherwise it names line and column.
+
+    Raises:
+        InputError: the text is no JSON.
     """
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_constant=_no_constant,
-            parse_float=_finite_float,
-        )
+        value = (_EXACT if exact else _FLOATS).decode(text)
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        place = f"line {error.lineno}, " if line is None else ""
         raise InputError(
-            f"not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}",
+            f"not valid JSON at {place}column {error.colno}: {error.msg}",
+            row=line,
             remedy="the file is cut short" if cut else "correct the text at this place",
         ) from None
-    except InputError:
-        raise
+    except InputError as error:
+        raise error.located(row=line) if line is not None else error from None
+    except RecursionError:
+        raise InputError(
+            "nested too deeply", row=line, remedy="remove the inner levels, which no field needs"
+        ) from None
     except ValueError:  # Python converts no digits beyond its limit
-        raise _long_number(text) from None
+        raise _long_number(text, line) from None
     if _ESCAPED_SURROGATE.search(text):
         try:
-            json.dumps(value, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError:
-            raise InputError("half a surrogate pair in a text", remedy="remove it") from None
+            raise InputError(
+                "half a surrogate pair in a text", row=line, remedy="remove it"
+            ) from None
+    return value
+
+
+def json_object(text: str, *, exact: bool = False, line: int) -> dict[str, Any]:
+    """Return the JSON object in a line; raises ``InputError`` that names the line."""
+    value = parse_json(text, exact=exact, line=line)
+    if not isinstance(value, dict):
+        raise InputError(
+            "is not a JSON object", row=line, remedy="give one JSON object in each line"
+        )
     return value
 
 
@@ -137,18 +250,36 @@ def _no_constant(name: str) -> NoReturn:
 def _finite_float(digits: str) -> float:
     value = float(digits)
     if value in (float("inf"), float("-inf")):
-        raise InputError(f"{digits} is too large for a number", remedy="give a finite number")
+        raise _too_large(digits)
     return value
 
 
-def _long_number(text: str) -> InputError:
+def _exact(digits: str) -> Decimal:
+    try:
+        return Decimal(digits)
+    except DecimalException:  # exponents beyond any use
+        raise _too_large(digits) from None
+
+
+def _too_large(digits: str) -> InputError:
+    return InputError(f"{digits:.40} is too large for a number", remedy="give a finite number")
+
+
+_FLOATS, _EXACT = (
+    json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant, parse_float=number)
+    for number in (_finite_float, _exact)
+)
+
+
+def _long_number(text: str, line: int | None) -> InputError:
     found = _LONG_NUMBER.search(text)
     if found is None:
-        return InputError("not valid JSON: a number cannot be read", remedy="correct it")
-    line = text.count("\n", 0, found.start()) + 1
+        return InputError("not valid JSON: a number cannot be read", row=line, remedy="correct it")
     column = found.start() - text.rfind("\n", 0, found.start())
+    place = "" if line is not None else f"line {text.count(chr(10), 0, found.start()) + 1}, "
     return InputError(
-        f"a number of {len(found.group())} digits at line {line}, column {column}",
+        f"a number of {len(found.group())} digits at {place}column {column}",
+        row=line,
         remedy="numbers have at most 64 bits",
     )
 
@@ -208,3 +339,21 @@ def plain(value: Any, field: str, depth: int = 0) -> Any:
 
 def _no_unicode(name: str) -> InputError:
     return InputError("a text is not valid Unicode", file=name, remedy="remove half characters")
+
+
+def warn_of_formulas(texts: Iterable[object], where: str) -> None:
+    """Log a warning if texts begin as formulas do.
+
+    A CSV file has no way to say that a cell is no formula: an apostrophe before it would be part of
+    the text for everyone but a spreadsheet.
+    """
+    found = [text for text in texts if isinstance(text, str) and _FORMULA.match(text)]
+    if found:
+        _LOG.warning(
+            "%s: a spreadsheet would run %d text%s as a formula, %.60r first: import such columns "
+            "as text",
+            where,
+            len(found),
+            "s" if len(found) > 1 else "",
+            found[0],
+        )

@@ -12,8 +12,10 @@ from orsched.common.errors import InputError, unavailable
 from orsched.common.limits import ROWS
 from orsched.common.near_names import file_hint
 from orsched.common.units import MAX_TOKENS
+from orsched.files.cells import CellError, texts, whole_numbers
 from orsched.files.document import kind as json_kind
-from orsched.files.text import locating, parse_json, read_bytes, read_text
+from orsched.files.tables import read_objects
+from orsched.files.text import head_of, locating, parse_json, read_bytes, read_text
 from orsched.prediction.data import LabelledPrompts
 from orsched.prediction.prompt import Prompt
 
@@ -223,14 +225,10 @@ def _length(values: dict[str, Any], reply: str | None, count: Callable[[str], in
                 "is missing", field="output_tokens", remedy="give output_tokens, or output (a text)"
             )
         return min(count(text), MAX_TOKENS)
-    whole = isinstance(tokens, int) or (isinstance(tokens, float) and tokens == int(tokens))
-    if isinstance(tokens, bool) or not whole or not 0 <= tokens <= MAX_TOKENS:
-        raise InputError(
-            f"{str(tokens)[:40]} is no number of tokens",
-            field="output_tokens",
-            remedy=f"a whole number from 0 to {MAX_TOKENS:,}",
-        )
-    return int(tokens)
+    try:
+        return int(whole_numbers(texts([tokens], quoted=False))[0])
+    except CellError as error:
+        raise InputError(error.problem, field="output_tokens", remedy=error.remedy) from None
 
 
 def _conversation_name(values: dict[str, Any], prompt: Prompt) -> str:
@@ -250,32 +248,16 @@ def _rows(path: Path) -> Iterator[Row]:
     if name.endswith(".parquet"):
         yield from _parquet_rows(path)
         return
-    text = read_text(path)
+    if not head_of(path).lstrip().startswith("["):
+        yield from read_objects(path)
+        return
     with locating(path):
-        if text.lstrip().startswith("["):
-            yield from enumerate(map(_object, _list(text)))
-            return
-    for line, part in enumerate(text.split("\n"), start=1):
-        if not part.strip():
-            continue
-        try:
-            with locating(path):
-                values = _object(parse_json(part))
-        except InputError as error:
-            raise error.located(row=line) from None
-        yield line, values
-
-
-def _list(text: str) -> list[Any]:
-    found = parse_json(text)
-    assert isinstance(found, list)  # the text begins with a bracket
-    return found
-
-
-def _object(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"is {json_kind(value)}, not an object", remedy="one JSON object a row")
-    return value
+        for row, value in enumerate(parse_json(read_text(path), exact=True)):
+            if not isinstance(value, dict):
+                raise InputError(
+                    f"is {json_kind(value)}, not an object", row=row, remedy="one JSON object a row"
+                )
+            yield row, value
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:

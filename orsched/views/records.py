@@ -186,7 +186,7 @@ def _write_csv(
     path: str | os.PathLike[str],
 ) -> None:
     from orsched.files.atomic import write_text
-    from orsched.files.formulas import warn_of_formulas
+    from orsched.files.text import warn_of_formulas
 
     def lines() -> Iterator[str]:
         buffer = io.StringIO()

@@ -13,7 +13,7 @@ from orsched.common.columns import int_column
 from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_S
 from orsched.files.atomic import write_text
-from orsched.files.formulas import warn_of_formulas
+from orsched.files.text import warn_of_formulas
 from orsched.instances.readers.vllm_bench import read_bench_times
 from orsched.metrics.distributions import ratio
 from orsched.metrics.request_times import request_times

@@ -11,8 +11,7 @@ from orsched.common.errors import InputError
 from orsched.common.scalars import require_suffix
 from orsched.common.units import NS_PER_S
 from orsched.files.atomic import write_text
-from orsched.files.formulas import warn_of_formulas
-from orsched.instances.readers.text import open_text
+from orsched.files.text import open_text, warn_of_formulas
 from orsched.runner.vllm_outlet.priorities import in_order
 
 if TYPE_CHECKING:
@@ -150,7 +149,7 @@ def write_batch(
 
 
 def _batch_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    with open_text(path) as stream:
+    with open_text(path) as (_, stream):
         for line, text in enumerate(stream, start=1):
             if not text.strip():
                 continue

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.worth import __main__ as command
 from benchmarks.worth import corpus, report, rows, shares
 from benchmarks.worth.rows import Row
-from orsched.files.csv_requests import read_requests_csv
+from orsched.files.request_columns import read_requests_csv
 from orsched.instances.datasets import VARIABLE
 from orsched.planning.study import read_study
 from orsched.prediction import make_corpus

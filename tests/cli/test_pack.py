@@ -136,19 +136,19 @@ def test_a_packing_of_a_column_is_checked_by_that_column(call, tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "options", "said"),
     [
-        ("a.txt", "3\n4.5\n", [], "a.txt, row 2, field 'size': '4.5' is no size (give whole"),
-        ("a.txt", "3\n-4\n", [], "row 2, field 'size': -4 is no size"),
-        ("a.csv", "id,size\nx,3\ny\n", [], "row 3, field 'size': is missing"),
-        ("a.csv", "id,size\nx,3\ny,z\n", [], "row 3, field 'size': 'z' is no size"),
+        ("a.txt", "3\n4.5\n", [], "a.txt, row 2, field 'size': '4.5' is not a whole number (give whole"),
+        ("a.txt", "3\n-4\n", [], "row 2, field 'size': -4 is negative"),
+        ("a.csv", "id,size\nx,3\ny\n", [], "row 3: 1 cells where 2 are expected"),
+        ("a.csv", "id,size\nx,3\ny,z\n", [], "row 3, field 'size': 'z' is not a whole number"),
         ("a.csv", "a,b\n1,2\n", [], "field '--column': which column holds the sizes is open"),
         ("a.csv", "a,b\n1,2\n", ["--column", "c"], "there is no column 'c' (there are: a, b)"),
-        ("a.csv", "a,a\n1,2\n", ["--column", "a"], "row 1, field '--column': 2 columns are named"),
+        ("a.csv", "a,a\n1,2\n", ["--column", "a"], "row 1, field 'a': the column appears twice"),
         ("a.csv", "", [], "is empty"),
-        ("a.json", "[1, true]", [], "row 1, field 'sizes': True is no size"),
+        ("a.json", "[1, true]", [], "row 1, field 'sizes': true is not a number"),
         ("a.json", '{"lengths": [1]}', [], "field 'sizes': is missing"),
-        ("a.json", "[1", [], "is not JSON"),
+        ("a.json", "[1", [], "not valid JSON at line 1"),
         ("a.txt", "3\n", ["--column", "b"], "this file has no columns"),
-        ("a.txt", "9" * 30 + "\n", [], "is no size"),
+        ("a.txt", "9" * 30 + "\n", [], "does not fit into 64 bits"),
     ],
 )
 def test_what_is_no_size_is_located(call, tmp_path, name, text, options, said):
@@ -170,4 +170,4 @@ def test_other_refusals(call, sizes, tmp_path):
     assert call("pack", sizes, "--clients", 2, "-o", tmp_path / "x.txt")[0] == 2
     latin = tmp_path / "latin.txt"
     latin.write_bytes(b"\xff\xfe\xe4")
-    assert "is not text in UTF-8" in call("pack", latin, "--clients", 2)[2]
+    assert "is UTF-16 text" in call("pack", latin, "--clients", 2)[2]

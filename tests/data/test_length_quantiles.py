@@ -15,7 +15,7 @@ from orsched.common.errors import InputError
 from orsched.data.length_quantiles import LengthLaw, quantiles_after
 from orsched.data.requests import Requests
 from orsched.files import load_instance, read_requests_csv, save_instance, write_requests_csv
-from orsched.files.quantile_columns import level_of, name_of
+from orsched.files.request_columns import level_of, name_of
 from orsched.instances import predict
 from orsched.prediction import LengthDistribution
 

@@ -8,7 +8,7 @@ from orsched.common.errors import InputError
 from orsched.data.instance import Instance
 from orsched.data.requests import Prefixes, Requests
 from orsched.data.workers import Worker
-from orsched.files.frames import requests_from_frame, requests_to_frame
+from orsched.files.request_columns import requests_from_frame, requests_to_frame
 
 FULL = Requests(
     [3, 4, 5],

@@ -39,7 +39,7 @@ def test_lines_hold_what_csv_holds(tmp_path):
     [
         ({"class": "fast"}, "class", "'fast' is not a service class"),
         ({"tenant": 7}, "tenant", "stands among names"),
-        ({"deadline_s": -1}, "deadline_s", "-1 s is negative"),
+        ({"deadline_s": -1}, "deadline_s", "-1.0 s is negative"),
         ({"deadline_s": "soon"}, "deadline_s", "is not a number of seconds"),
         ({"prompt_tokens": 1.5}, "prompt_tokens", "1.5 is not a whole number"),
         ({"prompt_tokens": None}, "prompt_tokens", "missing"),

@@ -9,9 +9,9 @@ import pytest
 
 from orsched.common.errors import InputError
 from orsched.files import load_cost, load_instance, load_schedule, read_requests_csv
-from orsched.files.frames import requests_from_frame
 from orsched.files.instance_document import instance_from_document
 from orsched.files.parquet import instance_to_parquet, schedule_to_parquet
+from orsched.files.request_columns import requests_from_frame
 from orsched.files.schedule_document import schedule_from_document
 
 _spec = importlib.util.spec_from_file_location(

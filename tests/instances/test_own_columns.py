@@ -214,9 +214,9 @@ def test_a_frame_is_read_as_its_file(write):
 @pytest.mark.parametrize(
     ("column", "value", "says"),
     [
-        ("prompt_len", None, "a value is missing"),
+        ("prompt_len", None, "the value is missing"),
         ("prompt_len", 1.5, "'1.5' is not a whole number"),
-        ("gen_len", True, "'True' is not a whole number"),
+        ("gen_len", True, "true is not a number or a text"),
         ("time", float("inf"), "not a finite time"),
     ],
 )
@@ -254,7 +254,7 @@ def test_what_is_no_instance_is_answered_with_the_call_that_makes_one():
     [
         ("prompt_len,output_len,priority\n1,2,high\n", "'high' is not a whole number"),
         ("prompt_len,output_len,priority\n1,2,1.5\n", "'1.5' is not a whole number"),
-        ("prompt_len,output_len,priority\n1,2," + "9" * 30 + "\n", "beyond 64 bits"),
+        ("prompt_len,output_len,priority\n1,2," + "9" * 30 + "\n", "does not fit into 64 bits"),
         ("prompt_len,output_len,priority,class\n1,2,1,batch\n", "both"),
         ("prompt_len,output_len,priority\n" + "".join(f"1,2,{k}\n" for k in range(1001)),
          "1,001 different priorities"),
@@ -395,7 +395,7 @@ def test_a_small_spreadsheet_that_stands_for_much(tmp_path, monkeypatch, rows, t
     path = inflated(tmp_path / "small.xlsx", rows, texts)
     assert path.stat().st_size < 10_000
     monkeypatch.setenv("ORSCHED_MAX_ROWS", "9999")
-    monkeypatch.setattr("orsched.instances.readers.spreadsheet._LAST_ROW", 5_000)
+    monkeypatch.setattr("orsched.files.sheets._LAST_ROW", 5_000)
     with pytest.raises(InputError, match=words) as caught:
         orsched.load(path, clients=2)
     assert caught.value.file == str(path)
@@ -423,7 +423,7 @@ def test_a_spreadsheet_has_limits(tmp_path, monkeypatch):
     monkeypatch.setenv("ORSCHED_MAX_ROWS", "20")
     with pytest.raises(InputError, match="ORSCHED_MAX_ROWS"):
         read(path)
-    monkeypatch.setattr("orsched.instances.readers.spreadsheet._MOST_BYTES", 100)
+    monkeypatch.setattr("orsched.files.sheets._MOST_BYTES", 100)
     with pytest.raises(InputError, match="unpacks to"):
         read(path)
 

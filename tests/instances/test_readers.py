@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched.common.errors import InputError
-from orsched.instances.readers import FORMATS, cells, detect, format_names, read, table
+from orsched.files import cells, tables
+from orsched.instances.readers import FORMATS, detect, format_names, read
 
 AZURE = (
     "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -177,7 +178,7 @@ def test_line_ends_mark_blank_lines_blanks_and_extra_columns_do_not_matter(write
 
 
 def test_lines_are_counted_over_blank_lines_quotes_and_chunks(write, monkeypatch):
-    monkeypatch.setattr(table, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(tables, "CHUNK_ROWS", 2)
     head = "id,prompt_tokens,answer_tokens,note\n"
     good = "".join(f"r{i},{i + 1},2,\n" for i in range(5))
     requests = read(write(head + good)).requests
@@ -346,7 +347,7 @@ def test_zero_prompt_tokens_name_the_prompt_column(write):
 
 
 def test_large_files_are_read_in_chunks_without_loss(write):
-    rows = 2 * table.CHUNK_ROWS + 3
+    rows = 2 * tables.CHUNK_ROWS + 3
     lines = "".join(f"{i},{i % 100 + 1},{i % 7 + 1}\n" for i in range(rows))
     requests, report = read(write("id,prompt_tokens,answer_tokens\n" + lines))
     assert report.kept == rows

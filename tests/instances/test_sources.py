@@ -193,7 +193,7 @@ def test_tables_of_servegen_are_read(tmp_path):
         ("7,0,x,1,Gamma,0.5,3\n", "", "'x' is not a number"),
         ("7,0,-1,1,Gamma,0.5,3\n", "", "finite number above 0"),
         ("7,0,1,1,Pareto,0.5,3\n", "", "'Pareto' is not a family"),
-        ("7,0,1,1,Gamma\n", "", "5 fields where 7"),
+        ("7,0,1,1,Gamma\n", "", "5 cells where 7"),
         ("7,0,1,1,Gamma,0.5,3\n", "", "no source has both lengths"),
         ("7,0,1,1,Gamma,0.5,3\n", f"7,0,input_tokens,1,nan,9,{QUANTILES}\n", "finite number"),
     ],

@@ -121,7 +121,7 @@ def test_a_wrong_row_is_named_with_its_field(tmp_path, row, field):
         (b'{"prompt": "a", "output_tokens": NaN}\n', 1),
         (b'{"prompt": "a", "prompt": "b", "output_tokens": 1}\n', 1),
         (b"7\n", 1),
-        (b"[[1]]", None),
+        (b"[[1]]", 0),
         (b'[{"prompt": "a"', None),
         (b'{"prompt": ' + b"[" * 100_000, 1),
         (b'{"prompt": "a", "output_tokens": 1' + b"0" * 5000 + b"}", 1),

@@ -10,7 +10,7 @@ from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.files.csv_requests import read_requests_csv, write_requests_csv
+from orsched.files.request_columns import read_requests_csv, write_requests_csv
 from orsched.prediction import (
     LabelledPrompts,
     OnlinePredictor,

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 import zipfile
-from datetime import date, datetime, time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orsched.common.errors import InputError, unavailable
 from orsched.common.limits import ROWS
 from orsched.common.near_names import file_hint
-from orsched.instances.readers.table import Table, table_of
+from orsched.files.cells import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from os import PathLike
-
-    from orsched.instances.readers.table import Choice
 
 SUFFIXES = (".xlsx", ".xlsm")
 OTHER = (".xls", ".ods", ".numbers")
@@ -45,21 +43,19 @@ def is_spreadsheet(path: str | PathLike[str]) -> bool:
     return suffix in SUFFIXES
 
 
-def read_sheet(path: str | PathLike[str], choose: Choice) -> Table:
-    """Read the columns of the first sheet that ``choose`` picks from its header, as ``read_table``.
+@contextmanager
+def sheet_rows(path: str | PathLike[str]) -> Iterator[_Rows]:
+    """Give the rows of the first sheet, as texts.
 
     Raises:
-        InputError: the file is no such table, or a cell is wrong; names row and column.
+        InputError: the file is no spreadsheet, or too large when it is unpacked.
         MissingDependencyError: openpyxl is not installed.
     """
+    rows = _Rows(path)
     try:
-        rows = _Rows(path)
-        try:
-            return table_of(rows, choose, str(path))
-        finally:
-            rows.close()
-    except InputError as error:
-        raise error.located(file=str(path)) from None
+        yield rows
+    finally:
+        rows.close()
 
 
 class _Rows:
@@ -98,7 +94,7 @@ class _Rows:
         while end > self._width and values[end - 1] is None:
             end -= 1
         self._width = self._width or end
-        return [cell_text(value) for value in values[:end]]
+        return [text_of(value) for value in values[:end]]
 
     def close(self) -> None:
         """Close the file, and the part of it that is being read."""
@@ -155,16 +151,3 @@ def _damaged(file: str, error: Exception) -> InputError:
         file=file,
         remedy=_AS_CSV,
     )
-
-
-def cell_text(value: Any) -> str:
-    """Return a cell as CSV would have it: whole numbers without a fraction, dates in ISO form."""
-    if value is None:
-        return ""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return str(int(value))
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
-    if isinstance(value, (date, time)):
-        return value.isoformat()
-    return str(value)

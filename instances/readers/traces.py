@@ -1,18 +1,19 @@
-"""From parsed columns to requests: the rules that all readers share."""
+"""What readers give: requests with an account of every row, and the rules that all share."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from orsched.common.errors import InputError
 from orsched.common.units import MAX_TIME, MAX_TIME_NS
 from orsched.data.requests import Prefixes, Requests
-from orsched.instances.readers.report import ReadReport, Trace
+from orsched.files.tables import NO_ROW
+from orsched.instances.streams import stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,47 @@ if TYPE_CHECKING:
 logger = logging.getLogger("orsched.instances.readers")
 
 DROP_REMEDY = "pass drop_empty (--drop-empty) to leave failed requests out, counted"
+
+
+@dataclass(frozen=True)
+class ReadReport:
+    """Account of a file that was read: ``rows == kept + sum(dropped.values())``.
+
+    Attributes:
+        file: the file as it was named.
+        format: name of its format.
+        rows: requests in the file.
+        kept: requests that were returned.
+        dropped: reason -> number of requests left out, which happens only when asked for.
+        notes: what else a reader of the numbers should know, a sentence each.
+        priorities: the different values of a column of priorities, smallest first: a request's
+            class is the place of its own in them.
+    """
+
+    file: str
+    format: str
+    rows: int
+    kept: int
+    dropped: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    priorities: tuple[int, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain JSON values."""
+        return {**asdict(self), "notes": list(self.notes), "priorities": list(self.priorities)}
+
+    def __str__(self) -> str:
+        lost = "".join(f", {count} left out ({reason})" for reason, count in self.dropped.items())
+        notes = "".join(f"; {note}" for note in self.notes)
+        count = f"{self.kept} of {self.rows} requests"
+        return f"{self.file}, format {self.format}: {count}{lost}{notes}"
+
+
+class Trace(NamedTuple):
+    """Requests from a file, in the order of the file, and the report on reading it."""
+
+    requests: Requests
+    report: ReadReport
 
 
 @dataclass
@@ -64,9 +106,7 @@ def assemble(columns: Columns, drop_empty: bool = False) -> Trace:
     outputs = np.asarray(columns.output_tokens, np.int64)
     n = len(prompts)
     if n == 0:
-        raise InputError(
-            "holds no request", file=columns.file, remedy="give a file with at least one request"
-        )
+        raise InputError("holds no request", file=columns.file, remedy=NO_ROW)
     arrivals = _relative(columns)
     names = _names(columns)
     reasons = left_out(columns, prompts, outputs, drop_empty)
@@ -174,3 +214,32 @@ def _refusal(
         field=columns.output_field if prompts[row] else columns.prompt_field,
         remedy=DROP_REMEDY,
     )
+
+
+def spread_arrivals(requests: Requests, seed: int | None = None) -> Requests:
+    """Return requests whose equal arrival times are spread up to the next distinct time.
+
+    Clocks that tick in steps (Mooncake's of about 3 s, BurstGPT's of 1 s) give many requests one
+    time, which makes gaps look bursty. The g requests of one step of width w arrive, in the
+    order of rows, at ``k w / g`` after its start, k = 0..g-1, or with a seed at g sorted uniform
+    times inside it. The last step is as wide as the median step. All integers; a file with one
+    time only is returned as it is.
+    """
+    times, inverse, counts = np.unique(requests.arrival_ns, return_inverse=True, return_counts=True)
+    if len(times) < 2:
+        return requests
+    widths = np.diff(times)
+    widths = np.append(widths, np.sort(widths)[len(widths) // 2])
+    order = np.argsort(inverse, kind="stable")
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    place = np.arange(len(requests)) - first
+    step = inverse[order]
+    if seed is None:
+        offset = widths[step] // counts[step] * place
+    else:
+        draws = stream("spread-arrivals", seed).random(len(requests))
+        draws = draws[np.lexsort((draws, step))]
+        offset = np.floor(draws * widths[step]).astype(np.int64)
+    spread = np.empty(len(requests), np.int64)
+    spread[order] = times[step] + offset
+    return requests.replace(arrival_ns=spread)

@@ -1,0 +1,409 @@
+"""Tables of requests under orsched's own names: CSV, JSON lines and data frames, in and out."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.common.columns import int_column
+from orsched.common.errors import InputError, unavailable
+from orsched.common.units import MAX_TIME_NS, MAX_TOKENS
+from orsched.data.length_quantiles import LEVELS, MAX_LEVELS, QUANTILES, require_order
+from orsched.data.requests import MAX_WEIGHT, SERVICE_CLASSES, WEIGHT_REMEDY, Prefixes, Requests
+from orsched.files import cells
+from orsched.files.atomic import opened
+from orsched.files.document import at_field
+from orsched.files.tables import FRAME, parsed, read_chosen, read_objects
+from orsched.files.text import locating, warn_of_formulas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pandas as pd
+
+    from orsched.files.tables import Parser
+    from orsched.files.text import Path
+
+COLUMNS = (
+    "id", "prompt_tokens", "output_tokens", "arrival_ns", "arrival_s", "predicted_tokens",
+    "service_class", "class", "tenant", "deadline_ns", "deadline_s", "weight",
+)  # fmt: skip
+PREFIX_COLUMNS = ("prefix_ids", "prefix_block_tokens")
+"""Columns that a frame alone has: a list of whole numbers in each row, and one number."""
+
+REQUIRED = ("prompt_tokens", "output_tokens")
+SAME = {
+    "id": "ids",
+    "arrival_s": "arrival_ns",
+    "class": "service_class",
+    "deadline_s": "deadline_ns",
+    "weight": "weights",
+}
+"""Columns that stand for a column of ``Requests`` under another name or unit."""
+
+EXAMPLE = "predicted_p50 (or another percentile)"
+_LEVEL = re.compile(r"predicted_p([0-9]{1,2}(?:\.[0-9]{1,400})?)", re.ASCII)
+
+
+def parser_of(name: str, classes: Sequence[str]) -> Parser:
+    """Return the parser of a column; times in seconds become nanoseconds."""
+    if name in ("service_class", "class"):
+        return partial(_codes, classes=classes)
+    return _PARSERS.get(name, cells.whole_numbers)
+
+
+def _codes(column: Sequence[str], classes: Sequence[str]) -> Any:
+    return np.array(cells.service_classes(column, classes), dtype=np.int64)
+
+
+_PARSERS: dict[str, Parser] = {
+    "id": list,
+    "tenant": list,
+    "arrival_s": cells.seconds,
+    "deadline_s": cells.seconds,
+    **dict.fromkeys(
+        ("arrival_ns", "deadline_ns"),
+        partial(
+            cells.whole_numbers, maximum=MAX_TIME_NS, remedy="give whole nanoseconds, 0 or more"
+        ),
+    ),
+    "weight": partial(cells.whole_numbers, maximum=MAX_WEIGHT, remedy=WEIGHT_REMEDY),
+}
+
+
+def read_requests_csv(path: Path, classes: Sequence[str] = SERVICE_CLASSES) -> Requests:
+    """Read requests from a CSV file in UTF-8 with commas.
+
+    Columns, in any order: ``prompt_tokens``, ``output_tokens``, and optionally ``id`` (unique
+    texts), ``arrival_ns`` or ``arrival_s`` (decimal seconds, converted exactly),
+    ``predicted_tokens``, quantiles of predicted lengths (``predicted_p10``, ``predicted_p50``, any
+    percentile), ``service_class`` or ``class`` (one of ``classes``), ``tenant`` (names, or whole
+    numbers), ``deadline_ns`` or ``deadline_s`` (from the arrival; 0: none of its own), ``weight``
+    (whole numbers from 0). Empty lines are skipped.
+
+    Raises:
+        InputError: the file cannot be read or is wrong; the row is the line number from 1.
+    """
+    with locating(path):
+        table = read_chosen(
+            path,
+            lambda header: {name: parser_of(name, classes) for name in require_columns(header)},
+            separators=",",
+        )
+        return requests_of(with_tenants(table.columns), table.lines)
+
+
+def read_requests_jsonl(path: Path, classes: Sequence[str] = SERVICE_CLASSES) -> Requests:
+    """Read requests from a file with one JSON object a line; every line has the same names.
+
+    Names and ``classes`` as in ``read_requests_csv``; seconds are numbers. Empty lines are skipped.
+
+    Raises:
+        InputError: the file cannot be read or is wrong; the row is the line number from 1.
+    """
+    with locating(path):
+        found = list(read_objects(path, exact=False))
+        lines, rows = [line for line, _ in found], [row for _, row in found]
+        names = require_columns(list(rows[0]))
+        for row, line in zip(rows, lines, strict=True):
+            for name in names:
+                if name not in row:
+                    raise InputError(cells.MISSING, row=line, field=name, remedy="add it")
+            for name in row:
+                if name not in names:
+                    raise InputError(
+                        "is not in the first line",
+                        row=line,
+                        field=name,
+                        remedy="all lines have the same",
+                    )
+        columns = {name: [row[name] for row in rows] for name in names}
+        return _requests_of_values(columns, lines, classes)
+
+
+def requests_from_frame(frame: pd.DataFrame, classes: Sequence[str] = SERVICE_CLASSES) -> Requests:
+    """Return the requests of a data frame, one row each; the index plays no part.
+
+    Columns and ``classes`` as in ``read_requests_csv``, and ``prefix_ids`` (a list of whole numbers
+    in each row) with ``prefix_block_tokens`` (the same number in each row).
+
+    Raises:
+        InputError: a column is unknown or missing, or a value is wrong; rows count from 0.
+    """
+    require_frame(frame)
+    with locating(FRAME):
+        require_columns([name for name in frame.columns if name not in PREFIX_COLUMNS])
+        for name in PREFIX_COLUMNS:
+            if list(frame.columns).count(name) > 1:
+                raise InputError("the column appears twice", field=name, remedy="keep one of them")
+        columns = {str(name): _values(frame[name], str(name)) for name in frame.columns}
+        return _requests_of_values(columns, range(len(frame)), classes, _prefixes(columns))
+
+
+def require_frame(frame: object) -> None:
+    """Raise ``InputError`` for what is not a data frame."""
+    if not isinstance(frame, _pandas().DataFrame):
+        raise InputError(f"a {type(frame).__name__} is not a data frame", remedy="give a DataFrame")
+
+
+def require_columns(names: Sequence[Any]) -> list[str]:
+    """Return the names of columns if they are known, unique and enough; else ``InputError``."""
+    checked: list[str] = []
+    for name in names:
+        if name not in COLUMNS and level_of(name) is None:
+            remedy = (
+                f"known columns: {', '.join((*COLUMNS, EXAMPLE))}; orsched.load knows more names"
+            )
+            if len(names) == 1 and any(mark in str(name) for mark in ";\t"):
+                remedy = "separate the columns with commas"
+            raise InputError(f"unknown column {name!r:.60}", field=f"{name!s:.60}", remedy=remedy)
+        if name in checked:
+            raise InputError("the column appears twice", field=name, remedy="keep one of them")
+        checked.append(name)
+    names_by_level(checked)
+    for name in REQUIRED:
+        if name not in checked:
+            raise InputError(f"the column '{name}' is missing", field=name, remedy="add it")
+    if "arrival_ns" in checked and "arrival_s" in checked:
+        raise InputError("arrivals are given twice", field="arrival_s", remedy="keep one of them")
+    for name, same in SAME.items():
+        if name in checked and same in checked:
+            raise InputError(f"{same} is given, too", field=name, remedy="keep one of them")
+    return checked
+
+
+def requests_of(
+    columns: Mapping[str, Any],
+    lines: Sequence[int] | Any,
+    names: Mapping[str, str] | None = None,
+    prefixes: Prefixes | None = None,
+    same: Mapping[str, str] = SAME,
+) -> Requests:
+    """Return requests from columns under their names here; an error names column and line.
+
+    ``names`` are those of the file, where it has others; ``same`` those of ``Requests``.
+    """
+    shown = {same.get(name, name): (names or {}).get(name, name) for name in columns}
+    try:
+        values = {same.get(name, name): column for name, column in gather(dict(columns)).items()}
+        if "ids" in values:
+            values["ids"] = tuple(values["ids"])
+        return Requests(**values, prefixes=prefixes)
+    except InputError as error:
+        row = None if error.row is None else int(lines[error.row])
+        field = shown.get(str(error.field), error.field)
+        located = InputError(error.problem, row=row, field=field, remedy=error.remedy)
+        raise at_field(located, field, "see the file formats") from None
+
+
+def _requests_of_values(
+    columns: dict[str, Any],
+    lines: Sequence[int],
+    classes: Sequence[str],
+    prefixes: Prefixes | None = None,
+) -> Requests:
+    """Return requests from columns of numbers and texts, seconds as such."""
+    codes = partial(cells.service_classes, classes=classes)
+    for name in ("service_class", "class"):
+        if isinstance(columns.get(name), list):
+            columns[name] = parsed(codes, columns[name], lines, name)
+    same = {name: other for name, other in SAME.items() if not name.endswith("_s")}
+    return requests_of(columns, lines, prefixes=prefixes, same=same)
+
+
+def with_tenants(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return columns of cells with the tenants as numbers where all are, else as names."""
+    names = columns.get("tenant", [""])
+    try:
+        if all(name.isascii() and name.isdigit() for name in names):
+            return {**columns, "tenant": cells.whole_numbers(names)}
+    except cells.CellError:  # beyond the numbers that are stored
+        pass
+    return columns
+
+
+def _values(series: Any, name: str) -> Any:
+    """Return a column without missing values, as an array of whole numbers or a list."""
+    missing = series.isna().to_numpy()
+    if missing.any():
+        raise InputError(
+            cells.MISSING,
+            row=int(np.argmax(missing)),
+            field=name,
+            remedy="fill it in, or leave out a column that is optional",
+        )
+    return series.to_numpy() if series.dtype.kind == "i" else series.tolist()
+
+
+def _prefixes(columns: dict[str, Any]) -> Prefixes | None:
+    given = [name for name in PREFIX_COLUMNS if name in columns]
+    if len(given) == 1:
+        (missing,) = set(PREFIX_COLUMNS) - set(given)
+        raise InputError(
+            f"the column '{missing}' is missing", field=missing, remedy=f"{given[0]} needs it"
+        )
+    if not given:
+        return None
+    lists, sizes = columns.pop("prefix_ids"), columns.pop("prefix_block_tokens")
+    if len(lists) == 0:
+        return None
+    for row, (item, size) in enumerate(zip(lists, sizes, strict=True)):
+        if not isinstance(item, (list, tuple, np.ndarray)):
+            raise InputError(
+                f"a {type(item).__name__} is not a list",
+                row=row,
+                field="prefix_ids",
+                remedy="give lists",
+            )
+        if size != sizes[0]:
+            raise InputError(
+                f"{size} differs from the {sizes[0]} of row 0",
+                row=row,
+                field="prefix_block_tokens",
+                remedy="blocks have one size",
+            )
+    offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+    return Prefixes(offsets, [number for item in lists for number in item], sizes[0])  # type: ignore[arg-type]
+
+
+def level_of(name: object) -> float | None:
+    """Return the level that a column's name says: 0.025 for ``predicted_p2.5``; None for others."""
+    found = _LEVEL.fullmatch(name) if isinstance(name, str) else None
+    level = 0.0 if found is None else float(Decimal(found[1]) / 100)
+    return level if 0 < level < 1 else None
+
+
+def name_of(level: float) -> str:
+    """Return the column's name of a level; ``level_of`` gives the level back."""
+    percent = format(Decimal(repr(level)) * 100, "f")
+    return f"predicted_p{percent.rstrip('0').rstrip('.') if '.' in percent else percent}"
+
+
+def names_by_level(names: Iterable[object]) -> dict[float, str]:
+    """Return the columns of quantiles in order of their levels.
+
+    Raises ``InputError`` for two of one level, and for too many.
+    """
+    found: dict[float, str] = {}
+    for name in names:
+        level = level_of(name)
+        if level is None:
+            continue
+        if level in found:
+            problem = f"{found[level]} is of the same level"
+            raise InputError(problem, field=str(name), remedy="keep one of them")
+        found[level] = str(name)
+        if len(found) > MAX_LEVELS:
+            raise InputError(f"more than {MAX_LEVELS} quantiles", field=str(name), remedy="fewer")
+    return dict(sorted(found.items()))
+
+
+def gather(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return columns with those of quantiles as the two that ``Requests`` takes.
+
+    Raises ``InputError`` that names the column and, where a value is wrong, the row.
+    """
+    names = names_by_level(columns)
+    if not names:
+        return columns
+    remedy = f"whole tokens from 1 to {MAX_TOKENS}"
+    found = np.column_stack(
+        [
+            int_column(columns[name], name, minimum=1, maximum=MAX_TOKENS, remedy=remedy)
+            for name in names.values()
+        ]
+    )
+    require_order(found, list(names), list(names.values()))
+    rest = {name: column for name, column in columns.items() if level_of(name) is None}
+    return {**rest, QUANTILES: found, LEVELS: tuple(names)}
+
+
+def _quantile_columns(requests: Requests) -> dict[str, Any]:
+    """Return the quantiles of requests as columns by name; {} without any."""
+    quantiles = requests.predicted_quantiles
+    if quantiles is None:
+        return {}
+    levels = requests.quantile_levels or ()
+    return {name_of(level): quantiles[:, place].copy() for place, level in enumerate(levels)}
+
+
+def _columns(requests: Requests) -> dict[str, Any]:
+    """Return the columns that requests have, but for quantiles, prefixes and names of classes."""
+    columns: dict[str, Any] = {} if requests.ids is None else {"id": list(requests.ids)}
+    for name in COLUMNS[1:]:
+        column = None if name.endswith("_s") else getattr(requests, SAME.get(name, name), None)
+        if column is not None and name != "class":
+            columns[name] = column.copy()
+    if requests.tenants is not None:
+        columns["tenant"] = [requests.tenants[each] for each in columns["tenant"].tolist()]
+    return columns
+
+
+def requests_to_frame(requests: Requests) -> pd.DataFrame:
+    """Return requests as a data frame, one row each; times in nanoseconds.
+
+    Columns that the requests do not have are left out; ``service_class`` holds the codes.
+    """
+    pandas = _pandas()
+    columns = _columns(requests) | _quantile_columns(requests)
+    if requests.prefixes is not None:
+        cuts = requests.prefixes.offsets[1:-1]
+        parts = np.split(requests.prefixes.ids, cuts) if len(requests) else []
+        columns["prefix_ids"] = pandas.Series([part.tolist() for part in parts], dtype=object)
+        columns["prefix_block_tokens"] = np.full(len(requests), requests.prefixes.block_tokens)
+    frame: pd.DataFrame = pandas.DataFrame(columns)
+    return frame
+
+
+def write_requests_csv(
+    requests: Requests, path: Path, classes: Sequence[str] = SERVICE_CLASSES
+) -> None:
+    """Write requests as CSV, times in nanoseconds; ``read_requests_csv`` gives them back equal.
+
+    ``classes`` are the names of the service classes; a class without a name is written as a number.
+
+    Raises:
+        InputError: the requests have prefixes, which CSV does not hold, or the file cannot be
+            written.
+    """
+    with locating(path):
+        if requests.prefixes is not None:
+            raise InputError(
+                "CSV holds no prefixes", field="prefixes", remedy="save an instance as JSON"
+            )
+        columns = _columns(requests)
+        named = dict(enumerate(classes))
+        columns["service_class"] = [named.get(c, c) for c in requests.service_class.tolist()]
+        order = list(columns)
+        at = order.index("service_class")
+        quantiles = _quantile_columns(requests)
+        order[at:at] = quantiles
+        columns |= quantiles
+        texts = (*(requests.ids or ()), *(requests.tenants or ()))
+        warn_of_formulas(texts, os.fspath(path))
+        # Before Python 3.13 the writer leaves a carriage return bare, which then ends the line.
+        bare = any("\r" in name for name in texts)
+        with opened(path) as stream:
+            writer = csv.writer(
+                stream,
+                lineterminator="\n",
+                quoting=csv.QUOTE_NONNUMERIC if bare else csv.QUOTE_MINIMAL,
+            )
+            writer.writerow(order)
+            writer.writerows(
+                zip(*(np.asarray(columns[name], object).tolist() for name in order), strict=True)
+            )
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise unavailable(error, "data frames need pandas: pip install pandas") from None
+    return pandas
