@@ -232,7 +232,7 @@ def test_a_config_of_any_family_has_layers_and_hidden_size(tmp_path, fields, den
         (HARDWARE.replace("bytes: 144", "bytes: 144.5"), 15, "bytes", "not a whole number"),
         (HARDWARE.replace("bytes: 144", "bytes: " + "9" * 5000), 15, "bytes", "64 bits"),
         (HARDWARE.replace("bytes: 144", "bytes: 16"), 16, "us", "twice, first in row 11"),
-        (b"samples:\n\xff", None, None, "UTF-8"),
+        (b"samples:\n\xff", 2, None, "UTF-8"),
     ],
 )
 def test_wrong_samples_are_named(tmp_path, wrong, row, field, said):
