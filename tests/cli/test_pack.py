@@ -136,7 +136,7 @@ def test_a_packing_of_a_column_is_checked_by_that_column(call, tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "options", "said"),
     [
-        ("a.txt", "3\n4.5\n", [], "a.txt, row 2, field 'size': '4.5' is not a whole number (give whole"),
+        ("a.txt", "3\n4.5\n", [], "row 2, field 'size': '4.5' is not a whole number (give whole"),
         ("a.txt", "3\n-4\n", [], "row 2, field 'size': -4 is negative"),
         ("a.csv", "id,size\nx,3\ny\n", [], "row 3: 1 cells where 2 are expected"),
         ("a.csv", "id,size\nx,3\ny,z\n", [], "row 3, field 'size': 'z' is not a whole number"),
