@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orsched.views.lanes import Lanes
     from orsched.views.spans import ClientUse
 
-COLUMNS = 1600
+PIXELS = 1600
 MAX_ROWS = 2000
 """Pixels of the image; more clients than rows share a row."""
 
@@ -58,7 +58,7 @@ def density_image(
     rows = lanes.rows
     per_row = max(1, -(-rows // MAX_ROWS))
     horizon = schedule.makespan_ns
-    image = np.zeros((-(-rows // per_row), COLUMNS, 3))
+    image = np.zeros((-(-rows // per_row), PIXELS, 3))
     rest = np.ones(image.shape[:2])
     for spans, colour in (
         (use.decode, style.DECODE_COLOURS[0]),
@@ -69,7 +69,7 @@ def density_image(
         if len(spans) == 0:
             continue
         row = lanes.row[spans.lane]
-        exact = shares(row, spans.start_ns, spans.end_ns, (rows, COLUMNS), horizon)
+        exact = shares(row, spans.start_ns, spans.end_ns, (rows, PIXELS), horizon)
         share = _row_means(exact, per_row)
         image += share[..., None] * np.array(to_rgb(colour))
         rest -= share
@@ -90,7 +90,7 @@ def _stage_shares(instance: Instance, schedule: Schedule, phase: int) -> NDArray
         steps.worker[chosen],
         steps.start_ns[chosen],
         steps.end_ns[chosen],
-        (len(instance.workers), COLUMNS),
+        (len(instance.workers), PIXELS),
         schedule.makespan_ns,
     )
 

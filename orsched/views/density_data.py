@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from orsched.data.schedule import Schedule
     from orsched.views.spans import ClientUse
 
-COLUMNS = 512
+STRETCHES = 512
 """Stretches of time."""
 
-ROWS = 128
+MOST_ROWS = 128
 """Rows of clients, about: more clients share a row."""
 
 BARS_A_CLIENT = 250
@@ -49,16 +49,16 @@ def density_data(
     groups = _groups(instance, used)
     lanes, end = int(lane_offsets(instance)[-1]), schedule.makespan_ns
     busy = sum(
-        shares(spans.lane, spans.start_ns, spans.end_ns, (lanes, COLUMNS), end)
+        shares(spans.lane, spans.start_ns, spans.end_ns, (lanes, STRETCHES), end)
         for spans in (use.decode, use.prefill)
     )
     prefills = np.flatnonzero(schedule.steps.phase != DECODE)
-    steps, shape = schedule.steps, (len(instance.workers), COLUMNS)
+    steps, shape = schedule.steps, (len(instance.workers), STRETCHES)
     stages = shares(
         steps.worker[prefills], steps.start_ns[prefills], steps.end_ns[prefills], shape, end
     )
     return {
-        "columns": COLUMNS,
+        "columns": STRETCHES,
         "lanes": groups,
         "use": [_text(np.asarray(busy)[low:high].mean(axis=0)) for low, high in groups],
         "prefill": [_text(row) for row in stages],
@@ -76,7 +76,7 @@ def runs(numbers: IntColumn) -> list[list[int]]:
 
 def _groups(instance: Instance, used: IntColumn) -> list[list[int]]:
     """Return half-open runs of clients in use, each of one worker, of one size where it can be."""
-    size = max(1, -(-len(used) // ROWS))
+    size = max(1, -(-len(used) // MOST_ROWS))
     offsets = lane_offsets(instance).tolist()
     found = []
     for first, last in runs(used):

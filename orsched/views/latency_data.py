@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orsched.views.comparison import Row
     from orsched.views.latency_curves import Latencies
 
-POINTS = 300
+PAGE_POINTS = 300
 """Points of a distribution, at most."""
 
 FACTORS = 2.0 ** (np.arange(-36, 37) / 12)
@@ -67,7 +67,7 @@ def _distributions(found: Sequence[Latencies | None], name: str) -> dict[str, An
 
 
 def _curve(values: IntColumn) -> dict[str, list[Any]]:
-    points = ecdf(values, POINTS)
+    points = ecdf(values, PAGE_POINTS)
     last = np.append(np.diff(points.value) > 0, True)  # of equal values the largest share is enough
     return {
         "values": points.value[last].astype(np.int64).tolist(),
