@@ -14,7 +14,7 @@ PEERS  := .venv-peers
 VLLM   := .venv-vllm
 RAY    := .venv-ray
 FLOOR  := .venv-floor
-FLOOR_TESTS := tests/views/plotting/test_gantt.py tests/views/plotting/test_usage.py tests/files/test_round_trips.py \
+FLOOR_TESTS := tests/views/test_gantt.py tests/views/test_over_time.py tests/files/test_round_trips.py \
     tests/files/test_schemas.py tests/solving/test_solver.py tests/models/mip
 
 SETUP_FILES := pyproject.toml constraints.txt orsched/_version.py

@@ -46,11 +46,10 @@ _HOME = {
     "orsched.metrics.summary": ("summarise",),
     "orsched.models.bounds.bounds": ("Bound", "bound"),
     "orsched.models.bounds.bulk_bound": ("BulkBound", "attainment_bound", "bulk_bound"),
-    "orsched.views.frontier": ("frontier_chart", "save_frontier"),
+    "orsched.views.search_charts": ("frontier_chart", "save_frontier"),
     "orsched.views.gantt": ("gantt", "save_gantt"),
     "orsched.views.latency": ("latency", "save_latency"),
-    "orsched.views.timeline": ("save_timeline", "timeline_chart"),
-    "orsched.views.usage": ("save_usage", "usage"),
+    "orsched.views.over_time": ("save_timeline", "save_usage", "timeline_chart", "usage"),
     "orsched.simulator.policy": (
         "ClairvoyantView",
         "Information",

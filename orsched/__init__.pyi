@@ -224,12 +224,6 @@ from orsched.solving.solver import (
 from orsched.solving.solver import (
     solve as solve,
 )
-from orsched.views.frontier import (
-    frontier_chart as frontier_chart,
-)
-from orsched.views.frontier import (
-    save_frontier as save_frontier,
-)
 from orsched.views.gantt import (
     gantt as gantt,
 )
@@ -245,15 +239,21 @@ from orsched.views.latency import (
 from orsched.views.latency import (
     save_latency as save_latency,
 )
-from orsched.views.timeline import (
+from orsched.views.over_time import (
     save_timeline as save_timeline,
 )
-from orsched.views.timeline import (
-    timeline_chart as timeline_chart,
-)
-from orsched.views.usage import (
+from orsched.views.over_time import (
     save_usage as save_usage,
 )
-from orsched.views.usage import (
+from orsched.views.over_time import (
+    timeline_chart as timeline_chart,
+)
+from orsched.views.over_time import (
     usage as usage,
+)
+from orsched.views.search_charts import (
+    frontier_chart as frontier_chart,
+)
+from orsched.views.search_charts import (
+    save_frontier as save_frontier,
 )

@@ -135,7 +135,7 @@ def require_packages(paths: dict[str, Path | None]) -> None:
 def require_contents(instance: Instance, paths: dict[str, Path | None]) -> None:
     """Raise ``InputError``, before any work, where the instance has nothing for a file to show."""
     if paths.get("classes") is not None:
-        from orsched.views.classes import require_classes
+        from orsched.views.over_time import require_classes
 
         try:
             require_classes(instance)
@@ -237,11 +237,11 @@ def _report(
 
 _WRITERS = {
     "gantt": "orsched.views.gantt:save_gantt",
-    "usage": "orsched.views.usage:save_usage",
+    "usage": "orsched.views.over_time:save_usage",
     "latency": "orsched.views.latency:save_latency",
-    "timeline": "orsched.views.timeline:save_timeline",
-    "history": "orsched.views.history:save_history",
-    "classes": "orsched.views.classes:save_classes",
+    "timeline": "orsched.views.over_time:save_timeline",
+    "history": "orsched.views.search_charts:save_history",
+    "classes": "orsched.views.over_time:save_classes",
     "trace": "orsched.views.perfetto:write_chrome_trace",
     "records": "orsched.views.records:write_records",
 }

@@ -98,7 +98,7 @@ def frontier_command(given: FrontierOptions) -> int:
                 callback=progress.callback,
             )
         if given.plot is not None:
-            from orsched.views.frontier import save_frontier
+            from orsched.views.search_charts import save_frontier
 
             progress.say("writing")
             save_frontier(found, given.plot)

@@ -260,7 +260,7 @@ class Comparison(Sequence[Result]):
                 ``timeline`` (running and waiting requests, KV blocks) or ``history`` (value and
                 bound over the time of each search).
             options: of ``orsched.latency``, ``orsched.timeline_chart`` or
-                ``orsched.views.history.history_chart``.
+                ``orsched.views.search_charts.history_chart``.
         """
         names = [result.label or result.schedule.method for result in self.results]
         schedules = [result.schedule for result in self.results]

@@ -1,12 +1,24 @@
-"""Numbers that change over time: clients by use, and KV blocks, as step functions."""
+"""Charts over time as data: clients, requests, memory and classes, as lines that others draw."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from orsched.common.units import NS_PER_S
+from orsched.data.schedule import Work
+from orsched.metrics.cache_use import cache_use
+from orsched.metrics.class_metrics import class_limits, token_limits
 from orsched.metrics.intervals import covered_sum
+from orsched.metrics.request_times import first_tokens_ns
+from orsched.metrics.tenant_service import TenantService
+from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import judged_tokens, token_times
+from orsched.views import style
+from orsched.views.spans import tells_classes_apart
+from orsched.views.style import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,9 +27,74 @@ if TYPE_CHECKING:
 
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
-    from orsched.metrics.timeline import Timeline
 
-USES = ("prefill", "decode", "invalid", "paused")
+    Values = NDArray[np.float64]
+
+STRETCHES = 240
+"""Stretches of time of a chart at most; with more changes each stretch shows its mean."""
+
+LOAD_STRETCHES = 400
+"""The same where several schedules are compared."""
+
+CLASS_STRETCHES = 96
+"""Stretches of equal time that what classes get is given for."""
+
+MAX_WORKERS = 8
+"""With more workers their blocks are added up."""
+
+
+class Line(NamedTuple):
+    """A line or an area of a chart: the mean of each stretch of time.
+
+    Attributes:
+        key: its name among the elements of a picture.
+        words: what it is.
+        colour, dash, width: its look; the dash by its name in Plotly, the width in points.
+        values: one a stretch; nan where there is none.
+        form: ``line``; ``area``, stacked on those before; ``sum``: what has come until the end of
+            each stretch.
+        told: the words where it is named alone; "": the same.
+        hatched: whether an area is hatched.
+    """
+
+    key: str
+    words: str
+    colour: str
+    values: Values
+    dash: str = "solid"
+    width: float = 1.6
+    form: str = "line"
+    told: str = ""
+    hatched: bool = False
+
+
+class Limit(NamedTuple):
+    """A level across a panel; the line alone without ``words``, in the text's colour by default."""
+
+    key: str
+    words: str
+    value: int
+    colour: str | None = None
+
+
+class Panel(NamedTuple):
+    """Lines on one axis of time.
+
+    Attributes:
+        title: of the other axis.
+        borders_ns: ends of the stretches.
+        lines: what is drawn, in order.
+        limits: levels, drawn last.
+        unit: said below the title where there is room.
+        is_share: whether values are per cent.
+    """
+
+    title: str
+    borders_ns: Values
+    lines: list[Line]
+    limits: Sequence[Limit] = ()
+    unit: str = ""
+    is_share: bool = False
 
 
 class Curve(NamedTuple):
@@ -66,7 +143,7 @@ def means(curve: Curve, borders_ns: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def client_curves(line: Timeline) -> dict[str, Curve]:
-    """Return how many clients are in each of ``USES``, over all workers.
+    """Return how many clients are in each of ``style.USES``, over all workers.
 
     ``prefill`` and ``decode`` are busy clients; ``paused`` ones hold a request that the worker's
     step, if there is one, does not serve.
@@ -86,14 +163,15 @@ def client_curves(line: Timeline) -> dict[str, Curve]:
     return curves
 
 
-def block_curves(instance: Instance, line: Timeline) -> list[Curve | None]:
+def block_curves(line: Timeline) -> list[Curve | None]:
     """Return the KV blocks held on each worker; None for those without a memory model.
 
     Blocks that are set aside are held from the prefill's start to the end of the stay; paged ones
     are those after the last round of each step, and stay while the worker has a request and no
     step.
     """
-    table, request = instance.requests, line.stay_request
+    instance, request = line.instance, line.stay_request
+    table = instance.requests
     tokens = table.prompt_tokens[request] + table.output_tokens[request]
     paged = any(w.memory is not None and w.memory.is_paged for w in instance.workers)
     blocks = line.caches.blocks if paged else np.empty(0, np.int64)
@@ -123,3 +201,308 @@ def _paged_curve(line: Timeline, blocks: IntColumn, worker: int) -> Curve:
     # At one moment the later step counts; a step follows the end of the one before.
     order = np.lexsort((np.concatenate([2 * places, 2 * empty + 1]), moments))
     return curve_of(moments[order], np.diff(value[order], prepend=0))
+
+
+def load_curves(line: Timeline) -> dict[str, Curve]:
+    """Return how many requests are ``running``, on a client, and ``waiting`` for one, at each time.
+
+    A request waits from its arrival, and after each stay that it does not finish in, until its next
+    stay begins.
+    """
+    begin, end = line.start_ns[line.stay_first], line.end_ns[line.stay_last]
+    follows = line.stay_request[1:] == line.stay_request[:-1]
+    # A cache may be on its way already while the first worker still holds the request.
+    again = np.minimum(end[:-1], begin[1:])[follows]
+    last = np.append(~follows, True)[: len(end)]
+    left = end[last & line.stay_evicted & (end < line.schedule.makespan_ns)]  # of a stopped run
+    joins = np.concatenate([line.instance.requests.arrival_ns, again, left])
+    changes = np.repeat([1, -1], [len(joins), len(begin)])
+    return {
+        "running": interval_curve(begin, end),
+        "waiting": curve_of(np.concatenate([joins, begin]), changes),
+    }
+
+
+class ClassCurves(NamedTuple):
+    """Figures by stretch of time; nan where there is none.
+
+    Attributes:
+        borders_ns: ends of the stretches.
+        attainment: share of the tokens of classes with limits that come in time; None without.
+        owners: name and blocks held, on average, of each owner of memory; empty without memory.
+        blocks: blocks that there are.
+        hits: share of the tokens due at admissions that a prefix cache held; None without one.
+        bulk: tokens of bulk requests per second, prefilled and decoded; None without such.
+        service: name and weighted tokens until the end of each stretch of each tenant.
+    """
+
+    borders_ns: Values
+    attainment: Values | None
+    owners: list[tuple[str, Values]]
+    blocks: int
+    hits: Values | None
+    bulk: Values | None
+    service: list[tuple[str, Values]]
+
+
+def has_class_curves(instance: Instance) -> bool:
+    """Whether the instance names classes or tenants, so that there is something to show."""
+    return instance.names_classes or instance.requests.tenant is not None
+
+
+def class_curves(line: Timeline) -> ClassCurves:
+    """Return the figures of a complete schedule over time."""
+    borders = np.linspace(0, max(line.schedule.makespan_ns, 1), CLASS_STRETCHES + 1)
+    owners, blocks = memory_by_owner(line, borders)
+    return ClassCurves(
+        borders,
+        _attainment(line, borders),
+        owners,
+        blocks,
+        _hits(line, borders),
+        _bulk(line, borders) if line.instance.bulk.any() else None,
+        _service(line, borders),
+    )
+
+
+def _counts(times: IntColumn, borders: Values, weights: IntColumn | None = None) -> Values:
+    """Sum of the weights (default 1) of what happens in each stretch, its end included."""
+    place = np.clip(np.searchsorted(borders, times) - 1, 0, len(borders) - 2)
+    return np.bincount(place, weights, len(borders) - 1).astype(np.float64)
+
+
+def _share(part: Values, whole: Values) -> Values:
+    found: Values = np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+    return found
+
+
+def _attainment(line: Timeline, borders: Values) -> Values | None:
+    slo = line.schedule.results.get("slo") or {}
+    given = (slo["ttft_ns"], slo["tpot_ns"]) if slo else None
+    limits = token_limits(line, first_tokens_ns(line), class_limits(line.instance, given))
+    if not limits.judged.any():
+        return None
+    met, every = np.zeros(len(borders) - 1), np.zeros(len(borders) - 1)
+    for _, time, in_time in judged_tokens(line, limits):
+        every += _counts(time, borders)
+        met += _counts(time[in_time], borders)
+    return _share(met, every)
+
+
+def memory_by_owner(line: Timeline, borders: Values) -> tuple[list[tuple[str, Values]], int]:
+    """Blocks held by running requests that are not bulk, by bulk ones, and by nobody but cached.
+
+    Shared blocks are those of the class that referred to them first.
+    """
+    instance = line.instance
+    limited = [worker.memory for worker in instance.workers if worker.memory is not None]
+    blocks = sum(memory.blocks for memory in limited)
+    if not limited:
+        return [], 0
+    parts = {"running": line}
+    if tells_classes_apart(instance):
+        parts = {"interactive": _only(line, ~instance.bulk), "bulk": _only(line, instance.bulk)}
+    shares = [worker.caches_prefixes for worker in instance.workers]
+    owners: dict[str, list[Curve]] = {name: [] for name in (*parts, "cached")}
+    if not all(shares):
+        for name, part in parts.items():
+            curves = zip(block_curves(part), shares, strict=True)
+            owners[name] += [curve for curve, sharing in curves if curve and not sharing]
+    if instance.caches_prefixes:
+        for name, more in _of_caches(line).items():
+            owners[name] += more
+    found = {name: means(sum_of(curves), borders) for name, curves in owners.items() if curves}
+    return [(name, values) for name, values in found.items() if values.any()], blocks
+
+
+def _only(line: Timeline, mine: NDArray[np.bool_]) -> Timeline:
+    """Return the timeline of some requests alone, in the steps of all."""
+    work = line.schedule.work
+    kept = mine[work.request]
+    columns = {each.name: getattr(work, each.name)[kept] for each in fields(work)}
+    return Timeline(line.instance, line.schedule.replace(work=Work(**columns)))
+
+
+def _of_caches(line: Timeline) -> dict[str, list[Curve]]:
+    """Return blocks of the workers with prefix caches by owner, a curve a worker."""
+    instance = line.instance
+    bulk = np.array([kind.bulk for kind in instance.classes])
+    apart = tells_classes_apart(instance)
+    found: dict[str, list[Curve]] = {}
+    for use in cache_use(instance, line.schedule, line):
+        parts = {"cached": use.cached.sum(axis=0)}
+        if apart:
+            parts["interactive"] = use.running[~bulk].sum(axis=0)
+            parts["bulk"] = use.running[bulk].sum(axis=0)
+        else:
+            parts["running"] = use.running.sum(axis=0)
+        for name, values in parts.items():
+            found.setdefault(name, []).append(curve_of(use.time_ns, np.diff(values, prepend=0)))
+    return found
+
+
+def _hits(line: Timeline, borders: Values) -> Values | None:
+    if not line.instance.caches_prefixes:
+        return None
+    hit, start = line.stay_hit, line.start_ns[line.stay_first]
+    needed = hit + line.prefilled
+    return _share(_counts(start, borders, hit), _counts(start, borders, needed))
+
+
+def _bulk(line: Timeline, borders: Values) -> Values:
+    bulk = line.instance.bulk
+    rows = line.prefills[bulk[line.request[line.prefills]]]
+    total = _counts(line.end_ns[line.last[rows]], borders, line.tokens[rows])
+    for _, _, time in token_times(line, bulk):
+        total += _counts(time, borders)
+    return total * NS_PER_S / np.diff(borders)
+
+
+def _service(line: Timeline, borders: Values) -> list[tuple[str, Values]]:
+    requests = line.instance.requests
+    if requests.tenant is None or len(requests) == 0:
+        return []
+    found = TenantService(line)
+    place = np.searchsorted(found.times_ns, borders[1:], side="right") - 1
+    return [
+        (requests.tenant_name(tenant), row[place].astype(np.float64))
+        for tenant, row in zip(found.tenants, found.service, strict=True)
+    ]
+
+
+def borders_of(curves: Sequence[Curve], end_ns: int, most: int) -> Values:
+    """Return the moments at which any curve changes; equal stretches if there are too many."""
+    moments = np.unique(np.concatenate([[0, end_ns], *(curve.time_ns for curve in curves)]))
+    if len(moments) - 1 > most or len(moments) < 2:
+        return np.linspace(0, max(end_ns, 1), most + 1)
+    return moments.astype(np.float64)
+
+
+def named_blocks(line: Timeline) -> list[tuple[str, Curve, int]]:
+    """Return name, blocks held and blocks there are of each worker, or of all if there are many.
+
+    Empty when no worker has a memory model.
+    """
+    known = [
+        (worker.name, curve, worker.memory.blocks)
+        for worker, curve in zip(line.instance.workers, block_curves(line), strict=True)
+        if curve is not None and worker.memory is not None
+    ]
+    if len(known) <= MAX_WORKERS:
+        return known
+    total = sum_of([curve for _, curve, _ in known])
+    return [(f"{len(known)} workers", total, sum(blocks for *_, blocks in known))]
+
+
+def client_limit(instance: Instance) -> Limit:
+    """Return the number of clients as a level."""
+    clients = sum(worker.clients for worker in instance.workers)
+    return Limit("clients", f"{clients:,} clients", clients)
+
+
+def usage_panels(line: Timeline, *, is_page: bool = False) -> list[Panel]:
+    """Return clients by use, stacked, and KV blocks of each worker if any has a memory model.
+
+    On a page, where all panels have the same stretches, requests that wait and run are between.
+    """
+    clients, blocks = client_curves(line), named_blocks(line)
+    requests = load_curves(line) if is_page else {}
+    held = [curve for _, curve, _ in blocks]
+    every = [*clients.values(), *requests.values(), *held]
+
+    def borders(own: Sequence[Curve]) -> Values:
+        return borders_of(every if is_page else own, line.schedule.makespan_ns, STRETCHES)
+
+    of_clients, of_blocks = borders(list(clients.values())), borders(held)
+    panels = [
+        Panel(
+            "clients", of_clients,
+            [
+                Line(use, word, colour, means(clients[use], of_clients), form="area")
+                for use, (word, colour) in style.USES.items() if len(clients[use].time_ns)
+            ],
+            [client_limit(line.instance)],
+        )
+    ]  # fmt: skip
+    if is_page:
+        waits, runs = (means(requests[name], of_clients) for name in ("waiting", "running"))
+        lines = [
+            Line("waiting", "waiting", style.RESTART_COLOUR, waits),
+            Line("running", "running", style.DECODE_COLOURS[0], runs, "dash"),
+        ]
+        panels.append(Panel("requests", of_clients, lines))
+    if blocks:
+        panels.append(Panel("KV blocks", of_blocks, *_block_lines(blocks, of_blocks)))
+    return panels
+
+
+def _block_lines(
+    blocks: Sequence[tuple[str, Curve, int]], borders: Values
+) -> tuple[list[Line], list[Limit]]:
+    """Return a line for each worker, and its limit: equal ones are named once."""
+    lines: list[Line] = []
+    limits: list[Limit] = []
+    for k, (name, curve, most) in enumerate(blocks):
+        colour, told = style.WORKER_COLOURS[k % len(style.WORKER_COLOURS)], f"{name}: blocks"
+        held = means(curve, borders)
+        lines.append(Line(f"blocks-{k}", shortened(name, 24), colour, held, width=1.2, told=told))
+        word = "" if most in {limit.value for limit in limits} else f"{most:,} blocks"
+        limits.append(Limit(f"limit-{k}", word, most, colour))
+    return lines, limits
+
+
+def load_panels(line: Timeline) -> list[Panel]:
+    """Return running and waiting requests and, if any worker has a memory model, the blocks held.
+
+    Blocks are per cent of those of all workers; cached ones that no running request refers to are
+    not among them.
+    """
+    curves = load_curves(line)
+    borders = borders_of(list(curves.values()), line.schedule.makespan_ns, LOAD_STRETCHES)
+    colours = {"running": style.DECODE_COLOURS[0], "waiting": style.STAGE_COLOUR}
+    panels = [
+        Panel(f"{name} requests", borders, [Line(name, "", colours[name], means(curve, borders))])
+        for name, curve in curves.items()
+    ]
+    owners, blocks = memory_by_owner(line, borders)
+    if blocks:
+        held = [found for name, found in owners if name != "cached"]
+        share = 100 * np.sum([np.zeros(len(borders) - 1), *held], axis=0) / blocks
+        panels.append(
+            Panel("KV blocks (%)", borders, [Line("blocks", "", style.BULK_COLOURS[0], share)])
+        )
+    return panels
+
+
+def class_panels(line: Timeline) -> list[Panel]:
+    """Return what classes and tenants get: those panels in which there is something to show."""
+    curves = class_curves(line)
+    shares = [
+        Line(key, words, colour, 100 * values, dash)
+        for key, words, values, colour, dash in (
+            ("attainment", "tokens in time", curves.attainment, style.DECODE_COLOURS[0], "solid"),
+            ("hits", "prompt tokens found in the cache", curves.hits, style.STAGE_COLOUR, "dash"),
+        )
+        if values is not None
+    ]
+    owners = [
+        Line(f"owner-{name}", *style.OWNERS[name], held, form="area", hatched=name == "bulk")
+        for name, held in curves.owners
+    ]
+    bulk_words, colour = "bulk tokens, prefilled and decoded", style.BULK_COLOURS[0]
+    bulk = [] if curves.bulk is None else [Line("bulk", bulk_words, colour, curves.bulk)]
+    service = [
+        Line(
+            f"tenant-{k}", f"tenant {shortened(name, 24)}", style.WORKER_COLOURS[k], values,
+            style.DASHES[k % len(style.DASHES)], 1.4, "sum", f"tenant {name}",
+        )
+        for k, (name, values) in enumerate(curves.service[: len(style.WORKER_COLOURS)])
+    ]  # fmt: skip
+    limit = Limit("blocks", f"{curves.blocks:,} blocks", curves.blocks)
+    panels = [
+        Panel("share (%)", curves.borders_ns, shares, is_share=True),
+        Panel("KV blocks", curves.borders_ns, owners, [limit]),
+        Panel("tokens/s", curves.borders_ns, bulk),
+        Panel("service", curves.borders_ns, service, unit="weighted tokens"),
+    ]
+    return [panel for panel in panels if panel.lines]

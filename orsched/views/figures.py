@@ -42,10 +42,9 @@ def figure_of(
         MissingDependencyError: matplotlib is missing.
     """
     from orsched.views.gantt import gantt
-    from orsched.views.history import history_chart
     from orsched.views.latency import latency
-    from orsched.views.timeline import timeline_chart
-    from orsched.views.usage import usage
+    from orsched.views.over_time import timeline_chart, usage
+    from orsched.views.search_charts import history_chart
 
     several = len(schedules) > 1
     known = OF_SEVERAL if several else KINDS

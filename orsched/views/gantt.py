@@ -13,6 +13,7 @@ from orsched.views import style
 from orsched.views.density import density_image
 from orsched.views.gantt_frame import (
     MAX_LABELS,
+    Chart,
     draw_background,
     draw_borders,
     draw_lines,
@@ -24,9 +25,8 @@ from orsched.views.gantt_frame import (
     place_axes,
     rectangles,
 )
-from orsched.views.lanes import lanes_of
 from orsched.views.pictures import DPI, fitting, require_matplotlib, save_picture
-from orsched.views.spans import client_use, rank_in_lane
+from orsched.views.spans import rank_in_lane
 
 if TYPE_CHECKING:
     import os
@@ -36,82 +36,8 @@ if TYPE_CHECKING:
     from matplotlib.legend import Legend
 
     from orsched.data.instance import Instance
-    from orsched.data.schedule import Schedule, Scheduled
-    from orsched.views.lanes import Lanes
-    from orsched.views.spans import ClientUse
-
-
-def draw_legend(ax: Axes, schedule: Schedule, use: ClientUse, dense: bool) -> None:
-    """Explain the colours below the axes, in two rows where one is too short."""
-    from matplotlib.legend_handler import HandlerTuple
-    from matplotlib.transforms import ScaledTranslation
-
-    entries = _entries(schedule, use, dense)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    below = ax.transAxes + ScaledTranslation(0, -0.47, figure.dpi_scale_trans)
-    size = 9.0 if len(entries) <= 8 else 8.0
-
-    def draw(columns: int) -> Legend:
-        return ax.legend(
-            [handle for handle, _ in entries], [word for _, word in entries], loc="upper left",
-            bbox_to_anchor=(0, 0), bbox_transform=below, ncols=columns, frameon=False,
-            fontsize=size, handlelength=1.6, columnspacing=1.3, labelspacing=0.3, borderaxespad=0,
-            borderpad=0, handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
-        )  # fmt: skip
-
-    width = ax.get_position().width * figure.get_figwidth() + 0.25
-    fitting(draw, len(entries), width * figure.dpi)
-
-
-def _bulk_entry(use: ClientUse, dense: bool) -> list[tuple[Any, str]]:
-    """Explain the bars of bulk requests where others are not; images do not tell them apart."""
-    from matplotlib.patches import Patch
-
-    if use.bulk is None or dense:
-        return []
-    handles = tuple(
-        Patch(facecolor=colour, edgecolor="white", lw=0, hatch=style.BULK_HATCH)
-        for colour in style.BULK_COLOURS
-    )
-    return [(handles, "decode of a bulk request")]
-
-
-def _entries(schedule: Schedule, use: ClientUse, dense: bool) -> list[tuple[Any, str]]:
-    """Return handles and words; rare kinds of work are explained where they occur."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    colours = style.DECODE_COLOURS[:1] if dense else style.DECODE_COLOURS
-    decode = "decode (shares of time)" if dense else "decode (one bar a request)"
-    entries: list[tuple[Any, str]] = [
-        (tuple(Patch(color=c, lw=0) for c in colours), decode),
-        *_bulk_entry(use, dense),
-        (Patch(color=style.PREFILL_COLOUR, lw=0), "own prefill"),
-        (Patch(facecolor=style.STAGE_COLOUR, alpha=0.6, lw=0), "prefill stage"),
-    ]
-    if (schedule.steps.phase == MIXED).any():
-        opacity = style.MIXED_OPACITY + 0.1
-        entries.append((Patch(facecolor=style.STAGE_COLOUR, alpha=opacity, lw=0), "mixed step"))
-    if len(use.paused):
-        entries.append((Patch(color=style.PAUSED_COLOUR, lw=0), "paused"))
-    if len(use.invalid):
-        hatched = Patch(
-            facecolor=style.INVALID_COLOUR, edgecolor="white", lw=0,
-            hatch=None if dense else style.INVALID_HATCH,
-        )  # fmt: skip
-        entries.append((hatched, "invalid tokens"))
-    if len(use.transfers) and not dense:
-        entries.append((Patch(color=style.TRANSFER_COLOUR, lw=0), "cache on its way"))
-    if len(use.restarts) and not dense:
-        mark = Line2D([], [], color=style.RESTART_COLOUR, marker="D", markersize=4, lw=0)
-        entries.append((mark, "restart"))
-    entries.append((Patch(color=style.IDLE_COLOUR, lw=0), "bubble: no request"))
-    entries.append((Line2D([], [], color=style.MAKESPAN_COLOUR, lw=1.2), "makespan"))
-    if schedule.bound is not None:
-        bound = Line2D([], [], color=style.BOUND_COLOUR, lw=1.8, ls=(0, (4, 1.5)))
-        entries.append((bound, "lower bound"))
-    return entries
+    from orsched.data.schedule import Scheduled
+    from orsched.views.spans import ClientUse, Lanes
 
 
 MAX_BARS = 20_000
@@ -163,27 +89,12 @@ def gantt(
     require_instance(instance)
     schedule = as_schedule(schedule)
     require_matplotlib()
-    use = client_use(instance, schedule)
-    lanes = lanes_of(instance, use.stays)
+    chart = Chart.of(instance, schedule)
     if ax is None:
         from matplotlib import pyplot
 
-        ax = place_axes(pyplot.figure(), instance, lanes)
-    draw_background(ax, lanes, schedule.makespan_ns)
-    dense = _is_dense(ax, schedule, use, lanes)
-    if dense:
-        _draw_density(ax, instance, schedule, use, lanes)
-    else:
-        _draw_bars(ax, use, lanes)
-        _draw_stages(ax, schedule, lanes)
-    draw_borders(ax, instance, lanes, schedule.makespan_ns)
-    label_axes(ax, instance, schedule, lanes, end_ns)
-    draw_lines(ax, schedule)
-    draw_title(ax, instance, schedule, title)
-    if len(use.decode) <= MAX_LABELS and not dense:
-        label_bars(ax, instance, use.decode, lanes)
-    if show_legend:
-        draw_legend(ax, schedule, use, dense)
+        ax = place_axes(pyplot.figure(), chart)
+    draw_chart(ax, chart, title, show_legend=show_legend, end_ns=end_ns)
     return ax
 
 
@@ -205,24 +116,50 @@ def save_gantt(
     drawn = as_schedule(schedule)
 
     def draw(figure: Figure) -> None:
-        lanes = lanes_of(instance, client_use(instance, drawn).stays)
-        gantt(instance, drawn, place_axes(figure, instance, lanes), title=title)
+        chart = Chart.of(instance, drawn)
+        draw_chart(place_axes(figure, chart), chart, title)
 
     save_picture(draw, path)
 
 
-def _is_dense(ax: Axes, schedule: Schedule, use: ClientUse, lanes: Lanes) -> bool:
+def draw_chart(
+    ax: Axes, chart: Chart, title: str | None, *, show_legend: bool = True, end_ns: int = 0
+) -> None:
+    """Draw a chart on axes; the arguments are those of ``gantt``."""
+    draw_background(ax, chart)
+    dense = _is_dense(ax, chart)
+    if dense:
+        ax.imshow(
+            density_image(chart.line, chart.use, chart.lanes),
+            extent=(0, chart.schedule.makespan_ns / NS_PER_S, chart.lanes.rows - 0.5, -0.5),
+            aspect="auto", interpolation="nearest", zorder=2, gid="density",
+        )  # fmt: skip
+    else:
+        _draw_bars(ax, chart.use, chart.lanes)
+        _draw_stages(ax, chart)
+    draw_borders(ax, chart)
+    label_axes(ax, chart, end_ns)
+    draw_lines(ax, chart.schedule)
+    draw_title(ax, chart, title)
+    if len(chart.use.decode) <= MAX_LABELS and not dense:
+        label_bars(ax, chart)
+    if show_legend:
+        _draw_legend(ax, chart, dense)
+
+
+def _is_dense(ax: Axes, chart: Chart) -> bool:
     """Return whether bars would be too many, or thinner than a pixel."""
+    use, makespan_ns = chart.use, chart.schedule.makespan_ns
     if max(map(len, (use.decode, use.prefill, use.invalid, use.paused))) > MAX_BARS:
         return True
     width, height = inches_of(ax)
-    if height * DPI < 2 * lanes.rows:
+    if height * DPI < 2 * chart.lanes.rows:
         return True
     # A request's bar is its stay: decodes are cut into many where others are prefilled.
-    if len(use.stays) == 0 or schedule.makespan_ns == 0:
+    if len(use.stays) == 0 or makespan_ns == 0:
         return False
     median = float(np.median(use.stays.end_ns - use.stays.start_ns))
-    return median / schedule.makespan_ns * width * DPI < 1
+    return median / makespan_ns * width * DPI < 1
 
 
 def _draw_bars(ax: Axes, use: ClientUse, lanes: Lanes) -> None:
@@ -261,11 +198,11 @@ def _draw_bars(ax: Axes, use: ClientUse, lanes: Lanes) -> None:
         )  # fmt: skip
 
 
-def _draw_stages(ax: Axes, schedule: Schedule, lanes: Lanes) -> None:
+def _draw_stages(ax: Axes, chart: Chart) -> None:
     """Draw each step that prefills over all clients of its worker, light enough to see the bars."""
     from matplotlib.collections import PolyCollection
 
-    steps = schedule.steps
+    steps, lanes = chart.schedule.steps, chart.lanes
     for phase, opacity, gid in ((PREFILL, 0.45, "stages"), (MIXED, style.MIXED_OPACITY, "mixed")):
         rows = np.flatnonzero(steps.phase == phase)
         if len(rows) == 0 and phase == MIXED:
@@ -281,14 +218,71 @@ def _draw_stages(ax: Axes, schedule: Schedule, lanes: Lanes) -> None:
         ax.add_collection(stripes, autolim=False)
 
 
-def _draw_density(
-    ax: Axes, instance: Instance, schedule: Schedule, use: ClientUse, lanes: Lanes
-) -> None:
-    ax.imshow(
-        density_image(instance, schedule, use, lanes),
-        extent=(0, schedule.makespan_ns / NS_PER_S, lanes.rows - 0.5, -0.5),
-        aspect="auto",
-        interpolation="nearest",
-        zorder=2,
-        gid="density",
-    )
+def _draw_legend(ax: Axes, chart: Chart, dense: bool) -> None:
+    """Explain the colours below the axes, in two rows where one is too short."""
+    from matplotlib.legend_handler import HandlerTuple
+    from matplotlib.transforms import ScaledTranslation
+
+    entries = _entries(chart, dense)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    below = ax.transAxes + ScaledTranslation(0, -0.47, figure.dpi_scale_trans)
+    size = 9.0 if len(entries) <= 8 else 8.0
+
+    def draw(columns: int) -> Legend:
+        return ax.legend(
+            [handle for handle, _ in entries], [word for _, word in entries], loc="upper left",
+            bbox_to_anchor=(0, 0), bbox_transform=below, ncols=columns, frameon=False,
+            fontsize=size, handlelength=1.6, columnspacing=1.3, labelspacing=0.3, borderaxespad=0,
+            borderpad=0, handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
+        )  # fmt: skip
+
+    width = ax.get_position().width * figure.get_figwidth() + 0.25
+    fitting(draw, len(entries), width * figure.dpi)
+
+
+def _entries(chart: Chart, dense: bool) -> list[tuple[Any, str]]:
+    """Return handles and words; rare kinds of work are explained where they occur."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    schedule, use = chart.schedule, chart.use
+
+    def hatched(colour: str, hatch: str | None) -> Patch:
+        return Patch(facecolor=colour, edgecolor="white", lw=0, hatch=hatch)
+
+    colours = style.DECODE_COLOURS[:1] if dense else style.DECODE_COLOURS
+    invalid_hatch = None if dense else style.INVALID_HATCH
+    mixed = style.MIXED_OPACITY + 0.1
+    handles: dict[str, tuple[Any, Any]] = {
+        "decode": (tuple(Patch(color=c, lw=0) for c in colours), True),
+        "bulk": (
+            tuple(hatched(c, style.BULK_HATCH) for c in style.BULK_COLOURS),
+            use.bulk is not None and not dense,  # images do not tell them apart
+        ),
+        "own": (Patch(color=style.PREFILL_COLOUR, lw=0), True),
+        "stage": (Patch(facecolor=style.STAGE_COLOUR, alpha=0.6, lw=0), True),
+        "mixed": (
+            Patch(facecolor=style.STAGE_COLOUR, alpha=mixed, lw=0),
+            (schedule.steps.phase == MIXED).any(),
+        ),
+        "paused": (Patch(color=style.PAUSED_COLOUR, lw=0), len(use.paused)),
+        "invalid": (hatched(style.INVALID_COLOUR, invalid_hatch), len(use.invalid)),
+        "transfer": (Patch(color=style.TRANSFER_COLOUR, lw=0), len(use.transfers) and not dense),
+        "restart": (
+            Line2D([], [], color=style.RESTART_COLOUR, marker="D", markersize=4, lw=0),
+            len(use.restarts) and not dense,
+        ),
+        "idle": (Patch(color=style.IDLE_COLOUR, lw=0), True),
+        "end": (Line2D([], [], color=style.MAKESPAN_COLOUR, lw=1.2), True),
+        "bound": (
+            Line2D([], [], color=style.BOUND_COLOUR, lw=1.8, ls=(0, (4, 1.5))),
+            schedule.bound is not None,
+        ),
+    }
+    more = {"decode": " (shares of time)" if dense else " (one bar a request)"}
+    return [
+        (handles[name][0], word + more.get(name, ""))
+        for name, word in style.KEY.items()
+        if handles[name][1]
+    ]

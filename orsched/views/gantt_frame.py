@@ -1,16 +1,19 @@
-"""What stands around the bars of a Gantt chart: size, background, axes, lines, title, names."""
+"""What a Gantt chart shows, and what stands around its bars: axes, lines, title, names."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orsched.common.units import NS_PER_S
+from orsched.metrics.timeline import Timeline
 from orsched.solving.run_block import verdict_of
 from orsched.views import style
-from orsched.views.pictures import DPI, fit, heading, shortened
-from orsched.views.spans import rank_in_lane
+from orsched.views.pictures import DPI, fit, heading
+from orsched.views.spans import client_use, lanes_of, rank_in_lane
+from orsched.views.style import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,8 +22,34 @@ if TYPE_CHECKING:
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
-    from orsched.views.lanes import Lanes
-    from orsched.views.spans import Spans
+    from orsched.views.spans import ClientUse, Lanes
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """What a Gantt chart shows: a schedule, who holds which client when, and the clients' rows."""
+
+    line: Timeline
+    use: ClientUse
+    lanes: Lanes
+
+    @classmethod
+    def of(cls, instance: Instance, schedule: Schedule) -> Chart:
+        """Return the chart of a schedule."""
+        line = Timeline(instance, schedule)
+        use = client_use(line)
+        return cls(line, use, lanes_of(instance, use.stays))
+
+    @property
+    def instance(self) -> Instance:
+        """The problem."""
+        return self.line.instance
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule."""
+        return self.line.schedule
+
 
 WIDTH, RIGHT, TOP, BOTTOM = 10.0, 0.3, 0.65, 0.9
 """Inches: width of the picture, and what is beside, above and below the axes."""
@@ -37,12 +66,12 @@ def left_of(instance: Instance) -> float:
     return 0.7 if len(instance.workers) == 1 else 1.45
 
 
-def place_axes(figure: Figure, instance: Instance, lanes: Lanes) -> Axes:
+def place_axes(figure: Figure, chart: Chart) -> Axes:
     """Add axes with fixed margins in inches and a whole number of pixels a row."""
-    height = lanes.height_pixels() / DPI
+    height = chart.lanes.height_pixels() / DPI
     total = height + TOP + BOTTOM
     figure.set_size_inches(WIDTH, total)
-    left = left_of(instance)
+    left = left_of(chart.instance)
     box = (left / WIDTH, BOTTOM / total, 1 - (left + RIGHT) / WIDTH, height / total)
     return figure.add_axes(box)
 
@@ -71,25 +100,27 @@ def rectangles(start: Any, end: Any, low: Any, high: Any) -> Any:
     return corners
 
 
-def draw_background(ax: Axes, lanes: Lanes, makespan_ns: int) -> None:
+def draw_background(ax: Axes, chart: Chart) -> None:
     """Tint the whole client-time: what no bar covers is a client without a request."""
     from matplotlib.patches import Rectangle
 
+    end = chart.schedule.makespan_ns / NS_PER_S
     ax.add_patch(
         Rectangle(
-            (0, -0.5), makespan_ns / NS_PER_S, lanes.rows, color=style.IDLE_COLOUR, lw=0,
+            (0, -0.5), end, chart.lanes.rows, color=style.IDLE_COLOUR, lw=0,
             zorder=0.5, gid="idle",
         )
     )  # fmt: skip
 
 
-def draw_borders(ax: Axes, instance: Instance, lanes: Lanes, makespan_ns: int) -> None:
+def draw_borders(ax: Axes, chart: Chart) -> None:
     """Separate clients by white, over the stripes of stages; write into the strips of the folded.
 
     Workers are separated by more of it.
     """
     from matplotlib.collections import PolyCollection
 
+    lanes, makespan_ns = chart.lanes, chart.schedule.makespan_ns
     gap = gap_of(ax, lanes)
     shown = np.flatnonzero(lanes.numbers >= 0)
     inner = shown[1:][np.diff(shown) == 1] - 0.5
@@ -99,7 +130,7 @@ def draw_borders(ax: Axes, instance: Instance, lanes: Lanes, makespan_ns: int) -
             PolyCollection(corners, facecolors="white", linewidths=0, zorder=3.5, gid="borders"),
             autolim=False,
         )
-    if len(instance.workers) > 1:
+    if len(chart.instance.workers) > 1:
         ax.hlines(lanes.top[1:-1] - 0.5, 0, 1, transform=ax.get_yaxis_transform(), colors="white",
                   linewidths=2.5, zorder=4.5, gid="workers")  # fmt: skip
     _draw_strips(ax, lanes, makespan_ns, gap)
@@ -130,19 +161,20 @@ def _draw_strips(ax: Axes, lanes: Lanes, makespan_ns: int, gap: float) -> None:
         )  # fmt: skip
 
 
-def label_axes(ax: Axes, instance: Instance, schedule: Schedule, lanes: Lanes, end_ns: int) -> None:
+def label_axes(ax: Axes, chart: Chart, end_ns: int) -> None:
     """Set limits, ticks and names of both axes."""
+    schedule, lanes, workers = chart.schedule, chart.lanes, chart.instance.workers
     bound = 0 if schedule.bound is None else int(schedule.bound["value_ns"])
     right = max(schedule.makespan_ns, bound, end_ns) / NS_PER_S
     ax.set_xlim(0, right * 1.01 if right else 1)
     ax.set_ylim(lanes.rows - 0.5, -0.5)
     ax.set_xlabel("time (s)", loc="right")
-    if len(instance.workers) == 1:
+    if len(workers) == 1:
         ax.set_ylabel("client")
         _number_clients(ax, lanes)
     else:
         middles = (lanes.top[:-1] + lanes.top[1:] - 1) / 2
-        names = [shortened(worker.name, 14) for worker in instance.workers]
+        names = [shortened(worker.name, 14) for worker in workers]
         every = -(-len(names) // _MAX_NAMES)
         ax.set_yticks(middles[::every], names[::every], parse_math=False)
         ax.set_ylabel("worker")
@@ -179,10 +211,10 @@ def draw_lines(ax: Axes, schedule: Schedule) -> None:
                    gid="bound")  # fmt: skip
 
 
-def draw_title(ax: Axes, instance: Instance, schedule: Schedule, title: str | None) -> None:
+def draw_title(ax: Axes, chart: Chart, title: str | None) -> None:
     """Write the title and, below it, the figures of the schedule, each on one line that fits."""
-    if title is None:
-        title = heading(instance, [schedule])
+    instance, schedule = chart.instance, chart.schedule
+    title = heading(instance, [schedule]) if title is None else title
     words = ax.set_title(
         shortened(title, 100), loc="left", fontweight="bold", pad=24, parse_math=False
     )
@@ -224,8 +256,9 @@ def _facts(instance: Instance, schedule: Schedule) -> list[str]:
     return facts
 
 
-def label_bars(ax: Axes, instance: Instance, decode: Spans, lanes: Lanes) -> None:
+def label_bars(ax: Axes, chart: Chart) -> None:
     """Write the names of requests into bars that are wide and high enough for them."""
+    requests, decode, lanes = chart.instance.requests, chart.use.decode, chart.lanes
     width, height = (72 * inches for inches in inches_of(ax))
     size = min(9.0, 0.6 * height / max(1, lanes.rows))
     if size < 4:
@@ -234,7 +267,7 @@ def label_bars(ax: Axes, instance: Instance, decode: Spans, lanes: Lanes) -> Non
     dark = rank_in_lane(decode) % 2 == 0
     rows: IntColumn = lanes.row[decode.lane]
     for k in range(len(decode)):
-        name = shortened(instance.requests.id_of(int(decode.request[k])), 24)
+        name = shortened(requests.id_of(int(decode.request[k])), 24)
         start, end = decode.start_ns[k] / NS_PER_S, decode.end_ns[k] / NS_PER_S
         if (end - start) * points_per_s > size * (0.7 * len(name) + 1):
             ax.text(

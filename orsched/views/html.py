@@ -14,24 +14,22 @@ from orsched.data.instance import require_instance
 from orsched.data.schedule import as_schedules, require_same_instance
 from orsched.data.service_classes import limit_text
 from orsched.solving.objectives import arrivals_decide
-from orsched.views.class_curves import has_class_curves, tells_classes_apart
-from orsched.views.class_table import class_table
-from orsched.views.comparison import (
+from orsched.views.html_tables import prediction_words, text
+from orsched.views.latency_curves import MEASURES, latency_data
+from orsched.views.page_data import chart_of, instance_data
+from orsched.views.plan_and_run import pair_data, pairs_of, section
+from orsched.views.report_tables import (
     Row,
     batch_table,
     bubble_table,
+    class_table,
+    latency_table,
+    makespan_table,
     path_table,
+    ranking_of,
     rows_of,
-    text,
 )
-from orsched.views.latency_data import latency_data
-from orsched.views.method_tables import latency_table, makespan_table, ranking_of
-from orsched.views.page_data import chart_data, instance_data
-from orsched.views.report_plan_and_run import pair_data, pairs_of, section
-from orsched.views.spans import client_use
-from orsched.views.style import BUBBLES, seconds
-from orsched.views.tables import prediction_words
-from orsched.views.words import WORDS
+from orsched.views.style import BUBBLES, DECODE_COLOURS, KEY, seconds
 
 if TYPE_CHECKING:
     import os
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from orsched.data.schedule import Schedule, Scheduled
     from orsched.data.slo import SLO
     from orsched.data.workers import Worker
-    from orsched.views.comparison import Row
+    from orsched.views.page_data import Chart
 
 
 def facts(instance: Instance, slo: SLO | None) -> str:
@@ -222,10 +220,11 @@ def _page(
         f"<header><h1>{heading}</h1>\n{facts(instance, slo)}</header>\n<main>\n"
     )
     yield _notes([*notes, *_findings(instance, rows)])
-    latencies = latency_data(instance, rows, slo)
+    latencies = latency_data(instance, [row.schedule for row in rows], slo)
+    charts = [chart_of(instance, row.schedule, len(rows)) for row in rows]
     yield f"<section><h2>Comparison</h2>\n{_tables(instance, rows, bounds)}</section>\n"
     yield _latencies() if latencies else ""
-    yield _charts(instance, rows)
+    yield _panels(rows, charts)
     pairs = pairs_of(instance, rows)
     yield section(pairs, rows)
     yield (
@@ -237,8 +236,9 @@ def _page(
     paths = path_table(instance, rows)
     if paths:
         yield f"<section><h2>What the makespan is made of</h2>\n{paths}</section>\n"
-    yield f'<section><h2>Words</h2>\n<dl class="words">{_words()}</dl></section>\n</main>\n'
-    data = {**_data(instance, rows), "latency": latencies}
+    words = _asset("words.html").replace("\n", "")
+    yield f'<section><h2>Words</h2>\n<dl class="words">{words}</dl></section>\n</main>\n'
+    data = {**_data(instance, rows, charts), "latency": latencies}
     yield _block("orsched-data", {**data, "pairs": pair_data(pairs)} if pairs else data)
     yield _block("orsched-run", [row.schedule.run for row in rows])
     yield f"<script>\n{_plotly()}\n</script>\n<script>\n{_script()}</script>\n"
@@ -259,14 +259,11 @@ def _tables(instance: Instance, rows: list[Row], bounds: dict[str, list[int | No
 
 def _latencies() -> str:
     """Return the empty charts of latencies, all schedules in each."""
+    shown = {name: f"by {words}" for name, (_, words) in MEASURES.items()}
+    shown["attainment"] = "within the limits, over these limits"
     charts = "".join(
-        f'<div id="latency-{name}" role="img" aria-label="{words}"></div>'
-        for name, words in (
-            ("ttft", "Share of requests by time to first token"),
-            ("tpot", "Share of requests by time per further token"),
-            ("jct", "Share of requests by time from arrival to finish"),
-            ("attainment", "Share of requests within the limits, over these limits"),
-        )
+        f'<div id="latency-{name}" role="img" aria-label="Share of requests {words}"></div>'
+        for name, words in shown.items()
     )
     return (
         '<section id="latencies"><h2>Latency of requests</h2>\n<ul class="key" id="latency-key">'
@@ -312,9 +309,9 @@ def _block(name: str, value: Any) -> str:
     return f'<script type="application/json" id="{name}">{packed}</script>\n'
 
 
-def _data(instance: Instance, rows: list[Row]) -> dict[str, Any]:
+def _data(instance: Instance, rows: list[Row], charts: list[Chart]) -> dict[str, Any]:
     methods = []
-    for row in rows:
+    for row, chart in zip(rows, charts, strict=True):
         bubbles, bound = row.results["bubble_ns"], row.results["bound_ns"]
         methods.append(
             {
@@ -322,10 +319,10 @@ def _data(instance: Instance, rows: list[Row]) -> dict[str, Any]:
                 "makespan": row.results["makespan_ns"],
                 "bound": bound,
                 "use": [row.results["busy_client_ns"], *(bubbles[name] for name in BUBBLES)],
-                **chart_data(instance, row.schedule, len(rows)),
+                **chart.columns,
             }
         )
-    uses = [["busy", "#0072B2"], *map(list, BUBBLES.values())]
+    uses = [["busy", DECODE_COLOURS[0]], *map(list, BUBBLES.values())]
     return {"instance": instance_data(instance), "uses": uses, "methods": methods}
 
 
@@ -370,7 +367,7 @@ def _notes(notes: Sequence[str]) -> str:
     return "".join(f'<p class="note" role="note">{text(n)}</p>\n' for n in notes)
 
 
-def _charts(instance: Instance, rows: list[Row]) -> str:
+def _panels(rows: list[Row], charts: list[Chart]) -> str:
     """Return the tabs and one empty panel a schedule; the script draws a panel when it is shown."""
     tabs, panels = [], []
     for k, row in enumerate(rows):
@@ -387,12 +384,12 @@ def _charts(instance: Instance, rows: list[Row]) -> str:
             f'<div class="gantt" id="gantt-{k}" role="group" aria-label="Gantt chart of {label}">'
             f'</div><div class="usage" id="usage-{k}" role="group" aria-label="Clients by use, '
             f'requests that wait and run, and KV blocks over time of {label}"></div>'
-            f"{_class_chart(instance, row, k)}</div>"
+            f"{_class_chart(row, charts[k], k)}</div>"
         )
     return (
         '<section id="charts"><h2>Over time</h2>\n'
         f'<div role="tablist" aria-label="Schedules">{"".join(tabs)}</div>\n{_RANGE}'
-        f"{_key(instance, rows)}{''.join(panels)}</section>\n"
+        f"{_key(rows, charts)}{''.join(panels)}</section>\n"
     )
 
 
@@ -407,9 +404,9 @@ _RANGE = (
 )
 
 
-def _class_chart(instance: Instance, row: Row, index: int) -> str:
+def _class_chart(row: Row, chart: Chart, index: int) -> str:
     """Return the empty chart of what classes get over time, if there is something to show."""
-    if not has_class_curves(instance) or row.schedule.is_partial:
+    if "classes" not in chart.columns:
         return ""
     return (
         f'<div class="usage" id="classes-{index}" role="group" aria-label="Attainment, memory by '
@@ -417,38 +414,20 @@ def _class_chart(instance: Instance, row: Row, index: int) -> str:
     )
 
 
-def _key(instance: Instance, rows: list[Row]) -> str:
+def _key(rows: list[Row], charts: list[Chart]) -> str:
     """Explain the colours; rare kinds of work where they occur."""
     results = [row.results for row in rows]
     occurs = {
-        "bulk": tells_classes_apart(instance),
+        "bulk": any("bulk" in chart.columns["decode"] for chart in charts),
         "mixed": any(r["mixed_steps"] for r in results),
+        "paused": any(chart.has_pauses for chart in charts),
         "invalid": any(r["invalid_tokens"] for r in results),
+        "transfer": False,
         "restart": any(r["restarts"] for r in results),
-        "paused": any(len(client_use(instance, row.schedule).paused) for row in rows),
         "bound": any(row.schedule.bound is not None for row in rows),
     }
-    items = [
-        ("decode", "decode, one bar a request"),
-        ("bulk", "decode of a bulk request"),
-        ("own", "own prefill"),
-        ("stage", "prefill stage"),
-        ("mixed", "mixed step"),
-        ("paused", "paused"),
-        ("invalid", "invalid tokens"),
-        ("restart", "restart"),
-        ("idle", "bubble: no request"),
-        ("bound", "lower bound"),
-        ("end", "makespan"),
-    ]
-    return '<ul class="key">{}</ul>\n'.format(
-        "".join(
-            f'<li><i class="{name}"></i>{word}</li>'
-            for name, word in items
-            if occurs.get(name, True)
-        )
-    )
-
-
-def _words() -> str:
-    return "".join(f"<dt>{word}</dt><dd>{meaning}</dd>" for word, meaning in WORDS)
+    words = {**KEY, "decode": "decode, one bar a request"}
+    words["end"] = words.pop("end")  # last
+    items = [(name, word) for name, word in words.items() if occurs.get(name, True)]
+    listed = "".join(f'<li><i class="{name}"></i>{word}</li>' for name, word in items)
+    return f'<ul class="key">{listed}</ul>\n'

@@ -38,8 +38,8 @@
   }
 
   // The share of requests within each time; what lies beyond the border stands there with its value.
-  function distribution(name, title) {
-    const part = found[name];
+  function distribution(name) {
+    const part = found[name], { title } = part;
     const border = part.border === null ? null : seconds(part.border);
     const lines = [], outliers = [];
     part.methods.forEach((curve, m) => {
@@ -99,8 +99,7 @@
   window.orsched.latencies = () => drawn(() => {
     legend();
     return Promise.all([
-      distribution("ttft", "TTFT, from arrival"), distribution("tpot", "TPOT, mean of a request"),
-      distribution("jct", "JCT, from arrival"), attainment(),
+      distribution("ttft"), distribution("tpot"), distribution("jct"), attainment(),
     ]).then(() => { document.getElementById("latencies").dataset.drawn = "done"; });
   });
 })();

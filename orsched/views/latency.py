@@ -8,19 +8,27 @@ import numpy as np
 
 from orsched.common.units import NS_PER_S
 from orsched.data.instance import require_instance
-from orsched.data.schedule import Schedule, Scheduled, as_schedules
+from orsched.data.schedule import Scheduled, as_schedules
 from orsched.views import style
-from orsched.views.latency_curves import ecdf, latencies, limits_of, needed_multiples
+from orsched.views.latency_curves import (
+    MEASURES,
+    ecdf,
+    has_limits,
+    latencies,
+    limits_of,
+    needed_multiples,
+)
 from orsched.views.pictures import (
-    MOST_OF_DATA,
     figure_or_new,
     fit,
     heading,
     legend_below,
+    line_names,
     save_picture,
-    shortened,
+    scale_axis,
+    wants_log,
 )
-from orsched.views.scales import scale_axis, wants_log
+from orsched.views.style import MOST_OF_DATA, shortened
 
 if TYPE_CHECKING:
     import os
@@ -34,7 +42,6 @@ if TYPE_CHECKING:
     from orsched.metrics.summary import SLO
     from orsched.views.latency_curves import Latencies, Limit
 
-_LATENCIES = {"ttft": "TTFT (s)", "tpot": "TPOT (s)", "jct": "JCT (s)"}
 _MULTIPLES = (0.125, 8.0)
 """The attainment is shown from an eighth of the limits to eight times them."""
 
@@ -79,8 +86,8 @@ def latency(
     figure = figure_or_new(figure, _size(judged))
     shape = (2, 2) if judged else (1, 3)
     axes: list[Axes] = list(figure.subplots(*shape, squeeze=False).ravel())
-    for ax, (name, word) in zip(axes, _LATENCIES.items(), strict=False):
-        _draw_latency(ax, name, word, found, limit)
+    for ax, name in zip(axes, MEASURES, strict=False):
+        _draw_latency(ax, name, found, limit)
     if judged:
         _draw_attainment(axes[-1], needs, limit)
     for ax in axes:
@@ -122,34 +129,11 @@ def save_latency(
     save_picture(draw, path, _size(has_limits(instance, limit)))
 
 
-def line_names(schedules: Sequence[Schedule], names: Sequence[str] = ()) -> list[str]:
-    """Return the words of lines: the names, else methods, with information where equal."""
-    if len(names) == len(schedules):
-        words = list(names)
-    else:
-        methods = [schedule.method for schedule in schedules]
-        words = [
-            name if methods.count(name) == 1 else f"{name} ({schedule.information})"
-            for name, schedule in zip(methods, schedules, strict=True)
-        ]
-    # A name that begins with an underscore would be left out.
-    return [shortened(word, 40).lstrip("_") or "?" for word in words]
-
-
-def has_limits(instance: Instance, limit: Limit | None) -> bool:
-    """Return whether there are limits on TTFT or TPOT to judge requests by."""
-    return limit is not None or any(
-        kind.ttft_ns is not None or kind.tpot_ns is not None for kind in instance.classes
-    )
-
-
 def _size(judged: bool) -> tuple[float, float]:
     return (10.0, 6.6) if judged else (10.0, 3.8)
 
 
-def _draw_latency(
-    ax: Axes, name: str, word: str, found: Sequence[Latencies], limit: Limit | None
-) -> None:
+def _draw_latency(ax: Axes, name: str, found: Sequence[Latencies], limit: Limit | None) -> None:
     curves = [ecdf(each.of(name)) for each in found]
     values = [each.value / NS_PER_S for each in curves]
     shown = np.concatenate([[], *values])
@@ -162,7 +146,7 @@ def _draw_latency(
     allowed = None if limit is None or name == "jct" else limit[("ttft", "tpot").index(name)]
     if allowed is not None:
         _mark(ax, allowed / NS_PER_S, f"limit {style.short(allowed / NS_PER_S)} s")
-    ax.set_xlabel(word)
+    ax.set_xlabel(f"{name.upper()} (s)")
     if ax.get_subplotspec().is_first_col():  # type: ignore[union-attr]
         ax.set_ylabel("requests (%)")
 

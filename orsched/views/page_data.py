@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from orsched.metrics.request_times import request_times
 from orsched.metrics.timeline import Timeline
-from orsched.views.class_curves import class_curves, has_class_curves
-from orsched.views.curves import client_curves, means
-from orsched.views.density_data import density_data, runs
-from orsched.views.load_curves import load_curves
-from orsched.views.spans import client_use, lane_offsets, rank_in_lane
-from orsched.views.stages import bins, stage_columns
-from orsched.views.style import (
-    BULK_COLOURS,
-    DECODE_COLOURS,
-    OWNERS,
-    STAGE_COLOUR,
-    USES,
-    WORKER_COLOURS,
-)
-from orsched.views.usage import COLUMNS, borders_of, named_blocks
+from orsched.views.curves import class_panels, has_class_curves, usage_panels
+from orsched.views.density import density_data, runs
+from orsched.views.spans import bins, client_use, lane_offsets, rank_in_lane, stage_columns
+from orsched.views.style import MOST_OF_DATA
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
-    from orsched.views.curves import Curve
+    from orsched.views.curves import Line, Panel
     from orsched.views.spans import Spans
 
 MAX_BARS = 12_000
@@ -39,10 +28,15 @@ MAX_BARS = 12_000
 PAGE_BARS = 26_000
 """The same for all charts of a page together: a bar takes about 80 bytes."""
 
-_DASHES = ("solid", "dash", "dashdot", "dot")
-
 BARS = ("prefill", "decode", "invalid", "paused")
 """Kinds of bars, by their names in the page's data."""
+
+
+class Chart(NamedTuple):
+    """The charts of one schedule: columns for the page, and whether requests are ever paused."""
+
+    columns: dict[str, Any]
+    has_pauses: bool
 
 
 def instance_data(instance: Instance) -> dict[str, Any]:
@@ -50,38 +44,35 @@ def instance_data(instance: Instance) -> dict[str, Any]:
     return {
         "offsets": lane_offsets(instance).tolist(),
         "workers": [worker.name for worker in instance.workers],
-        "usage": [list(use) for use in USES.values()],
-        "colours": list(WORKER_COLOURS),
     }
 
 
-def chart_data(instance: Instance, schedule: Schedule, charts: int = 1) -> dict[str, Any]:
-    """Return the columns of one schedule's chart, of so many; times are integer nanoseconds.
+def chart_of(instance: Instance, schedule: Schedule, charts: int = 1) -> Chart:
+    """Return the columns of one schedule's charts, of so many; times are integer nanoseconds.
 
     ``shown_ns`` is the end of the part with single bars: the makespan unless the schedule has more
     than ``MAX_BARS`` bars and stages, or its part of ``PAGE_BARS``. ``used`` are the clients that
     ever hold a request, as half-open runs.
     """
-    use, stages = client_use(instance, schedule), stage_columns(instance, schedule)
+    line = Timeline(instance, schedule)
+    use, stages = client_use(line), stage_columns(line)
     bars = {name: getattr(use, name) for name in BARS}
     shown = _shown_ns(schedule, bars, stages, min(MAX_BARS, PAGE_BARS // charts))
-    used = np.unique(use.stays.lane)
     shade = (rank_in_lane(use.decode) % 2)[use.decode.start_ns < shown]
     again = use.restarts.take(use.restarts.start_ns < shown)
     bars = {name: spans.take(spans.start_ns < shown) for name, spans in bars.items()}
     requests = np.unique(np.concatenate([spans.request for spans in bars.values()]))
-    bin_of = bins(instance, schedule)
+    bin_of = bins(line)
     part = stages["start"] < shown
     columns = {name: _bar_columns(spans, requests, bin_of) for name, spans in bars.items()}
     columns["decode"]["shade"] = shade.tolist()
     if use.bulk is not None:
         columns["decode"]["bulk"] = use.bulk[bars["decode"].request].astype(int).tolist()
-    overtime = {"classes": class_data(instance, schedule)} if has_class_curves(instance) else {}
-    return {
+    found = {
         "shown_ns": shown,
-        "used": runs(used),
-        "density": density_data(instance, schedule, use, is_cut=shown < schedule.makespan_ns),
-        "requests": _request_columns(instance, schedule, requests),
+        "used": runs(np.unique(use.stays.lane)),
+        "density": density_data(line, use, is_cut=shown < schedule.makespan_ns),
+        "requests": _request_columns(line, requests),
         **columns,
         "restarts": {
             "start": again.start_ns.tolist(),
@@ -90,80 +81,38 @@ def chart_data(instance: Instance, schedule: Schedule, charts: int = 1) -> dict[
             "stay": again.stay.tolist(),
         },
         "stages": {name: column[part].tolist() for name, column in stages.items()},
-        "usage": usage_data(instance, schedule),
-        **({} if schedule.is_partial else overtime),
+        "usage": panel_data(usage_panels(line, is_page=True)),
     }
+    if has_class_curves(instance) and not schedule.is_partial:
+        panels = [panel._replace(limits=()) for panel in class_panels(line)]
+        found["classes"] = panel_data(panels)
+    return Chart(found, bool(len(use.paused)))
 
 
-def class_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
-    """Return what classes and tenants get over time, as means of stretches of time.
+def panel_data(panels: Sequence[Panel]) -> dict[str, Any]:
+    """Return panels over time that have the same stretches.
 
-    Values are null where there is none; ``rows`` has a title and lines each: name, colour, dash,
-    values, and whether they are stacked.
+    ``borders`` are the stretches' ends in nanoseconds; ``rows`` have a title, lines (name, colour,
+    dash, values, null where there is none, and whether they are stacked) and levels (value and
+    colour). A level far above the lines is left out, it would flatten them.
     """
-    curves = class_curves(instance, schedule)
-
-    def values(column: NDArray[np.float64], factor: float = 1.0) -> list[float | None]:
-        scaled = (column * factor).tolist()
-        return [None if value != value else round(value, 3) for value in scaled]
-
-    shares = [
-        (name, colour, dash, values(column, 100.0), False)
-        for name, colour, dash, column in (
-            ("tokens in time", DECODE_COLOURS[0], "solid", curves.attainment),
-            ("prompt tokens found in the cache", STAGE_COLOUR, "dash", curves.hits),
-        )
-        if column is not None
-    ]
-    owners = [(*OWNERS[name], "solid", values(held), True) for name, held in curves.owners]
-    bulk = (
-        []
-        if curves.bulk is None
-        else [
-            (
-                "bulk tokens, prefilled and decoded",
-                BULK_COLOURS[0],
-                "solid",
-                values(curves.bulk),
-                False,
-            )
+    rows = []
+    for panel in panels:
+        lines = [found for line in panel.lines if any((found := _line(line))[3]) or not found[4]]
+        top = max((v for line in lines for v in line[3] if v is not None), default=0.0)
+        levels = [
+            (limit.value, limit.colour)
+            for limit in panel.limits
+            if limit.colour is None or limit.value <= MOST_OF_DATA * top
         ]
-    )
-    service = [
-        (f"tenant {name}", WORKER_COLOURS[k], _DASHES[k % len(_DASHES)], values(column), False)
-        for k, (name, column) in enumerate(curves.service[: len(WORKER_COLOURS)])
-    ]
-    rows = (("share (%)", shares), ("KV blocks", owners), ("tokens/s", bulk), ("service", service))
-    return {
-        "borders": [round(border) for border in curves.borders_ns.tolist()],
-        "rows": [{"title": title, "lines": lines} for title, lines in rows if lines],
-    }
+        rows.append({"title": panel.title, "lines": lines, "levels": levels})
+    borders = panels[0].borders_ns.tolist() if panels else []
+    return {"borders": [round(border) for border in borders], "rows": rows}
 
 
-def usage_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
-    """Return clients by use and KV blocks over time, as means of stretches of time.
-
-    ``borders`` are the stretches' ends in nanoseconds, ``uses`` the clients of each use in the
-    order of ``style.USES``, ``requests`` those that wait and run, ``blocks`` name, limit and values
-    of each worker with memory.
-    """
-    line = Timeline(instance, schedule)
-    curves, blocks = client_curves(line), named_blocks(instance, line)
-    requests = load_curves(line)
-    every = [*curves.values(), *requests.values(), *(curve for _, curve, _ in blocks)]
-    borders = borders_of(every, schedule.makespan_ns, COLUMNS)
-
-    def values(curve: Curve) -> list[float]:
-        return [round(mean, 3) for mean in means(curve, borders).tolist()]
-
-    return {
-        "borders": [round(border) for border in borders.tolist()],
-        "uses": [values(curves[name]) for name in USES],
-        "requests": {name: values(curve) for name, curve in requests.items()},
-        "blocks": [
-            {"name": name, "limit": limit, "values": values(curve)} for name, curve, limit in blocks
-        ],
-    }
+def _line(line: Line) -> tuple[str, str, str, list[float | None], bool]:
+    values = [None if value != value else round(value, 3) for value in line.values.tolist()]
+    return (line.told or line.words, line.colour, line.dash, values, line.form == "area")
 
 
 def _shown_ns(
@@ -175,10 +124,8 @@ def _shown_ns(
     return min(schedule.makespan_ns, int(np.partition(starts, most)[most]))
 
 
-def _request_columns(
-    instance: Instance, schedule: Schedule, rows: IntColumn
-) -> dict[str, list[Any] | None]:
-    table, times = instance.requests, request_times(instance, schedule)
+def _request_columns(line: Timeline, rows: IntColumn) -> dict[str, list[Any] | None]:
+    table, times = line.instance.requests, request_times(line.instance, line.schedule, line)
     return {
         "row": rows.tolist(),
         "id": None if table.ids is None else [table.ids[r] for r in rows.tolist()],

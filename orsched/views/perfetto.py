@@ -10,9 +10,8 @@ import numpy as np
 from orsched.data.schedule import MIXED, PREFILL
 from orsched.metrics.request_times import request_times
 from orsched.metrics.timeline import Timeline
-from orsched.views.curves import block_curves, curve_of, interval_curve
-from orsched.views.spans import client_use, lane_offsets
-from orsched.views.stages import stage_columns
+from orsched.views.curves import block_curves, interval_curve, load_curves
+from orsched.views.spans import client_use, lane_offsets, stage_columns
 from orsched.views.style import one_line
 
 if TYPE_CHECKING:
@@ -74,11 +73,12 @@ def _trace(instance: Instance, schedule: Schedule) -> Iterator[str]:
 
 def _events(instance: Instance, schedule: Schedule) -> Iterator[str]:
     yield from _names(instance)
-    yield from _stages(instance, schedule)
-    use = client_use(instance, schedule)
+    line = Timeline(instance, schedule)
+    yield from _stages(line)
+    use = client_use(line)
     for phase in ("prefill", "decode", "invalid", "paused"):
-        yield from _requests(instance, schedule, phase, getattr(use, phase))
-    for counter in counters(instance, schedule):
+        yield from _requests(line, phase, getattr(use, phase))
+    for counter in counters(line):
         head = f'{{"ph":"C","name":"{counter.name}","pid":{counter.process},"ts":'
         for time, value in _rows(counter.time_ns, counter.value):
             yield f'{head}{microseconds(time)},"args":{{"{counter.name}":{value}}}}}'
@@ -134,10 +134,9 @@ def _names(instance: Instance) -> Iterator[str]:
             yield _packed({**track, "name": "thread_sort_index", "args": {"sort_index": place}})
 
 
-def _stages(instance: Instance, schedule: Schedule) -> Iterator[str]:
-    columns = stage_columns(instance, schedule)
-    tracks = [_stage_track(instance, w) for w in range(len(instance.workers))]
-    for row in _rows(*columns.values()):
+def _stages(line: Timeline) -> Iterator[str]:
+    tracks = [_stage_track(line.instance, w) for w in range(len(line.instance.workers))]
+    for row in _rows(*stage_columns(line).values()):
         worker, phase, number, start, end, rounds, requests, prefilled, tokens = row
         if phase == PREFILL:
             name, args = "prefill stage", f'"requests":{requests},"tokens":{tokens}'
@@ -153,10 +152,9 @@ def _stages(instance: Instance, schedule: Schedule) -> Iterator[str]:
         )
 
 
-def _requests(instance: Instance, schedule: Schedule, phase: str, spans: Spans) -> Iterator[str]:
-    table, times = instance.requests, request_times(instance, schedule)
-    offsets = lane_offsets(instance)
-    worker = np.searchsorted(offsets, spans.lane, side="right") - 1
+def _requests(line: Timeline, phase: str, spans: Spans) -> Iterator[str]:
+    table, times = line.instance.requests, request_times(line.instance, line.schedule, line)
+    worker = np.searchsorted(lane_offsets(line.instance), spans.lane, side="right") - 1
     columns = (
         spans.request, worker + 1, spans.lane + worker + 2, spans.start_ns, spans.end_ns,
         table.prompt_tokens[spans.request], table.output_tokens[spans.request],
@@ -173,21 +171,14 @@ def _requests(instance: Instance, schedule: Schedule, phase: str, spans: Spans) 
         )
 
 
-def counters(instance: Instance, schedule: Schedule) -> list[Counter]:
-    """Return running requests and KV blocks of each worker, and the waiting requests.
-
-    A request waits from its arrival to its prefill, and again while it is evicted.
-    """
-    line = Timeline(instance, schedule)
+def counters(line: Timeline) -> list[Counter]:
+    """Return running requests and KV blocks of each worker, and the waiting requests."""
     start, end = line.start_ns[line.stay_first], line.end_ns[line.stay_last]
     result = []
-    for index, blocks in enumerate(block_curves(instance, line)):
+    for index, blocks in enumerate(block_curves(line)):
         mine = np.flatnonzero(line.stay_worker == index)
         result.append(Counter("running", index + 1, *interval_curve(start[mine], end[mine])))
         if blocks is not None:
             result.append(Counter("kv_blocks", index + 1, *blocks))
-    request = line.stay_request
-    again = end[:-1][request[1:] == request[:-1]]
-    joins = np.concatenate([instance.requests.arrival_ns, again])
-    waiting = curve_of(np.concatenate([joins, start]), np.repeat([1, -1], [len(joins), len(start)]))
-    return [*result, Counter("waiting", len(instance.workers) + 1, *waiting)]
+    waiting = load_curves(line)["waiting"]
+    return [*result, Counter("waiting", len(line.instance.workers) + 1, *waiting)]

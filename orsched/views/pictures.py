@@ -6,10 +6,12 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from orsched.common.errors import unavailable
 from orsched.common.scalars import require_suffix
 from orsched.common.units import NS_PER_S
-from orsched.views import style
+from orsched.views.style import MOST_OF_DATA, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,11 +24,38 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
 
+
+LOG_FROM = 30.0
+"""An axis is logarithmic where the largest value is more than so many times the smallest."""
+
+
+def wants_log(values: Iterable[float]) -> bool:
+    """Return whether an axis of some values is to be logarithmic: all positive, and far apart."""
+    known = np.array([value for value in values if value is not None and np.isfinite(value)])
+    return bool(len(known) and known.min() > 0 and known.max() > LOG_FROM * known.min())
+
+
+def scale_axis(ax: Any, which: str, values: Iterable[float]) -> bool:
+    """Make the axis ``x`` or ``y`` logarithmic if its values want it, numbers written in full."""
+    if not wants_log(values):
+        return False
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    getattr(ax, f"set_{which}scale")("log")
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    axis.set_major_locator(LogLocator(10, subs=(1.0,), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    low, high = (getattr(np, name)([v for v in values if v is not None]) for name in ("min", "max"))
+    if np.log10(high / low) > 3:
+        axis.set_minor_formatter(NullFormatter())
+    else:  # too few powers of ten to read the axis by
+        axis.set_minor_locator(LogLocator(10, subs=(2.0, 5.0), numticks=12))
+        axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    return True
+
+
 FORMATS = (".png", ".svg", ".pdf")
 DPI = 150
-MOST_OF_DATA = 3
-"""A limit above so many times the largest value is not drawn in its place but at the border."""
-
 _TITLE_LETTERS = 100
 _LEGEND_ROW = 15
 """Points that a row of a legend above axes takes."""
@@ -105,10 +134,18 @@ def heading(instance: Instance, schedules: Sequence[Schedule]) -> str:
     return f"{instance.name}, {schedule.method} (information: {schedule.information})"
 
 
-def shortened(text: str, limit: int) -> str:
-    """Return a label of one line with at most so many letters."""
-    plain = style.one_line(text)
-    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+def line_names(schedules: Sequence[Schedule], names: Sequence[str] = ()) -> list[str]:
+    """Return the words of lines: the names, else methods, with information where equal."""
+    if len(names) == len(schedules):
+        words = list(names)
+    else:
+        methods = [schedule.method for schedule in schedules]
+        words = [
+            name if methods.count(name) == 1 else f"{name} ({schedule.information})"
+            for name, schedule in zip(methods, schedules, strict=True)
+        ]
+    # A name that begins with an underscore would be left out.
+    return [shortened(word, 40).lstrip("_") or "?" for word in words]
 
 
 def time_axes(axes: Sequence[Axes], end_ns: int) -> None:

@@ -2,8 +2,7 @@
 // Plan and run on the axis of time of all charts, and the error of each stage below them.
 (() => {
   const { data, several, seconds, exact, plain, tone, colours, font, layout, drawn, CONFIG, time, lanes, gantt } = window.orsched;
-  const COLOURS = { prefill: "#E69F00", mixed: "#D55E00", decode: "#0072B2" };
-  const TOP = 20, BETWEEN = 34, ERRORS = 120, SHOWN_SHARE = 0.98, MOST_LABELS = 5;
+  const TOP = 20, BETWEEN = 34, ERRORS = 120, MOST_LABELS = 5;
 
   // The charts of the page, with the axes of a part of this one.
   function part(method, rows, main, top) {
@@ -13,14 +12,8 @@
 
   const errorsOf = (pair) => pair.took.map((took, k) => (pair.planned[k] ? 100 * (took / pair.planned[k] - 1) : 0));
 
-  // Most errors are inside the axis; the others would make all of them one line.
-  function borderOf(values) {
-    const ordered = values.map(Math.abs).sort((a, b) => a - b);
-    return Math.max(1.1 * (ordered[Math.floor(SHOWN_SHARE * (ordered.length - 1))] ?? 0), 1);
-  }
-
   function errors(pair) {
-    const share = errorsOf(pair), most = borderOf(share);
+    const colourOf = Object.fromEntries(pair.colours), share = errorsOf(pair), most = pair.border; // the others, which would flatten these, stand at it
     const told = (k) => `<b>${pair.phase[k]}</b>: ${share[k].toFixed(2)} %<br>` +
       `took ${exact(pair.took[k])}, planned ${exact(pair.planned[k])}<br>from ${exact(pair.start[k])}`;
     const beyond = share.map((_, k) => k).filter((k) => Math.abs(share[k]) > most)
@@ -30,7 +23,7 @@
       x: rows.map((k) => seconds((pair.start[k] + pair.end[k]) / 2)),
       y: rows.map((k) => Math.max(-most, Math.min(most, share[k]))), hovertext: rows.map(told), ...more,
     });
-    const found = Object.entries(COLOURS).map(([phase, colour]) => {
+    const found = pair.colours.map(([phase, colour]) => {
       const rows = share.map((_, k) => k).filter((k) => pair.phase[k] === phase && Math.abs(share[k]) <= most);
       return marks(phase, rows, { showlegend: rows.length > 0, marker: { color: tone(colour), size: 5, opacity: 0.75 } });
     });
@@ -40,7 +33,7 @@
         text: beyond.map((k, place) => (place < MOST_LABELS ? `${share[k].toFixed(0)} %` : "")),
         textposition: beyond.map((k) => (share[k] > 0 ? "bottom right" : "top right")),
         marker: { symbol: beyond.map((k) => (share[k] > 0 ? "triangle-up" : "triangle-down")), size: 9,
-          color: beyond.map((k) => tone(COLOURS[pair.phase[k]])), line: { color: colours().paper, width: 1 } },
+          color: beyond.map((k) => tone(colourOf[pair.phase[k]])), line: { color: colours().paper, width: 1 } },
       }));
     }
     return { traces: found, most };

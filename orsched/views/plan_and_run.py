@@ -1,22 +1,24 @@
-"""Plan and run below each other on one time axis, and the error of each stage."""
+"""Plan against run: a picture of both on one time axis, and a section of the report."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from orsched.calibration.plan_errors import plan_against_run
 from orsched.common.units import NS_PER_S
 from orsched.data.schedule import DECODE, MIXED, PREFILL
 from orsched.views import style
-from orsched.views.gantt import gantt
-from orsched.views.gantt_frame import BOTTOM, RIGHT, TOP, WIDTH, left_of
-from orsched.views.lanes import lanes_of
+from orsched.views.gantt import draw_chart
+from orsched.views.gantt_frame import BOTTOM, RIGHT, TOP, WIDTH, Chart, left_of
+from orsched.views.html_tables import cell, table, table_row, text
 from orsched.views.pictures import DPI, save_picture
-from orsched.views.spans import client_use
+from orsched.views.style import seconds
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -25,6 +27,163 @@ if TYPE_CHECKING:
     from orsched.calibration.plan_errors import PlanAgainstRun
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
+    from orsched.views.report_tables import Row
+
+
+MAX_STAGES = 6_000
+"""Most stages whose errors are in the page."""
+
+
+class Pair(NamedTuple):
+    """A run of the report and its plan.
+
+    Attributes:
+        run, plan: their numbers among the schedules; None: the cost model alone is the plan.
+        against: the one held against the other.
+    """
+
+    run: int
+    plan: int | None
+    against: PlanAgainstRun
+
+
+def pairs_of(instance: Instance, rows: Sequence[Row]) -> list[Pair]:
+    """Return each measured schedule with the planned one of the same method, else the first."""
+    planned = [k for k, row in enumerate(rows) if not row.schedule.is_measured]
+    found = []
+    for k, row in enumerate(rows):
+        # the contents of an invalid schedule's stages are undefined
+        if not row.schedule.is_measured or row.violations or row.schedule.is_partial:
+            continue
+        own = [p for p in planned if rows[p].schedule.method == row.schedule.method] or planned
+        sound = [p for p in own if not rows[p].violations]
+        plan = sound[0] if sound else None
+        schedule = None if plan is None else rows[plan].schedule
+        found.append(Pair(k, plan, plan_against_run(instance, schedule, row.schedule)))
+    return found
+
+
+def section(pairs: Sequence[Pair], rows: Sequence[Row]) -> str:
+    """Return the section, or nothing where nothing was measured."""
+    if not pairs:
+        return ""
+    parts = []
+    for number, pair in enumerate(pairs):
+        label = text(rows[pair.run].label)
+        parts.append(
+            f"<h3>{label}</h3>\n<p>{_verdict(pair)}</p>\n"
+            f'<div class="gantt" id="plan-run-{number}" role="group" '
+            f'aria-label="Plan and run of {label} on one time axis"></div>\n'
+            f"{_phases(pair, number)}\n{_terms(pair, number)}\n"
+        )
+    return f"<section><h2>Plan against run</h2>\n{''.join(parts)}</section>\n"
+
+
+def _verdict(pair: Pair) -> str:
+    against = pair.against
+    parts = ", ".join(f"{k} {_signed(v)}" for k, v in against.parts.items() if v)
+    said = (
+        f"The run took {seconds(against.run_makespan_ns)}, "
+        f"{'the cost model says' if pair.plan is None else 'planned were'} "
+        f"{seconds(against.plan_makespan_ns)} ({_percent(against.makespan_error)})"
+        f"{': ' + parts if parts else ''}. "
+    )
+    if pair.plan is not None:
+        count = len(against.stages.worker)
+        said += f"{against.followed:,} of {count:,} stages are the plan\u2019s. "
+    worst = against.worst_term
+    if worst is not None:
+        said += (
+            f"The error is mostly of {worst.phase}; its term <em>{worst.term}</em> alone, with "
+            f"{_coefficient(worst.alone_ns)} instead of {_coefficient(worst.planned_ns)}, "
+            f"explains {_percent(worst.explains, sign=False)} of it (of the squares). "
+        )
+    if against.refit_error is not None:
+        said += (
+            f"Of the {text(against.cost['model'])} model fitted to this run "
+            f"{_percent(against.refit_error)} are left."
+        )
+    return said
+
+
+def _phases(pair: Pair, number: int) -> str:
+    heads = [
+        "Phase", "Stages", "Rounds", "Plan", "Run", "of it gaps", "Error",
+        "Error of a stage: mean", "p95", "worst",
+    ]  # fmt: skip
+    body = []
+    for row in pair.against.phases:
+        cells = []
+        for name in ("stages", "rounds"):
+            value = getattr(row, name)
+            cells.append(cell(f"{value:,}", field=name, value=value))
+        for name in ("planned_ns", "took_ns", "gap_ns"):
+            value = getattr(row, name)
+            cells.append(cell(seconds(value), field=name[:-3], ns=value))
+        for name in ("error", "mean", "p95", "worst"):
+            value = getattr(row, name)
+            shown = _percent(value, sign=name == "error")
+            cells.append(cell(shown, field=name, value=value))
+        body.append(table_row(row.phase, cells))
+    return table(f"plan-phases-{number}", "Times by phase; a gap counts to the stage after it",
+                  heads, body)  # fmt: skip
+
+
+def _terms(pair: Pair, number: int) -> str:
+    heads = ["Phase", "Term", "Plan", "Run", "Adds up to", "Alone", "Explains"]
+    body = [
+        f'<tr><th scope="row">{term.phase}</th><td class="word">{term.term}</td>'
+        + cell(_coefficient(term.planned_ns), field="plan", ns=term.planned_ns)
+        + cell(_coefficient(term.measured_ns), field="run", ns=term.measured_ns)
+        + cell(_signed(term.error_ns), field="error", ns=term.error_ns)
+        + cell(_coefficient(term.alone_ns), field="alone", ns=term.alone_ns)
+        + cell(_percent(term.explains, sign=False), field="explains", value=term.explains)
+        + "</tr>"
+        for term in pair.against.terms
+    ]
+    caption = (
+        "Terms of the cost model: a step or round, a prompt token, a request, a token of context"
+    )
+    return table(f"plan-terms-{number}", caption, heads, body)
+
+
+def pair_data(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    """Return what the charts of plan and run need: times of the stages, and the axis of errors.
+
+    ``border`` is its end, in per cent; ``colours`` are those of the phases.
+    """
+    found = []
+    for pair in pairs:
+        rows = pair.against.stage_rows()[:MAX_STAGES]
+        planned, took = (
+            np.array([row[name] for row in rows], np.float64) for name in ("planned_ns", "took_ns")
+        )
+        error = np.divide(took - planned, planned, out=np.zeros(len(rows)), where=planned > 0)
+        columns = {
+            name.removesuffix("_ns"): [row[name] for row in rows]
+            for name in ("start_ns", "end_ns", "phase", "planned_ns", "took_ns")
+        }
+        colours = [[word, colour] for word, colour, _ in ERRORS.values()]
+        border = 100 * _border(error)
+        found.append(
+            {"run": pair.run, "plan": pair.plan, "border": border, "colours": colours, **columns}
+        )
+    return found
+
+
+def _signed(ns: int) -> str:
+    return f"{ns / 1e9:+,.3f} s"
+
+
+def _coefficient(ns: float) -> str:
+    return f"{ns / 1000:,.3f} µs"
+
+
+def _percent(value: float | None, *, sign: bool = True) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:+.2f} %" if sign else f"{100 * value:.2f} %"
+
 
 ERRORS = {
     PREFILL: ("prefill", style.STAGE_COLOUR, "o"),
@@ -71,13 +230,9 @@ def draw_plan_and_run(
     title: str | None = None,
 ) -> tuple[Axes, Axes, Axes]:
     """Draw on a figure, whose size is set; return the axes of plan, run and errors."""
-    from orsched.calibration.plan_errors import plan_against_run
-
     against = plan_against_run(instance, plan, trace)
-    high, low = (
-        lanes_of(instance, client_use(instance, each).stays).height_pixels() / DPI
-        for each in (plan, trace)
-    )
+    charts = [Chart.of(instance, each) for each in (plan, trace)]
+    high, low = (chart.lanes.height_pixels() / DPI for chart in charts)
     heights = (high, low, _ERROR_HEIGHT)
     total = sum(heights) + 2 * TOP + 2 * _BETWEEN + BOTTOM
     figure.set_size_inches(WIDTH, total)
@@ -91,9 +246,9 @@ def draw_plan_and_run(
     end = max(plan.makespan_ns, trace.makespan_ns)
     name = f"{instance.name}, {trace.method}" if title is None else title
     device = str(trace.run.get("device", "run"))
-    gantt(instance, plan, above, title=f"{name}: plan", show_legend=False, end_ns=end)
-    gantt(instance, trace, below, title=f"{name}: run on {device}", show_legend=False, end_ns=end)
-    for axes in (above, below):
+    titles = (f"{name}: plan", f"{name}: run on {device}")
+    for axes, chart, words in zip((above, below), charts, titles, strict=True):
+        draw_chart(axes, chart, words, show_legend=False, end_ns=end)
         axes.set_xlabel("")
         axes.tick_params(labelbottom=False)
     _draw_errors(errors, against)
@@ -107,9 +262,7 @@ def _draw_errors(ax: Axes, against: PlanAgainstRun) -> None:
 
     stages, planned = against.stages, against.planned_ns
     error = (stages.took_ns - planned) / np.maximum(planned, 1)
-    ordered = np.sort(np.abs(error))
-    most = float(ordered[int(_SHOWN_SHARE * (len(ordered) - 1))]) if len(ordered) else 0.0
-    most = max(1.1 * most, 0.01)
+    most = _border(error)
     ax.axhline(0, color=style.MAKESPAN_COLOUR, lw=0.8)
     middle = (stages.start_ns + stages.end_ns) / 2 / NS_PER_S
     inside = np.abs(error) <= most
@@ -142,6 +295,13 @@ def _draw_errors(ax: Axes, against: PlanAgainstRun) -> None:
             borderaxespad=0, handletextpad=0.2, title="Error of each stage, run against plan",
             title_fontsize=9, alignment="left",
         )  # fmt: skip
+
+
+def _border(error: NDArray[np.float64]) -> float:
+    """Return the end of the axis of errors; all but a few, which would flatten them, are inside."""
+    ordered = np.sort(np.abs(error))
+    most = float(ordered[int(_SHOWN_SHARE * (len(ordered) - 1))]) if len(ordered) else 0.0
+    return max(1.1 * most, 0.01)
 
 
 def _write_outliers(

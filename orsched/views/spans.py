@@ -1,19 +1,21 @@
-"""Spans of a schedule: which request holds which client when, as columns to draw or to export."""
+"""Which request holds which client when: spans, the stages around them, and the clients' rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orsched.data.schedule import DECODE, INVALID
-from orsched.metrics.timeline import Timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
-    from orsched.data.schedule import Schedule
+    from orsched.metrics.timeline import Timeline
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -43,20 +45,17 @@ class Spans:
 
     def take(self, rows: IntColumn | Mask) -> Spans:
         """Return the given rows."""
-        return Spans(
-            self.request[rows],
-            self.lane[rows],
-            self.start_ns[rows],
-            self.end_ns[rows],
-            self.first_step[rows],
-            self.last_step[rows],
-            self.stay[rows],
-        )
+        return Spans(*(column[rows] for column in vars(self).values()))
 
 
 def lane_offsets(instance: Instance) -> IntColumn:
     """Return the first lane of each worker, and the number of lanes at the end."""
     return np.cumsum([0, *(worker.clients for worker in instance.workers)], dtype=np.int64)
+
+
+def tells_classes_apart(instance: Instance) -> bool:
+    """Whether some requests are bulk and others are not."""
+    return bool(instance.bulk.any() and not instance.bulk.all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +85,9 @@ class ClientUse:
     bulk: Mask | None = None
 
 
-def client_use(instance: Instance, schedule: Schedule) -> ClientUse:
-    """Return the spans of all requests."""
-    line = Timeline(instance, schedule)
-    work, steps = schedule.work, schedule.steps
+def client_use(line: Timeline) -> ClientUse:
+    """Return the spans of all requests of a schedule."""
+    instance, work, steps = line.instance, line.schedule.work, line.schedule.steps
     lane = lane_offsets(instance)[line.row_worker] + work.client
     start, end = line.start_ns[line.first], line.end_ns[line.last]
 
@@ -126,7 +124,7 @@ def client_use(instance: Instance, schedule: Schedule) -> ClientUse:
         stays=stays,
         restarts=stays.take(_again(line)),
         transfers=_transfers(line, stays),
-        bulk=instance.bulk if instance.bulk.any() and not instance.bulk.all() else None,
+        bulk=instance.bulk if tells_classes_apart(instance) else None,
     )  # fmt: skip
 
 
@@ -163,3 +161,146 @@ def rank_in_lane(spans: Spans) -> IntColumn:
     rank = np.empty(len(order), np.int64)
     rank[order] = place - np.maximum.accumulate(np.where(head, place, 0))
     return rank
+
+
+STAGE_COLUMNS = (
+    "worker", "phase", "bin", "start", "end", "rounds", "requests", "prefilled", "tokens",
+)  # fmt: skip
+
+
+def bins(line: Timeline) -> IntColumn:
+    """Return the bin of each step: the number, from 0, of its worker's latest step that prefills.
+
+    -1 for steps before the first one.
+    """
+    result = np.empty(len(line.order), np.int64)
+    result[line.order] = _bins_by_place(line)
+    return result
+
+
+def _bins_by_place(line: Timeline) -> IntColumn:
+    prefills = line.phase != DECODE
+    count = np.cumsum(prefills)
+    heads = np.searchsorted(line.worker, line.worker)
+    found: IntColumn = count - (count - prefills)[heads] - 1
+    return found
+
+
+def stage_columns(line: Timeline) -> dict[str, IntColumn]:
+    """Return the stages in order of worker, then start; a decode stage joins its runs of rounds.
+
+    Columns ``worker, phase, bin, start, end, rounds, requests`` (the most that are served at a
+    time), ``prefilled`` (those of them that are prefilled) and ``tokens`` (tokens prefilled).
+    """
+    n = len(line.order)
+    head = np.ones(n, bool)
+    # A step that prefills stands alone; runs of rounds join across no change and no pause.
+    head[1:] = (
+        (line.phase[1:] != DECODE)
+        | (line.phase[1:] != line.phase[:-1])
+        | (line.worker[1:] != line.worker[:-1])
+        | (line.start_ns[1:] != line.end_ns[:-1])
+    )
+    heads = np.flatnonzero(head)
+    if len(heads) == 0:
+        return {name: np.empty(0, np.int64) for name in STAGE_COLUMNS}
+    last = np.append(heads[1:], n) - 1
+    prefilled, tokens = line.by_place(line.batches.size), line.by_place(line.batches.total)
+    serving = prefilled + line.caches.active
+    return {
+        "worker": line.worker[heads],
+        "phase": line.phase[heads],
+        "bin": _bins_by_place(line)[heads],
+        "start": line.start_ns[heads],
+        "end": line.end_ns[last],
+        "rounds": np.add.reduceat(line.rounds, heads),
+        "requests": np.maximum.reduceat(serving, heads),
+        "prefilled": prefilled[heads],
+        "tokens": tokens[heads],
+    }
+
+
+FOLD_FROM = 3
+"""So many clients of a worker without a request are folded; fewer are shown."""
+
+HEIGHT_PIXELS, MIN_HEIGHT_PIXELS, MAX_ROW_PIXELS = 1000, 120, 45
+_STRIP_PIXELS, _WORDED_STRIPS = 26, 12
+"""Height of a strip in which words stand, and how many of them there may be."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """Rows of a Gantt chart, counted from the top, one a client; folded clients share a strip.
+
+    Attributes:
+        row: row of each client (``lane_offsets``); the strip's for folded ones.
+        top: first row of each worker, and the number of rows at the end.
+        shown: clients of each worker that have rows of their own.
+        folded: clients of each worker in its strip, which is below the others; 0 without one.
+        numbers: number of the client, within its worker, of each row; -1 in strips.
+    """
+
+    row: IntColumn
+    top: IntColumn
+    shown: IntColumn
+    folded: IntColumn
+    numbers: IntColumn
+
+    @property
+    def rows(self) -> int:
+        """Rows of all workers together."""
+        return int(self.top[-1])
+
+    @property
+    def worded(self) -> bool:
+        """Whether strips are high enough for words."""
+        return int((self.folded > 0).sum()) <= _WORDED_STRIPS
+
+    def row_pixels(self) -> int:
+        """Pixels of a row: as high as a line of text for few, thin for many."""
+        return max(1, min(MAX_ROW_PIXELS, HEIGHT_PIXELS // max(1, self.rows)))
+
+    def height_pixels(self) -> int:
+        """Pixels of all rows, each a whole number, so that all look the same."""
+        pixels = self.rows * self.row_pixels()
+        return max(MIN_HEIGHT_PIXELS, min(pixels, 2 * HEIGHT_PIXELS))
+
+
+def lanes_of(instance: Instance, stays: Spans | None = None) -> Lanes:
+    """Return the rows of all clients; with ``stays`` (``ClientUse``) unused ones are folded."""
+    offsets = lane_offsets(instance)
+    used = np.full(int(offsets[-1]), stays is None)
+    if stays is not None:
+        used[stays.lane] = True
+    kept = [used[low:high] for low, high in pairwise(offsets.tolist())]
+    kept = [mask if (~mask).sum() >= FOLD_FROM else np.ones_like(mask) for mask in kept]
+    return _laid_out(kept, _strip_rows(kept))
+
+
+def _strip_rows(kept: Sequence[Any]) -> int:
+    """Rows that a strip takes: as many as its words need, or one where there are many strips."""
+    strips = sum(not mask.all() for mask in kept)
+    if not 0 < strips <= _WORDED_STRIPS:
+        return 1
+    shown = sum(int(mask.sum()) for mask in kept)
+    pixels = min(MAX_ROW_PIXELS, HEIGHT_PIXELS // max(1, shown + strips))
+    return max(1, min(-(-_STRIP_PIXELS // max(1, pixels)), max(1, shown // 6)))
+
+
+def _laid_out(kept: Sequence[Any], strip: int) -> Lanes:
+    row, top, numbers = [], [0], []
+    for mask in kept:
+        shown = int(mask.sum())
+        place = np.cumsum(mask) - 1
+        row.append(top[-1] + np.where(mask, place, shown))
+        numbers.append(np.flatnonzero(mask))
+        if shown < len(mask):
+            numbers.append(np.full(strip, -1))
+        top.append(top[-1] + shown + (strip if shown < len(mask) else 0))
+    shown_of = np.array([int(mask.sum()) for mask in kept], np.int64)
+    folded = np.array([len(mask) for mask in kept], np.int64) - shown_of
+    empty = np.empty(0, np.int64)
+    return Lanes(
+        np.concatenate([empty, *row]).astype(np.int64), np.array(top, np.int64), shown_of, folded,
+        np.concatenate([empty, *numbers]).astype(np.int64),
+    )  # fmt: skip

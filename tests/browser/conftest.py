@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from orsched.views.html import write_report
-from tests.views.plotting.samples import random_instance, served
+from tests.views.samples import random_instance, served
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (

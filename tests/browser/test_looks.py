@@ -8,11 +8,11 @@ import pytest
 import orsched
 from benchmarks.report_page import opened_in
 from orsched.metrics.summary import summarise
-from orsched.views import density_data
-from orsched.views.comparison import short_time
+from orsched.views import density as density_data
 from orsched.views.html import write_report
+from orsched.views.report_tables import short_time
 from tests.browser.opening import centre, point, settled, until, wheel
-from tests.views.plotting.samples import random_instance, served
+from tests.views.samples import random_instance, served
 
 pytestmark = pytest.mark.browser
 

@@ -10,11 +10,10 @@ import pytest
 
 from orsched.metrics.request_times import request_times
 from orsched.metrics.summary import summarise
-from orsched.views.class_curves import class_curves
-from orsched.views.spans import client_use
+from orsched.metrics.timeline import Timeline
+from orsched.views.curves import class_curves
 from tests.browser.opening import point, until
-from tests.views.plotting.samples import by_hand, every_kind
-from tests.views.plotting.test_classes import mixed
+from tests.views.samples import by_hand, every_kind, mixed, use_of
 
 pytestmark = pytest.mark.browser
 
@@ -55,7 +54,7 @@ def test_dragging_zooms_and_a_double_click_shows_everything(page, sample):
 
 def test_pointing_at_a_bar_tells_the_request(page, sample):
     instance, schedules = sample
-    bars = client_use(instance, schedules[0]).decode
+    bars = use_of(instance, schedules[0]).decode
     k = int((bars.end_ns - bars.start_ns).argmax())
     request, lane = int(bars.request[k]), int(bars.lane[k])
     middle = int(bars.start_ns[k] + bars.end_ns[k]) / 2 / 10**9
@@ -213,7 +212,7 @@ def test_what_classes_get_over_time_and_bulk_requests_told_apart(opened):
         """() => document.getElementById('classes-0').data.map(
             (line) => [line.name, line.yaxis, [...line.y].slice(0, -1), [...line.x]])"""
     )
-    curves = class_curves(instance, schedule)
+    curves = class_curves(Timeline(instance, schedule))
     assert [name for name, *_ in shown] == [
         "tokens in time", "interactive running", "bulk running",
         "bulk tokens, prefilled and decoded",

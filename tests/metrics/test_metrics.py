@@ -16,7 +16,7 @@ from orsched.metrics.timeline import Timeline
 from tests.by_the_book import Book, require_reported
 from tests.checker.valid import with_step, with_work
 from tests.metrics.any_schedule import any_schedule
-from tests.views.plotting.samples import every_kind
+from tests.views.samples import every_kind
 
 cases = st.integers(0, 10**6).map(any_schedule)
 several = settings(max_examples=60)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.common.errors import InputError
-from orsched.views.axis_names import axis_name
-from orsched.views.pictures import legend_above, require_matplotlib, save_picture
-from orsched.views.scales import scale_axis
-from orsched.views.style import WORKER_COLOURS
+from orsched.views.pictures import legend_above, require_matplotlib, save_picture, scale_axis
+from orsched.views.style import WORKER_COLOURS, axis_name
 
 if TYPE_CHECKING:
     import os

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.units import NS_PER_S
 from orsched.planning.study.table import over_seeds
-from orsched.views.axis_names import AxisName, axis_name
-from orsched.views.pictures import mark_limit
-from orsched.views.scales import scale_axis
-from orsched.views.style import LIMIT_COLOUR, line_look, short
+from orsched.views.pictures import mark_limit, scale_axis
+from orsched.views.style import LIMIT_COLOUR, AxisName, axis_name, line_look, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

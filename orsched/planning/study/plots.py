@@ -24,8 +24,8 @@ from orsched.planning.study.table import (
     rows_of,
     varying,
 )
-from orsched.views.axis_names import axis_name
 from orsched.views.pictures import legend_below, require_matplotlib, save_picture
+from orsched.views.style import axis_name
 
 if TYPE_CHECKING:
     import os

@@ -13,9 +13,8 @@ from orsched.planning.study import plots as module
 from orsched.planning.study import save_plots
 from orsched.planning.study.panels import pareto_front
 from orsched.planning.study.plots import default_plots
-from orsched.views.axis_names import axis_name
-from orsched.views.pictures import save_picture
-from orsched.views.scales import wants_log
+from orsched.views.pictures import save_picture, wants_log
+from orsched.views.style import axis_name
 
 CHOICES = dict.fromkeys(
     ("cell", "instance", "arrivals", "predictions", "information", "error", "arrivals_rate")

@@ -1,4 +1,4 @@
-"""Small HTML tables of instances and schedules, for notebooks."""
+"""HTML tables: what all are made of, and small ones of instances and schedules for notebooks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,49 @@ from orsched.calibration.descriptions import cost_words
 from orsched.common.units import ns_to_seconds, seconds_text
 from orsched.metrics.flat_figures import flat_figures
 from orsched.solving.run_block import verdict_of
+from orsched.views.style import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from orsched.data.instance import Instance
     from orsched.data.requests import Requests
     from orsched.data.schedule import Schedule
     from orsched.data.workers import Worker
+
+
+def text(value: str) -> str:
+    """Return a label as HTML text on one line."""
+    return escape(one_line(value), quote=True)
+
+
+def cell(shown: str, **data: float | str | None) -> str:
+    """Return a number cell; the exact values stand in ``data-`` attributes."""
+    values = "".join(
+        f' data-{name.replace("_", "-")}="{escape(str(value), quote=True)}"'
+        for name, value in data.items()
+        if value is not None
+    )
+    return f"<td{values}>{shown}</td>"
+
+
+def table_row(label: str, cells: Iterable[str]) -> str:
+    """Return a row of cells with its head."""
+    return f'<tr><th scope="row">{label}</th>{"".join(cells)}</tr>'
+
+
+_WORDS = ("Information", "Status", "Checked", "Class", "Term")
+"""Heads of columns of words; these stand to the left."""
+
+
+def table(name: str, caption: str, heads: Sequence[str], body: Iterable[str]) -> str:
+    """Return a table that scrolls sideways where it does not fit, with a name and a caption."""
+    left = ' class="word"'
+    head = "".join(f'<th scope="col"{left if name in _WORDS else ""}>{name}</th>' for name in heads)
+    return (
+        f'<div class="scroll"><table id="{name}"><caption>{caption}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+    )
 
 
 def instance_html(instance: Instance) -> str:
@@ -71,18 +108,15 @@ def schedule_html(schedule: Schedule) -> str:
     rows += _latency_rows(results)
     rows += [
         (label, f"{results[name]:,}")
-        for name, label in (("prefill_stages", "Prefill stages"), ("decode_rounds", "Rounds"))
-        if isinstance(results.get(name), int)
-    ]
-    rows += [
-        (label, f"{results[name]:,}")
-        for name, label in (
-            ("mixed_steps", "Mixed steps"),
-            ("restarts", "Restarts"),
-            ("invalid_tokens", "Invalid tokens"),
-            ("pad_tokens", "Pad tokens"),
+        for name, label, always in (
+            ("prefill_stages", "Prefill stages", True),
+            ("decode_rounds", "Rounds", True),
+            ("mixed_steps", "Mixed steps", False),
+            ("restarts", "Restarts", False),
+            ("invalid_tokens", "Invalid tokens", False),
+            ("pad_tokens", "Pad tokens", False),
         )
-        if isinstance(results.get(name), int) and results[name]
+        if isinstance(results.get(name), int) and (results[name] or always)
     ]
     rows.append(("Steps", f"{len(schedule.steps):,}"))
     return html_table(f"Schedule by {schedule.method}", rows)

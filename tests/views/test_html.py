@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -16,11 +17,10 @@ from orsched.common.errors import InputError, MissingDependencyError
 from orsched.metrics.request_times import request_times
 from orsched.metrics.summary import summarise
 from orsched.views import page_data
-from orsched.views.comparison import labels, short_time
 from orsched.views.html import write_report
-from orsched.views.spans import client_use
+from orsched.views.report_tables import labels, short_time
 from tests.metrics.any_schedule import any_schedule
-from tests.views.plotting.samples import by_hand, empty, every_kind, random_instance, served
+from tests.views.samples import by_hand, empty, every_kind, random_instance, served, use_of
 
 NASTY = '<script>alert("x")</script><img src="http://example.org/a.png">&amp;'
 
@@ -144,13 +144,21 @@ def test_charts_hold_pauses_invalid_rounds_restarts_and_mixed_steps(tmp_path):
 @pytest.mark.parametrize("seed", range(6))
 def test_usage_adds_up_to_the_client_time(seed):
     instance, schedule = any_schedule(seed, requests=6)
-    found, results = page_data.usage_data(instance, schedule), summarise(instance, schedule)
+    found, results = (
+        page_data.chart_of(instance, schedule).columns["usage"],
+        summarise(instance, schedule),
+    )
     widths = [b - a for a, b in pairwise(found["borders"])]
-    areas = [sum(w * v for w, v in zip(widths, use, strict=True)) for use in found["uses"]]
-    decode, prefill, invalid, _ = areas
-    assert decode + prefill == pytest.approx(results["busy_client_ns"], abs=1)
-    assert invalid == pytest.approx(results["bubble_ns"]["invalid"], abs=1)
-    blocks = [max(worker["values"]) for worker in found["blocks"]]
+    clients, requests, *memory = found["rows"]
+    areas = Counter()
+    for name, _, _, values, stacked in clients["lines"]:
+        assert stacked
+        areas[name] = sum(w * v for w, v in zip(widths, values, strict=True))
+    busy = areas["decode"] + areas["prefill"]
+    assert busy == pytest.approx(results["busy_client_ns"], abs=1)
+    assert areas["invalid tokens"] == pytest.approx(results["bubble_ns"]["invalid"], abs=1)
+    assert [line[0] for line in requests["lines"]] == ["waiting", "running"]
+    blocks = [max(line[3]) for row in memory for line in row["lines"]]
     if results["kv_blocks"] is None:
         assert blocks == []
     else:
@@ -180,7 +188,7 @@ def test_the_charts_hold_every_bar(tmp_path, sample):
     found = page(tmp_path, instance, schedules)
     chart = json.loads(found.scripts["orsched-data"])["methods"][0]
     times = request_times(instance, schedules[0])
-    use = client_use(instance, schedules[0])
+    use = use_of(instance, schedules[0])
     for name, expected in (("prefill", use.prefill), ("decode", use.decode)):
         assert chart[name]["start"] == expected.start_ns.tolist()
         assert chart[name]["end"] == expected.end_ns.tolist()
@@ -196,8 +204,8 @@ def test_the_charts_hold_every_bar(tmp_path, sample):
 def test_a_schedule_with_too_many_bars_is_shown_up_to_a_time(tmp_path, sample, monkeypatch):
     monkeypatch.setattr(page_data, "MAX_BARS", 10)
     instance, schedules = sample
-    chart = page_data.chart_data(instance, schedules[0])
-    starts = client_use(instance, schedules[0]).decode.start_ns
+    chart = page_data.chart_of(instance, schedules[0]).columns
+    starts = use_of(instance, schedules[0]).decode.start_ns
     shown = chart["shown_ns"]
     assert 0 < shown < schedules[0].makespan_ns
     assert 0 < len(chart["decode"]["start"]) == (starts < shown).sum() <= 10

@@ -1,4 +1,4 @@
-"""Distributions of latencies and attainment over multiples of limits, against counting by hand."""
+"""Distributions of latencies and attainment over limits, against counting by hand."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from matplotlib.figure import Figure
 
 import orsched
 from orsched.common.errors import InputError
+from orsched.metrics.request_times import request_times
 from orsched.metrics.summary import SLO, summarise
 from orsched.views.latency import latency, line_names, save_latency
-from orsched.views.latency_curves import POINTS, ecdf, latencies, needed_multiples
+from orsched.views.latency_curves import (
+    FACTORS,
+    PAGE_POINTS,
+    POINTS,
+    ecdf,
+    latencies,
+    latency_data,
+    needed_multiples,
+)
 from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
-from tests.views.plotting.samples import every_kind, random_instance, served
-from tests.views.plotting.test_classes import mixed
+from tests.views.samples import empty, every_kind, mixed, random_instance, served
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 599, 601, 5000])
@@ -150,16 +158,6 @@ def test_a_run_that_was_stopped_has_no_latencies():
         latency(instance, stopped)
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
-def test_equal_bytes_come_twice(tmp_path, suffix):
-    paths = [tmp_path / f"{name}{suffix}" for name in "ab"]
-    for path in paths:
-        save_latency(*every_kind(), path, slo=SLO(ttft_ns=20, tpot_ns=20))
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-    with pytest.raises(InputError, match="not a suffix"):
-        save_latency(*every_kind(), tmp_path / "a.gif")
-
-
 def test_nothing_to_do_is_drawn(tmp_path):
     instance = orsched.Instance(
         orsched.Requests([], []), orsched.Worker(2), name="empty", first_token="decode"
@@ -168,3 +166,73 @@ def test_nothing_to_do_is_drawn(tmp_path):
         instance, served(instance, bound=False), tmp_path / "a.png", slo=SLO(ttft_ns=1, tpot_ns=1)
     )
     assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("n", [1, 30, 900])
+def test_distributions_go_through_the_percentiles(n):
+    instance = random_instance(n=n, clients=7, latest_ns=20 * 10**9)
+    schedule = served(instance, bound=False)
+    results, found = summarise(instance, schedule), latency_data(instance, [schedule])
+    for name in ("ttft", "jct"):
+        (curve,) = found[name]["methods"]
+        values, shares = curve["values"], curve["shares"]
+        assert len(values) == len(shares) <= PAGE_POINTS
+        assert shares[-1] == 1
+        assert values == sorted(set(values))
+        assert shares == sorted(shares)
+        assert values[-1] == results[f"{name}_ns"]["max"]
+        assert values[int(np.searchsorted(shares, 0.99 - 1e-9))] == results[f"{name}_ns"]["p99"]
+    times = request_times(instance, schedule)
+    ttft = np.sort(times["first_token_ns"] - instance.requests.arrival_ns)
+    curve = found["ttft"]["methods"][0]
+    for value, share in zip(curve["values"], curve["shares"], strict=True):
+        assert share == pytest.approx((ttft <= value).mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize("limits", [(2, 0.05), (5, None), (None, 0.04)])
+def test_attainment_at_factor_one_is_the_reported_one(limits):
+    instance = random_instance(n=60, latest_ns=9 * 10**9)
+    schedule = served(instance, bound=False)
+    slo = orsched.SLO(ttft_s=limits[0], tpot_s=limits[1])
+    part = latency_data(instance, [schedule], slo)["attainment"]
+    assert part["over"] == "multiple"
+    assert part["x"] == FACTORS.tolist()
+    (shares,) = part["methods"]
+    assert shares == sorted(shares)
+    expected = summarise(instance, schedule, slo)["slo"]["attainment"]
+    assert shares[part["x"].index(1.0)] == pytest.approx(expected, abs=1e-6)
+
+
+def test_limits_of_classes_judge_their_own_requests():
+    instance, schedule = mixed()
+    part = latency_data(instance, [schedule])["attainment"]
+    results = summarise(instance, schedule)
+    expected = results["classes"]["interactive"]["slo"]["attainment"]
+    assert part["over"] == "multiple"
+    assert part["methods"][0][part["x"].index(1.0)] == pytest.approx(expected, abs=1e-6)
+
+
+def test_without_limits_attainment_is_over_limits_on_ttft():
+    instance, schedule = mixed(limits=())
+    part = latency_data(instance, [schedule])["attainment"]
+    assert part["over"] == "ttft"
+    times = request_times(instance, schedule)
+    ttft = times["first_token_ns"] - instance.requests.arrival_ns
+    for limit, share in zip(part["x"], part["methods"][0], strict=True):
+        assert share == pytest.approx((ttft <= limit).mean(), abs=1e-6)
+    assert part["methods"][0][-1] == 1
+
+
+def test_values_far_beyond_the_others_are_beyond_the_border():
+    requests = orsched.Requests(np.full(300, 10), np.append(np.full(299, 10), 3000))
+    instance = orsched.Instance(requests, orsched.Worker(300), first_token="decode")
+    found = latency_data(instance, [served(instance, bound=False)])
+    (curve,) = found["jct"]["methods"]
+    usual = summarise(instance, served(instance))["jct_ns"]["p99"]
+    assert usual < found["jct"]["border"] < curve["values"][-1]
+    assert found["ttft"]["border"] is None
+
+
+def test_nothing_without_requests():
+    instance, schedule = empty()
+    assert latency_data(instance, [schedule]) is None

@@ -13,10 +13,18 @@ from orsched.common.errors import InputError, MissingDependencyError
 from orsched.data.schedule import DECODE, Steps, Work
 from orsched.metrics.request_times import request_times
 from orsched.metrics.summary import summarise
-from orsched.views.records import COLUMNS, STAYS, TIMES, WRITERS, milliseconds, write_records
+from orsched.views.records import (
+    COLUMNS,
+    STAYS,
+    TIMES,
+    WRITERS,
+    milliseconds,
+    record_columns,
+    write_records,
+)
 from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
-from tests.views.plotting.samples import by_hand, empty, random_instance, served
+from tests.views.samples import by_hand, empty, random_instance, served, transferred
 
 SUFFIXES = sorted(WRITERS)
 
@@ -193,3 +201,12 @@ def test_what_a_stopped_run_did_not_finish_has_no_last_token(tmp_path, first_tok
         assert row["last_token_ms"] is row["e2e_latency_ms"] is row["itl_ms"] is None
         assert row["first_token_ms"] in (None, complete["first_token_ms"])
     assert unfinished > 0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 9])
+def test_records_tell_transfers_from_restarts(seed):
+    instance, schedule = transferred(seed)
+    columns = record_columns(instance, schedule)
+    assert int(columns["restarts"].sum()) == summarise(instance, schedule)["restarts"]
+    moved = columns["prefill_worker_idx"] != columns["decode_worker_idx"]
+    assert moved[schedule.transfers.request].any()

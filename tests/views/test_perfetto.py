@@ -12,7 +12,7 @@ from orsched.metrics.request_times import request_times
 from orsched.metrics.timeline import Timeline
 from orsched.views.perfetto import counters, microseconds, write_chrome_trace
 from tests.metrics.any_schedule import any_schedule
-from tests.views.plotting.samples import by_hand, empty, every_kind, random_instance, served
+from tests.views.samples import by_hand, empty, every_kind, random_instance, served
 
 
 def events(tmp_path, instance, schedule):
@@ -74,7 +74,7 @@ def test_stages_have_a_track_a_worker(tmp_path):
 def test_counters_by_hand():
     found = {
         (c.name, c.process): list(zip(c.time_ns.tolist(), c.value.tolist(), strict=True))
-        for c in counters(*by_hand())
+        for c in counters(Timeline(*by_hand()))
     }
     assert found == {
         ("running", 1): [(0, 2), (24, 1), (33, 0)],
@@ -103,7 +103,7 @@ def test_blocks_are_those_of_the_running_requests():
     instance = random_instance(n=40)
     schedule = served(instance)
     times = request_times(instance, schedule)
-    blocks = next(c for c in counters(instance, schedule) if c.name == "kv_blocks")
+    blocks = next(c for c in counters(Timeline(instance, schedule)) if c.name == "kv_blocks")
     table, memory = instance.requests, instance.worker.memory
     for time, value in zip(blocks.time_ns.tolist(), blocks.value.tolist(), strict=True):
         running = (times["prefill_start_ns"] <= time) & (time < times["finish_ns"])
@@ -117,7 +117,7 @@ def test_blocks_are_those_of_the_running_requests():
 def test_paged_blocks_follow_the_rounds():
     found = {
         (c.name, c.process): list(zip(c.time_ns.tolist(), c.value.tolist(), strict=True))
-        for c in counters(*every_kind())
+        for c in counters(Timeline(*every_kind()))
     }
     # Padded to the longest, blocks of two tokens: 5, 6, 8 tokens after the steps.
     assert found["kv_blocks", 1] == [(0, 6), (26, 8), (38, 0)]
@@ -129,7 +129,9 @@ def test_paged_blocks_are_those_of_every_step(seed):
     instance, schedule = any_schedule(seed, requests=7)
     line = Timeline(instance, schedule)
     expected = line.caches.blocks
-    series = {c.process - 1: c for c in counters(instance, schedule) if c.name == "kv_blocks"}
+    series = {
+        c.process - 1: c for c in counters(Timeline(instance, schedule)) if c.name == "kv_blocks"
+    }
     for worker, counter in series.items():
         for place in np.flatnonzero((line.worker == worker) & (line.end_ns > line.start_ns)):
             now = np.searchsorted(counter.time_ns, line.start_ns[place], side="right") - 1

@@ -11,7 +11,7 @@ from orsched.data.workers import Worker
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
-from tests.views.plotting.samples import every_kind
+from tests.views.samples import every_kind
 
 EVIL = '<script>alert("x")</script>&'
 

@@ -13,7 +13,7 @@ from orsched.instances.catalog import generate
 from orsched.models.best_first import solve_best_first
 from orsched.models.full_mip import solve_full_mip
 from orsched.solving.run_block import HistoryPoint, HistoryRecorder, history_of
-from orsched.views.history import draw_history, history_chart, save_history
+from orsched.views.search_charts import draw_history, history_chart, save_history
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+import orsched
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
@@ -11,9 +12,12 @@ from orsched.data.requests import Requests
 from orsched.data.schedule import Schedule, Steps, Work
 from orsched.data.workers import Worker
 from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.metrics.timeline import Timeline
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.simulator import simulate_policy
+from orsched.views.spans import client_use
 from tests.in_order import in_order
+from tests.pools import pool_instance, pool_policy
 
 
 def random_instance(n=30, clients=6, seed=0, *, latest_ns=0, first_token="decode", **fields):
@@ -96,3 +100,40 @@ def empty():
     """Nothing to do."""
     instance = Instance(Requests([], []), (Worker(2),), name="empty", first_token="decode")
     return instance, served(instance, bound=False)
+
+
+def use_of(instance, schedule):
+    """Who holds which client when."""
+    return client_use(Timeline(instance, schedule))
+
+
+def mixed(seed=0, policy="vllm", limits=("interactive:ttft=2,tpot=0.05",)):
+    """Interactive requests that arrive beside bulk ones, of three tenants, with paged memory."""
+    draw = np.random.default_rng(seed)
+    kind = draw.integers(0, 2, 40)
+    requests = orsched.Requests(
+        np.where(kind == 0, draw.integers(50, 400, 40), draw.integers(500, 2000, 40)),
+        draw.integers(10, 200, 40),
+        arrival_ns=np.where(kind == 0, draw.integers(0, 20 * 10**9, 40), 0),
+        service_class=kind,
+        tenant=[["ada", "bob", "cy"][k] for k in draw.integers(0, 3, 40)],
+    )
+    memory = orsched.BlockMemory(500, 16, allocation="paged")
+    worker = orsched.Worker(8, orsched.AffineCost(), memory=memory)
+    instance = orsched.Instance(requests, worker, first_token="prefill", name="mixed")
+    instance = instance.with_classes(*limits) if limits else instance
+    return instance, orsched.simulate(instance, policy).schedule
+
+
+def slower(trace, factor=2):
+    """Every step of a run takes so many times as long."""
+    steps = trace.steps
+    times = (factor * steps.start_ns, factor * steps.end_ns)
+    late = in_order(Steps, steps.worker, steps.phase, *times, steps.rounds)
+    return trace.replace(steps=late, bound=None, results={})
+
+
+def transferred(seed):
+    """Pools of workers that hand requests over."""
+    instance = pool_instance(seed)
+    return instance, simulate_policy(instance, pool_policy(seed)).schedule
