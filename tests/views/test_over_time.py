@@ -36,6 +36,7 @@ from tests.views.samples import (
     by_hand,
     empty,
     every_kind,
+    mixed,
     random_instance,
     served,
     transferred,
