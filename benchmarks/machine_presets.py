@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import orsched
 from orsched.calibration import GPUS, MODELS, fitting
+from orsched.calibration.candidates import calibrate
 from orsched.calibration.catalogue import PRESETS
+from orsched.calibration.judging import judge, read_steps
+from orsched.calibration.measurements_csv import read_measurements
 from orsched.files import save_cost
-from orsched.runner.calibration.fitting import calibrate
-from orsched.runner.calibration.judging import judge, read_steps
-from orsched.runner.calibration.measurements_csv import read_measurements
 
 
 class Source(NamedTuple):

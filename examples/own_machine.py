@@ -12,9 +12,9 @@ A row is one step: its phase, the requests in it, their prompt tokens, and how l
 from pathlib import Path
 
 import orsched
+from orsched.calibration.candidates import calibrate
+from orsched.calibration.measurements_csv import read_measurements
 from orsched.files import save_cost
-from orsched.runner.calibration.fitting import calibrate
-from orsched.runner.calibration.measurements_csv import read_measurements
 
 DATA = Path(__file__).parent / "data"
 OUT = Path("example-out")

@@ -14,9 +14,9 @@ measured are the times of steps, not answers. A plan for another machine would b
 from pathlib import Path
 
 import orsched
+from orsched.calibration.candidates import calibrate
 from orsched.runner import RunSettings, plan_against_run, run
-from orsched.runner.calibration.fitting import calibrate
-from orsched.runner.calibration.measuring import WorkerOptions, make_device, measure_worker
+from orsched.runner.measuring import WorkerOptions, make_device, measure_worker
 
 SLOTS, LENGTH = 8, 192
 OUT = Path("example-out")

@@ -10,16 +10,15 @@ if __name__ != "orsched.runner":
 from orsched.common.lazy_names import lazy_names
 
 _HOME = {
-    "orsched.runner.calibration.fitting": ("Calibration", "calibrate"),
-    "orsched.runner.devices.device": ("TorchDevice", "VirtualDevice"),
+    "orsched.calibration.candidates": ("Calibration", "calibrate"),
+    "orsched.runner.devices.device": ("TorchDevice", "VirtualDevice", "WorkerLostError"),
     "orsched.runner.execution": ("RunResult", "run"),
     "orsched.runner.worker_pool": ("RunSettings",),
     "orsched.runner.loop.following": ("FollowSchedule",),
     "orsched.runner.loop.live": ("Executed", "execute_policy"),
-    "orsched.runner.devices.lost": ("WorkerLostError",),
     "orsched.calibration.plan_errors": ("PlanAgainstRun", "plan_against_run"),
     "orsched.runner.devices.processes": ("ProcessDevice",),
-    "orsched.runner.calibration.profiling": ("grid", "profile"),
+    "orsched.runner.profiling": ("grid", "profile"),
     "orsched.runner.devices.ray_devices": ("RayDevice",),
     "orsched.runner.loop.resume": ("merge", "residual"),
     "orsched.runner.devices.settings": ("WorkerSettings",),

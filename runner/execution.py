@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.calibration.gaps import gaps_ns
+from orsched.calibration.stages import gaps_ns
 from orsched.checker import check
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
@@ -22,10 +22,9 @@ from orsched.metrics.distributions import ratio
 from orsched.metrics.summary import distribution, summarise
 from orsched.metrics.timeline import Timeline
 from orsched.models.bounds.bounds import Bound, bound_for
-from orsched.runner.loop.interrupts import finishing
 from orsched.runner.loop.live import execute_policy
-from orsched.runner.policy_source import policy_source, source_of_rest
-from orsched.runner.resuming import rest_of
+from orsched.runner.loop.live_loop import finishing
+from orsched.runner.policy_source import policy_source, rest_of, source_of_rest
 from orsched.runner.worker_pool import RunSettings, require_fit, worker_pool
 
 if TYPE_CHECKING:
@@ -249,7 +248,7 @@ def run(
     if end_of_sequence:
         require_live(resolved)
     tell("loading the workers")
-    workers = worker_pool(problem, resolved, settings, seed)
+    workers = worker_pool(problem, settings, resolved.plan, resolved.follows, seed)
     loaded = perf_counter()
     prompts = None if rest is None else rest.prompts(workers.vocabulary)
     with ExitStack() as end:

@@ -17,25 +17,31 @@ from orsched.runner.capacity import (
     size_of,
     slots_needed,
 )
-from orsched.runner.devices.choice import Chosen, built, choose
-from orsched.runner.devices.device import TorchDevice, VirtualDevice, start_together
-from orsched.runner.devices.lost import WorkerLostError
+from orsched.runner.devices.device import (
+    TorchDevice,
+    VirtualDevice,
+    WorkerLostError,
+    start_together,
+    warm_up,
+)
 from orsched.runner.devices.settings import (
     LONGEST_S,
     MOST_THREADS,
+    Chosen,
     WorkerSettings,
+    built,
+    choose,
     one_each,
     require_budget,
 )
-from orsched.runner.devices.warming import warm_up
-from orsched.runner.measured.watching import Watch
+from orsched.runner.utilization import Watch
 from orsched.runner.worker.graphs import Budget
 from orsched.runner.worker.language_model import DTYPES
 
 if TYPE_CHECKING:
     from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.runner.devices.device import Device
-    from orsched.runner.policy_source import PolicySource
 
 WORKERS = ("torch", "virtual")
 PLACES = ("here", "process", "ray")
@@ -168,18 +174,18 @@ def _require_reusable(instance: Instance, settings: RunSettings, here: bool) -> 
 
 
 def worker_pool(
-    instance: Instance, resolved: PolicySource, settings: RunSettings, seed: int
+    instance: Instance, settings: RunSettings, plan: Schedule, follows: bool, seed: int
 ) -> WorkerPool:
-    """Return workers that are ready for a run.
+    """Return workers that are ready for a run; a policy that ``follows`` its plan may do no other.
 
     Raises:
         InputError: the requests do not fit, or torch does not have the device.
         MissingDependencyError: torch is missing, and the workers are not virtual.
     """
-    least = slots_needed(instance, resolved.plan, resolved.follows)
+    least = slots_needed(instance, plan, follows)
     slots = max(w.clients for w in instance.workers) if settings.slots is None else settings.slots
     require_slots(slots, least)
-    longest = length_needed(instance, resolved.plan, resolved.follows)
+    longest = length_needed(instance, plan, follows)
     length = longest if settings.length is None else settings.length
     if length < longest:
         raise InputError(

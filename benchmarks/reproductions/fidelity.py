@@ -24,7 +24,7 @@ from benchmarks.reproductions.fidelity_runs import left_out
 from benchmarks.reproductions.findings import Findings
 from benchmarks.speed.section import table
 from orsched.calibration import fit_run
-from orsched.calibration.families import TimesOfShape
+from orsched.calibration.recipe import TimesOfShape
 from orsched.data.schedule import PREFILL
 from orsched.metrics.timeline import Timeline
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.calibration.fit_profiled import Basis
+from orsched.calibration.fit_jointly import Basis
 from orsched.costs import AffineCost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.calibration.families import StepWork
+    from orsched.calibration.recipe import StepWork
     from orsched.costs import CostModel
 
 LONGEST = 4096

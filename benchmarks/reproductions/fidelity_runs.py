@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.calibration.fit import fit
+from orsched.calibration.judging import RunStep, judge, read_steps
 from orsched.calibration.measurements import DECODE, PREFILL, Measurements
+from orsched.calibration.measurements_csv import read_measurements
 from orsched.instances.datasets import data_directory
-from orsched.runner.calibration.judging import RunStep, judge, read_steps
-from orsched.runner.calibration.measurements_csv import read_measurements
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks.arguments import count
 from benchmarks.reproductions.findings import Findings
 from benchmarks.speed.section import table
+from orsched.calibration.candidates import select
 from orsched.calibration.fit import fit
 from orsched.calibration.measurements import DECODE, PREFILL
+from orsched.calibration.measurements_csv import read_measurements
 from orsched.common.units import NS_PER_S
 from orsched.instances.datasets import VARIABLE
-from orsched.runner.calibration.fitting import select
-from orsched.runner.calibration.measurements_csv import read_measurements
-from orsched.runner.calibration.measuring import WorkerOptions, make_device
-from orsched.runner.calibration.profiling import Point, profile
-from orsched.runner.worker.chunk import Chunk
+from orsched.runner.measuring import WorkerOptions, make_device
+from orsched.runner.profiling import Point, profile
+from orsched.runner.worker.layout import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

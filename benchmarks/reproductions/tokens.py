@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.arguments import count
 from benchmarks.speed.section import table
-from orsched.runner.worker.chunk import Chunk
-from orsched.runner.worker.presets import PRESETS
+from orsched.runner.worker.language_model import PRESETS
+from orsched.runner.worker.layout import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

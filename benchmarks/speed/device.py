@@ -23,22 +23,19 @@ from benchmarks.speed.device_files import PHASES, write_machine, write_rows, wri
 from benchmarks.speed.device_roofline import roofline_s
 from benchmarks.speed.runner import PREFILL_CAP, Run, calibrated, longest, run_live, workload
 from benchmarks.speed.section import Section, Target
-from orsched.calibration.step_contents import step_contents
+from orsched.calibration.judging import RunStep, judge
+from orsched.calibration.observed import step_contents
 from orsched.files.atomic import write_text
-from orsched.runner.calibration.judging import RunStep, judge
-from orsched.runner.calibration.measuring import WorkerOptions, make_device
-from orsched.runner.calibration.memory_profile import Footprint, largest_steps, within_memory
-from orsched.runner.capacity import size_of
-from orsched.runner.measured.nvml import peak_bytes
-from orsched.runner.measured.peaks import Peaks, measure_peaks
-from orsched.runner.measured.utilization import model_size, utilization
+from orsched.runner.capacity import Footprint, largest_steps, size_of, within_memory
+from orsched.runner.measuring import WorkerOptions, make_device
+from orsched.runner.utilization import Peaks, measure_peaks, model_size, peak_bytes, utilization
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orsched.calibration.candidates import Calibration
     from orsched.calibration.measurements import Measurements
-    from orsched.calibration.step_contents import StepContents
-    from orsched.runner.calibration.fitting import Calibration
+    from orsched.calibration.observed import StepContents
     from orsched.runner.devices.device import TorchDevice
 
 REQUESTS = 800

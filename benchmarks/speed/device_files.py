@@ -11,20 +11,20 @@ import io
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from orsched.calibration.step_contents import step_contents
+from orsched.calibration.judging import judge, read_steps
+from orsched.calibration.measurements_csv import write_measurements
+from orsched.calibration.observed import step_contents
 from orsched.data.schedule import DECODE, MIXED, PREFILL
 from orsched.files import save_cost
 from orsched.files.atomic import write_text
-from orsched.runner.calibration.judging import judge, read_steps
-from orsched.runner.calibration.measurements_csv import write_measurements
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from orsched.calibration.candidates import Calibration
     from orsched.calibration.measurements import Measurements
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
-    from orsched.runner.calibration.fitting import Calibration
 
 PHASES = {PREFILL: "prefill", DECODE: "decode", MIXED: "mixed"}
 COLUMNS = (

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from orsched.calibration.step_contents import StepContents
-    from orsched.runner.measured.peaks import Peaks
-    from orsched.runner.measured.utilization import ModelSize
+    from orsched.calibration.observed import StepContents
+    from orsched.runner.utilization import ModelSize, Peaks
 
 TERMS = ("weights", "tokens", "context", "attended")
 

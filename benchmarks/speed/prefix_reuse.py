@@ -18,7 +18,7 @@ from orsched import BlockMemory, Instance, Requests, Worker
 from orsched.data.memory import PrefixCache
 from orsched.data.prefixes import Prefixes
 from orsched.runner.execution import run
-from orsched.runner.worker.chunk import Chunk
+from orsched.runner.worker.layout import Chunk
 from orsched.runner.worker_pool import RunSettings
 
 if TYPE_CHECKING:

@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orsched
 from benchmarks.speed.section import Options, Section, Target
-from orsched.calibration.step_contents import step_contents
+from orsched.calibration.candidates import Calibration, calibrate
+from orsched.calibration.observed import step_contents
 from orsched.common.errors import MissingDependencyError
 from orsched.data.workers import Worker
 from orsched.instances.gsm8k import OUTPUT_LIMIT_TOKENS, gsm8k, prompt_tokens
-from orsched.runner.calibration.fitting import Calibration, calibrate
-from orsched.runner.calibration.measuring import (
+from orsched.runner.loop.live import execute_policy
+from orsched.runner.measuring import (
     Measured,
     WorkerOptions,
     make_device,
     measure_worker,
 )
-from orsched.runner.loop.live import execute_policy
-from orsched.runner.measured.nvml import NvmlSampler
-from orsched.runner.measured.utilization import gaps
 from orsched.runner.policy_source import PolicySource, policy_source
+from orsched.runner.utilization import NvmlSampler, gaps
 
 if TYPE_CHECKING:
     from orsched.costs import CostModel

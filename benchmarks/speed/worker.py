@@ -15,7 +15,7 @@ from time import process_time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.speed.section import Options, Section, Target
-from orsched.runner.worker.chunk import Chunk
+from orsched.runner.worker.layout import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.calibration.step_contents import step_contents
+from orsched.calibration.observed import step_contents
 from orsched.costs import AffineCost
 from orsched.data.schedule import DECODE, PREFILL
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.calibration.gaps import gaps_ns
 from orsched.costs import mixed_ns, prefill_ns
 from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.metrics.timeline import Timeline
@@ -19,6 +18,19 @@ if TYPE_CHECKING:
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
+
+
+def gaps_ns(instance: Instance, line: Timeline) -> IntColumn:
+    """Return the gap before each step but the workers' first ones, by place."""
+    ready = np.zeros(len(line.order), np.int64)
+    rows = np.flatnonzero(line.work.phase == PREFILL)
+    arrivals = instance.requests.arrival_ns[line.work.request[rows]]
+    np.maximum.at(ready, line.first[rows], arrivals)
+    follows = np.flatnonzero(line.worker[1:] == line.worker[:-1]) + 1
+    since = np.maximum(line.end_ns[follows - 1], ready[follows])
+    found: IntColumn = np.maximum(line.start_ns[follows] - since, 0)
+    return found
+
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 

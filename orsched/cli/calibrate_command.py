@@ -16,12 +16,12 @@ from orsched.cli.request_options import load_instance
 from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
+    from orsched.calibration.candidates import Calibration, Candidate
+    from orsched.calibration.judging import Verdict
     from orsched.calibration.measurements import Measurements
     from orsched.data.memory import BlockMemory
-    from orsched.runner.calibration.fitting import Calibration, Candidate
-    from orsched.runner.calibration.judging import Verdict
-    from orsched.runner.calibration.memory_profile import Found
-    from orsched.runner.calibration.reference import Speed
+    from orsched.runner.capacity import Found
+    from orsched.runner.profiling import Speed
 
 _OF_WORKER = ("model", "device", "dtype", "slots", "length", "threads")
 
@@ -90,9 +90,9 @@ def calibrate_command(given: CalibrateOptions) -> None:
     orsched calibrate --template > rows.csv, fill it in, and
     orsched calibrate --from rows.csv --judge steps.csv -o cost.json
     """
-    from orsched.runner.calibration.fitting import MODELS, calibrate
-    from orsched.runner.calibration.judging import judge, read_steps
-    from orsched.runner.calibration.measurements_csv import TEMPLATE
+    from orsched.calibration.candidates import MODELS, calibrate
+    from orsched.calibration.judging import judge, read_steps
+    from orsched.calibration.measurements_csv import TEMPLATE
 
     if given.template:
         click.echo(TEMPLATE, nl=False)
@@ -106,7 +106,7 @@ def calibrate_command(given: CalibrateOptions) -> None:
     steps = [(str(path), read_steps(path)) for path in given.runs]
     measured = _measure(given) if given.source is None else _read(given.source, given)
     if given.measurements is not None:
-        from orsched.runner.calibration.measurements_csv import write_measurements
+        from orsched.calibration.measurements_csv import write_measurements
 
         write_measurements(measured.measurements, given.measurements)
         _said("measurements", given.measurements)
@@ -141,7 +141,7 @@ def _check_files(given: CalibrateOptions) -> None:
 
 
 def _read(source: Path, given: CalibrateOptions) -> _Measured:
-    from orsched.runner.calibration.measurements_csv import read_measurements
+    from orsched.calibration.measurements_csv import read_measurements
 
     context = click.get_current_context()
     names = ("model", "device", "dtype", "slots", "length", "prefill_cap", "threads", "repeats")
@@ -159,15 +159,14 @@ def _read(source: Path, given: CalibrateOptions) -> _Measured:
 
 def _measure(given: CalibrateOptions) -> _Measured:
     from orsched.common.columns import whole_number
-    from orsched.runner.calibration.measuring import (
+    from orsched.runner.capacity import read_bytes, require_room, size_of
+    from orsched.runner.devices.settings import contention
+    from orsched.runner.measuring import (
         WorkerOptions,
         largest_batches,
         make_device,
         measure_worker,
     )
-    from orsched.runner.calibration.memory_profile import read_bytes
-    from orsched.runner.capacity import require_room, size_of
-    from orsched.runner.devices.load import contention
 
     wanted = WorkerOptions(*(getattr(given, name) for name in (*_OF_WORKER, "allow_pickle")))
     most, memory = given.prefill_cap, given.memory
@@ -232,7 +231,7 @@ def _write(
 
 
 def _memory(measured: _Measured) -> BlockMemory | None:
-    from orsched.runner.calibration.memory_profile import block_memory
+    from orsched.runner.capacity import block_memory
 
     return block_memory(measured.batches) if measured.batches else None
 
@@ -248,7 +247,7 @@ def _print(
     verdicts: list[Verdict],
     style: str,
 ) -> None:
-    from orsched.calibration.confidence import NOT_DETERMINED
+    from orsched.calibration.least_squares import NOT_DETERMINED
 
     rows = [_row(candidate, candidate is best) for candidate in done.candidates]
     memory = _memory(measured)

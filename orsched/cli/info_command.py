@@ -62,7 +62,7 @@ def info_command(given: InfoOptions) -> None:
         return
     show = topic(name)
     if show is None:
-        from orsched.calibration.descriptions import machine_words
+        from orsched.calibration.catalogue import machine_words
 
         problem = load_instance(name)
         print_facts(problem.summary() | {"machine": machine_words(problem)}, style, wrap=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from orsched.calibration.gpus import Gpu
+    from orsched.calibration.data_sheet import Gpu
     from orsched.calibration.shapes import ModelShape
     from orsched.costs import CostModel
     from orsched.data.instance import Instance
@@ -32,7 +32,7 @@ HOW = (
 
 def say_machine(instance: Instance) -> str:
     """Say on stderr whose times an instance has: no table without it. Returns the words."""
-    from orsched.calibration.descriptions import machine_words
+    from orsched.calibration.catalogue import machine_words
 
     words = machine_words(instance)
     say(words, "machine")
@@ -78,7 +78,7 @@ def cost_facts(cost: CostModel) -> dict[str, Any]:
 def print_machines(style: str) -> None:
     """Print the catalogue: machines with measured times, GPUs and models; all of it as JSON."""
     from orsched.calibration.catalogue import machines, measured
-    from orsched.calibration.gpus import GPUS
+    from orsched.calibration.data_sheet import GPUS
     from orsched.calibration.shapes import MODELS
 
     if style != "table":
@@ -120,7 +120,7 @@ def _model_row(shape: Any) -> dict[str, Any]:
 
 def gpu_named(name: str) -> Gpu:
     """Return the GPU that --gpu names; raises ``InputError`` for an unknown one."""
-    from orsched.calibration.gpus import GPUS
+    from orsched.calibration.data_sheet import GPUS
 
     return _named(name, GPUS, "--gpu")
 

@@ -17,8 +17,7 @@ from orsched.cli.ending import (
 )
 from orsched.cli.output import say, show_lines
 from orsched.common.errors import InputError, OrschedError, is_of_machine
-from orsched.common.own_code import is_own
-from orsched.common.own_trace import origin_of, own_part
+from orsched.common.own_code import is_own, origin_of, own_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -84,7 +84,7 @@ class _Worker(Options):
 
     def run_settings(self) -> RunSettings:
         """Return the settings of a run."""
-        from orsched.runner.calibration.memory_profile import read_bytes
+        from orsched.runner.capacity import read_bytes
         from orsched.runner.worker_pool import RunSettings
 
         said = {name: getattr(self, name) for name in _Worker.declared()}
@@ -141,7 +141,7 @@ def run_command(given: RunOptions) -> int:
     from orsched.calibration.plan_errors import plan_against_run
     from orsched.common.stop import require_gap
     from orsched.files import save_instance
-    from orsched.runner.loop.interrupts import finishing
+    from orsched.runner.loop.live_loop import finishing
 
     if given.gap is not None:
         require_gap(given.gap, "--gap")

@@ -20,12 +20,17 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from importlib import import_module
 from math import inf
-from typing import IO, TYPE_CHECKING, Any
+from time import perf_counter
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from orsched.common.errors import OrschedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
 
 _SIZE = struct.Struct(">Q")
 _AT_ONCE = 1 << 20
@@ -235,3 +240,141 @@ def _name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return str(number)
+
+
+Reason = Literal["finished", "deadline", "stopped", "interrupted", "died"]
+
+_LONGEST_WAIT_S = 3600.0
+
+
+@dataclass(frozen=True)
+class ChildOutcome:
+    """How a child's work ended.
+
+    Attributes:
+        reason: ``finished``; ``deadline``: ended by the parent in time; ``stopped``:
+            ``on_message`` returned True; ``interrupted``: Ctrl-C in the parent; ``died``: the
+            child ended without a word, for example for want of memory.
+        value: what the target returned when it finished, else None.
+        detail: why the child died, else "".
+    """
+
+    reason: Reason
+    value: Any = None
+    detail: str = ""
+
+
+def run_in_child(
+    target: Callable[[Any, Callable[[Any], None]], Any],
+    payload: Any,
+    deadline_s: float | None,
+    on_message: Callable[[Any], object] | None = None,
+) -> ChildOutcome:
+    """Run ``target(payload, send)`` in a child process and return how it ended.
+
+    Args:
+        target: a function at the top level of an importable module; whatever it passes to
+            ``send`` arrives at ``on_message`` in order.
+        payload: any picklable value.
+        deadline_s: seconds from this call after which the child is killed, or None.
+        on_message: called in this thread with each message, also with those that were under way
+            when the child ended; returning True ends the child.
+
+    What the child raises is raised here: an ``OrschedError`` as it is, anything else as a
+    ``RuntimeError`` with the child's traceback. Ctrl-C here ends the child and is *not* raised
+    again: the reason says ``interrupted``.
+    """
+    end = inf if deadline_s is None else perf_counter() + deadline_s
+    hear = on_message or (lambda _: None)
+    try:
+        child = Child("orsched.common.subprocess_call:answer_call")
+    except KeyboardInterrupt:  # a child that was started ends with its pipe
+        return ChildOutcome("interrupted")
+    try:
+        return _call(child, (f"{target.__module__}:{target.__qualname__}", payload), end, hear)
+    except KeyboardInterrupt:
+        with contextlib.suppress(KeyboardInterrupt):
+            return _ended(child, hear, ChildOutcome("interrupted"))
+        return ChildOutcome("interrupted")
+    finally:
+        child.close()
+
+
+def _call(
+    child: Child, job: tuple[str, Any], end: float, on_message: Callable[[Any], object]
+) -> ChildOutcome:
+    """Pass messages on until the child finishes, dies or must end."""
+    poller = select.poll()
+    poller.register(child.pipe, select.POLLIN)
+    try:
+        child.pipe.send(job, end - perf_counter())
+    except TimeoutError:
+        return ChildOutcome("deadline")
+    except OSError:
+        return _died(child)
+    while (left := end - perf_counter()) > 0:
+        try:
+            message = child.receive()
+        except EOFError:
+            return _died(child)
+        if message is None:
+            poller.poll(min(left, _LONGEST_WAIT_S) * 1000)
+        elif (outcome := _outcome(message, on_message)) is not None:
+            return outcome
+    return _ended(child, on_message, ChildOutcome("deadline"))
+
+
+def _ended(
+    child: Child, on_message: Callable[[Any], object], outcome: ChildOutcome
+) -> ChildOutcome:
+    """End the child; what it had sent by then may be that it finished."""
+    child.kill()
+    with contextlib.suppress(EOFError):
+        while (message := child.receive()) is not None:
+            if (better := _outcome(message, on_message)) is not None:
+                return better if outcome.reason == "deadline" else outcome
+    return outcome
+
+
+def _died(child: Child) -> ChildOutcome:
+    return ChildOutcome("died", detail=f"the child process ended with {child.wait()}")
+
+
+def _outcome(message: tuple[str, Any], on_message: Callable[[Any], object]) -> ChildOutcome | None:
+    """Pass a message on; return what it means for the call, if it ends it."""
+    kind, value = message
+    if kind == "done":
+        return ChildOutcome("finished", value)
+    if kind == "raised":
+        raise value if isinstance(value, OrschedError) else RuntimeError(value)
+    return ChildOutcome("stopped") if on_message(value) is True else None
+
+
+def answer_call(pipe: Pipe) -> None:
+    """Run in the child: read target and payload, call it and answer."""
+    name, payload = pipe.receive()
+    lock = threading.Lock()  # solvers call back from threads of their own
+
+    def answer(kind: str, value: Any) -> None:
+        with lock:
+            pipe.send((kind, value))
+
+    module, _, attribute = name.partition(":")
+    try:
+        value = getattr(import_module(module), attribute)(payload, lambda v: answer("message", v))
+        answer("done", value)
+    except OrschedError as error:
+        answer("raised", _picklable(error))
+    except Exception:
+        import traceback
+
+        answer("raised", f"in a child process:\n{traceback.format_exc()}")
+
+
+def _picklable(error: OrschedError) -> OrschedError:
+    """Return the error, or a plain one with its text where it cannot travel."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return OrschedError(str(error))
+    return error

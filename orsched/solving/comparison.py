@@ -15,7 +15,7 @@ from orsched.common.errors import (
     TimeLimitError,
 )
 from orsched.common.near_names import did_you_mean
-from orsched.common.own_trace import own_part, where
+from orsched.common.own_code import own_part, where
 from orsched.common.registry import attached
 from orsched.solving.objectives import Objective, fitting_objective, objective_named
 from orsched.solving.result import Result, short_time

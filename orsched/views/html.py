@@ -6,7 +6,7 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from orsched.calibration.descriptions import cost_words
+from orsched.calibration.catalogue import cost_words
 from orsched.certificates.scope import schedules_of
 from orsched.common.errors import InputError, unavailable
 from orsched.common.units import NS_PER_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from orsched.calibration.descriptions import cost_words
+from orsched.calibration.catalogue import cost_words
 from orsched.common.units import ns_to_seconds, seconds_text
 from orsched.metrics.flat_figures import flat_figures
 from orsched.solving.run_block import verdict_of

@@ -10,14 +10,34 @@ from collections import deque
 from contextlib import nullcontext
 from multiprocessing.connection import wait as wait_for_any
 from time import perf_counter, perf_counter_ns, sleep
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from orsched.runner.worker.layout import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from orsched.runner.worker.chunk import Chunk
     from orsched.runner.worker.torch_worker import TorchWorker
+
+
+Reason = Literal["died", "hung", "out_of_memory", "failed"]
+
+
+class WorkerLostError(Exception):
+    """A worker can take no more steps before it is restarted.
+
+    Attributes:
+        reason: ``died``: its process ended without a word; ``hung``: a step took far too long;
+            ``out_of_memory``; ``failed``: anything else that it reported.
+        message: what is known of it.
+    """
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason: Reason = reason
+        self.message = message
+
 
 _SPIN_NS = 200_000  # the last part of a wait is not left to the operating system
 _ASK_AGAIN_S = 0.0002  # where a device can only be asked whether it is done
@@ -282,3 +302,46 @@ class TorchDevice(AlwaysThere):
         tokens = self.worker.take(slot, prompt_tokens)
         self.worker.release(slot)
         return tokens
+
+
+REPEATS = 2
+MOST_ROUNDS = 8
+
+
+def warm_up(device: Device, slots: int, length: int, prompts: Sequence[int]) -> None:
+    """Run stages over one prompt and over several, rounds, and a mixed step.
+
+    Args:
+        device: nothing is on it, before and after.
+        slots, length: of the device.
+        prompts: numbers of prompt tokens, such as the shortest and the longest of an instance.
+    """
+    sizes = sorted({min(tokens, length) for tokens in prompts})
+    for _ in range(REPEATS):
+        for size in sizes:
+            _do(device, [_prompt(0, size)], [], 1)
+            device.release(0, size)
+        _rounds(device, slots, length, sizes[0])
+
+
+def _rounds(device: Device, slots: int, length: int, size: int) -> None:
+    """Fill all slots, then run rounds and a mixed step over them."""
+    every = list(range(slots))
+    _do(device, [_prompt(slot, size) for slot in every], [], 1)
+    rounds = min(MOST_ROUNDS, length - size - 1)
+    if rounds > 0:
+        _do(device, [], every, rounds)
+        if slots > 1:
+            device.release(slots - 1, size)
+            _do(device, [_prompt(slots - 1, size)], every[:-1], 1)
+    for slot in every:
+        device.release(slot, size)
+
+
+def _prompt(slot: int, tokens: int) -> Chunk:
+    return Chunk(slot, 0, [0] * tokens, True)
+
+
+def _do(device: Device, chunks: Sequence[Chunk], active: Sequence[int], rounds: int) -> None:
+    device.begin(chunks, active, rounds, 0)
+    device.end()

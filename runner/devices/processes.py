@@ -4,17 +4,146 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import tempfile
+import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from orsched.common.errors import InputError, unavailable
 from orsched.common.subprocess_call import Child
-from orsched.runner.devices.messages import Lost, Ready
-from orsched.runner.devices.remote import RemoteDevice
-from orsched.runner.devices.settings import visible_gpu
+from orsched.runner.devices.device import TorchDevice, warm_up
+from orsched.runner.devices.remote import Begin, Ended, Lost, Ready, Refused, RemoteDevice, Start
+from orsched.runner.devices.settings import built, visible_gpu
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orsched.common.subprocess_call import Pipe
-    from orsched.runner.devices.messages import Begin, Start
+    from orsched.runner.devices.remote import Fault, Start
+    from orsched.runner.devices.settings import WorkerSettings
+    from orsched.runner.worker.layout import Chunk
+    from orsched.runner.worker.torch_worker import TorchWorker
+
+
+_SHORT = 8  # tokens of the prompts that a worker begins with
+_NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED")
+
+
+class ServedWorker:
+    """A worker on its device that has taken its first steps, and its answer to each message.
+
+    Args:
+        settings: of the worker.
+        device: its name here, where it differs from that in the settings.
+
+    Attributes:
+        greeting: the first answer; the worker takes steps only if it is ``Ready``.
+    """
+
+    def __init__(self, settings: WorkerSettings, device: str | None = None) -> None:
+        self.greeting: Ready | Lost | Refused
+        try:
+            self.device = TorchDevice(built(settings, device))
+            warm_up(self.device, settings.slots, settings.length, [_SHORT])
+            self.greeting = Ready(self.device.name, self.device.clock, _facts(self.device))
+        except InputError as error:
+            self.greeting = Refused(error)
+        except ImportError as error:
+            self.greeting = Refused(
+                unavailable(error, f"{error}: a worker needs the extra orsched[runner]")
+            )
+        except Exception as error:
+            self.greeting = last_words(error)
+
+    def answer(self, message: Start | Begin) -> Ended | Lost | None:
+        """Do what a message says; after ``Lost`` the worker is of no use any more."""
+        try:
+            if isinstance(message, Begin):
+                return self._step(message)
+            self.device.start(message.zero_ns)
+        except Exception as error:
+            return last_words(error)
+        return None
+
+    def _step(self, message: Begin) -> Ended:
+        worker = self.device.worker
+        for slot in message.released:
+            worker.release(slot)
+        rows, columns = _places(worker, message.chunks, message.active, message.rounds)
+        if message.fault:
+            self._fail(message.fault)
+        self.device.begin(message.chunks, message.active, message.rounds, 0)
+        if message.fault == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        tokens = _read(worker, rows, columns)
+        return Ended(*self.device.end(), tokens)
+
+    def _fail(self, fault: Fault) -> None:
+        """Make a step fail in the way that a test asks for."""
+        import torch
+
+        if fault == "fail":
+            raise RuntimeError("a test asked for this error")
+        if fault == "out_of_memory":
+            torch.empty(1 << 50, dtype=torch.uint8, device=self.device.worker.device)
+        while fault == "hang":
+            time.sleep(3600)
+
+
+def last_words(error: Exception) -> Lost:
+    """Return what an error says, and whether it means that memory was short."""
+    import torch
+
+    text = f"{type(error).__name__}: {error}"
+    short = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+    if short or (isinstance(error, RuntimeError) and any(sign in text for sign in _NO_MEMORY)):
+        return Lost("out_of_memory", text)
+    return Lost("failed", text)
+
+
+def _facts(device: TorchDevice) -> dict[str, Any]:
+    """Return what the near side wants to know of a worker without asking each time."""
+    import torch
+    import transformers
+
+    return {
+        "vocabulary": device.worker.shape.vocabulary,
+        "cache_bytes": device.worker.slots.bytes(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "pid": os.getpid(),
+    }
+
+
+def _places(
+    worker: TorchWorker, chunks: Sequence[Chunk], active: Sequence[int], rounds: int
+) -> tuple[Any, Any]:
+    """Return where the tokens of a step that begins now will be written: rows and columns."""
+    yielding = [chunk for chunk in chunks if chunk.yields]
+    rows = [chunk.slot for chunk in yielding]
+    columns = [chunk.start + len(chunk.tokens) for chunk in yielding]
+    first = np.array([worker.lengths[slot] + 1 for slot in active], np.int64)
+    later = first[:, None] + np.arange(rounds)
+    return (
+        np.concatenate([np.array(rows, np.int64), np.repeat(np.array(active, np.int64), rounds)]),
+        np.concatenate([np.array(columns, np.int64), later.ravel()]),
+    )
+
+
+def _read(worker: TorchWorker, rows: Any, columns: Any) -> bytes:
+    """Return what is written somewhere, as int32; the host waits for it."""
+    import torch
+
+    if worker.device.type == "cpu":
+        found: np.ndarray = worker.written.numpy()[rows, columns]
+    else:
+        place = torch.from_numpy(np.stack([rows, columns])).to(worker.device)
+        found = worker.written[place[0], place[1]].cpu().numpy()
+    return found.astype(np.int32).tobytes()
+
 
 _TAIL = 2000  # characters of what a dying process has written
 _DYING_S = 0.2  # a process that was killed is gone at once, but for a driver that cleans up
@@ -95,7 +224,6 @@ def serve(pipe: Pipe) -> None:
     """Be the worker's process: answer messages until the parent ends."""
     faulthandler.enable()
     settings, device = pipe.receive()
-    from orsched.runner.devices.serving import ServedWorker  # it imports torch
 
     worker = ServedWorker(settings, device)
     pipe.send(worker.greeting)

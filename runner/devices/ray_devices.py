@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from orsched.common.errors import unavailable
 from orsched.common.subprocess_call import import_paths
 from orsched.planning.study.ray_pool import connected
-from orsched.runner.devices.messages import Begin
-from orsched.runner.devices.remote import RemoteDevice
+from orsched.runner.devices.remote import Begin, RemoteDevice
 from orsched.runner.devices.settings import cores
 
 if TYPE_CHECKING:
-    from orsched.runner.devices.messages import Start
+    from orsched.runner.devices.remote import Start
     from orsched.runner.devices.settings import WorkerSettings
 
 _ROUND_TRIPS = 20
@@ -110,9 +109,9 @@ def _actor_class() -> Any:
             self.worker: Any = None
 
         def build(self, settings: WorkerSettings, device: str) -> Any:
-            from orsched.runner.devices.messages import Ready
+            from orsched.runner.devices.processes import ServedWorker
             from orsched.runner.devices.ray_devices import boot_id
-            from orsched.runner.devices.serving import ServedWorker
+            from orsched.runner.devices.remote import Ready
 
             self.worker = ServedWorker(settings, device)
             greeting = self.worker.greeting

@@ -13,11 +13,9 @@ import numpy as np
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, OrschedError
-from orsched.runner.devices.device import AlwaysThere, start_together
-from orsched.runner.devices.lost import WorkerLostError
-from orsched.runner.loop.end_of_sequence import EndOfSequence
+from orsched.runner.devices.device import AlwaysThere, WorkerLostError, start_together
 from orsched.runner.loop.live_loop import LiveLoop
-from orsched.runner.loop.live_worker import AT_ONCE, live
+from orsched.runner.loop.live_worker import AT_ONCE, EndOfSequence, live
 from orsched.runner.loop.prompts import Prompts
 
 if TYPE_CHECKING:

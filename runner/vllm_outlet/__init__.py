@@ -9,9 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.runner.vllm_outlet.bench_results import PlanRow, RequestTimes, read_request_times
-from orsched.runner.vllm_outlet.export import write_batch, write_priorities, write_timed_trace
+from orsched.runner.vllm_outlet.export import (
+    in_order,
+    priorities,
+    write_batch,
+    write_priorities,
+    write_timed_trace,
+)
 from orsched.runner.vllm_outlet.orders import Known, Order, make_order
-from orsched.runner.vllm_outlet.priorities import in_order, priorities
 
 if TYPE_CHECKING:
     from orsched.runner.vllm_outlet.scheduler import OrderedScheduler as OrderedScheduler

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 from orsched.common.own_code import class_of
-from orsched.common.units import seconds_to_ns
+from orsched.common.scalars import is_number
+from orsched.common.units import NS_PER_S, seconds_to_ns
 from orsched.costs import AffineCost
 from orsched.data.workers import Worker
 from orsched.files import load_cost
@@ -18,7 +21,7 @@ from orsched.heuristics.gittins.prices import Prices
 from orsched.simulator.policy import Information, View, WorkerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 
 class Known(NamedTuple):
@@ -213,3 +216,140 @@ def make_order(settings: dict[str, Any]) -> Order:
             remedy="derive it from orsched.runner.vllm_outlet.Order",
         )
     return order
+
+
+Key = tuple[int, int]
+
+
+class OrderedRequests:
+    """Requests by key, the smallest first; those put back keep their places.
+
+    All operations are logarithmic but removal, which looks at all, as in vLLM's own queues.
+    """
+
+    def __init__(self, key: Callable[[Any], Key]) -> None:
+        self._key = key
+        self._heap: list[tuple[Key, Any]] = []
+
+    def add_request(self, request: Any) -> None:
+        """Queue a request by its key."""
+        heappush(self._heap, (self._key(request), request))
+
+    def pop_request(self) -> Any:
+        """Remove and return the next request; ``IndexError`` if there is none."""
+        return heappop(self._heap)[1]
+
+    def peek_request(self) -> Any:
+        """Return the next request; ``IndexError`` if there is none."""
+        return self._heap[0][1]
+
+    def prepend_request(self, request: Any) -> None:
+        """Queue a request that was preempted or passed over, by the key that it has."""
+        self.add_request(request)
+
+    def prepend_requests(self, requests: Iterable[Any]) -> None:
+        """Queue several such requests."""
+        for request in requests:
+            self.add_request(request)
+
+    def remove_request(self, request: Any) -> None:
+        """Remove a request; ``ValueError`` if it does not wait."""
+        left = [entry for entry in self._heap if entry[1] is not request]
+        if len(left) == len(self._heap):
+            raise ValueError("the request does not wait")
+        self._heap = left
+        heapify(self._heap)
+
+    def remove_requests(self, requests: Iterable[Any]) -> None:
+        """Remove those of some requests that wait."""
+        gone = {id(request) for request in requests}
+        self._heap = [entry for entry in self._heap if id(entry[1]) not in gone]
+        heapify(self._heap)
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the requests, the next one first."""
+        return (request for _, request in sorted(self._heap, key=lambda entry: entry[0]))
+
+
+_FIELDS = {Information.PREDICTED: "predicted_tokens", Information.CLAIRVOYANT: "output_tokens"}
+
+logger = logging.getLogger(__name__)
+
+
+class RequestRegistry:
+    """What is known of the requests of an engine, and their keys.
+
+    Lengths and service classes come with the requests, in ``SamplingParams.extra_args`` (of HTTP
+    requests: ``vllm_xargs``): ``predicted_tokens``, ``output_tokens``, ``service_class``. A request
+    without the length that the order needs counts with its ``max_tokens``, which for a benchmark
+    that ignores the end of sequence is the true length. Nothing a client sends raises.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.known: dict[str, Known] = {}
+        self.keys: dict[str, Key] = {}
+        self.places = 0
+        self.warned = False
+
+    def put(self, request: Any, running: int) -> Key:
+        """Return the key of a request; it is made when the request is seen for the first time."""
+        name = request.request_id
+        key = self.keys.get(name)
+        if key is None:
+            known = self.known[name] = self._known(request)
+            self.places += 1
+            key = self.keys[name] = (self.order.key(known, running), known.place)
+        return key
+
+    def finish(self, request: Any, completed: bool, running: Iterable[Any]) -> None:
+        """Forget a request; tell the order of it if it yielded all its tokens."""
+        known = self.known.pop(request.request_id, None)
+        self.keys.pop(request.request_id, None)
+        if known is not None and completed and request.num_output_tokens:
+            ages = (
+                (self.known[each.request_id], each.num_output_tokens)
+                for each in running
+                if each.request_id in self.known
+            )
+            self.order.on_finish(known, request.num_output_tokens, ages)
+
+    def _known(self, request: Any) -> Known:
+        params = request.sampling_params
+        extra = (None if params is None else params.extra_args) or {}
+        return Known(
+            request.request_id,
+            self.places,
+            round(request.arrival_time * NS_PER_S),
+            request.num_prompt_tokens,
+            request.priority,
+            1 if _whole(extra.get("service_class")) else 0,
+            self._length(request, extra),
+        )
+
+    def _length(self, request: Any, extra: dict[str, Any]) -> int | None:
+        information = self.order.information
+        if information is Information.NONE:
+            return None
+        length = _whole(extra.get(_FIELDS[information]))
+        if length:
+            return length
+        if not self.warned:
+            self.warned = True
+            logger.warning(
+                "request %s has no %s in its extra_args: its max_tokens is taken, as for all such",
+                request.request_id,
+                _FIELDS[information],
+            )
+        return int(request.max_tokens)
+
+
+def _whole(value: Any) -> int | None:
+    """Return a number that a client sent, at least 0, as a whole number, else None."""
+    return int(value) if is_number(value) and 0 <= value < 2**62 else None

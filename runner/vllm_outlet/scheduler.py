@@ -13,9 +13,7 @@ from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy
 from vllm.v1.request import RequestStatus
 
 from orsched.common.errors import InputError
-from orsched.runner.vllm_outlet.orders import make_order
-from orsched.runner.vllm_outlet.request_registry import RequestRegistry
-from orsched.runner.vllm_outlet.waiting import OrderedRequests
+from orsched.runner.vllm_outlet.orders import OrderedRequests, RequestRegistry, make_order
 
 SETTINGS = "orsched"
 """Where the settings are in vLLM's ``additional_config``."""

@@ -4,13 +4,107 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
+    from numpy.typing import NDArray
 
-    from orsched.runner.worker.inputs import Inputs
-    from orsched.runner.worker.slots import Slots
+    from orsched.runner.worker.language_model import Shape
+
+
+class Slots:
+    """Caches of ``count`` slots for ``length`` tokens each, allocated once.
+
+    What a slot holds beyond its length is garbage: it is written over before it is read. One more
+    slot stands for nobody: it has one row in the caches, which is never read, and takes what rows
+    without a request write.
+
+    Attributes:
+        nobody: the number of that slot, ``count``.
+        keys, values: for each layer, [slots, tokens, heads, head size].
+        rows: for each layer, both as [slots * tokens + 1, heads, head size]; the last is nobody's.
+        begins: first of these rows of each slot, int64, on the device; nobody's is the last.
+        lengths: tokens in the cache of each slot, int64, on the device; nobody has none.
+        tokens: the token that a slot processes next, int64, on the device.
+        one: 1 for each slot, 0 for nobody, int64, on the device.
+        order: the slots of a round's rows, int64, on the device: those that yield a token, then
+            nobody.
+    """
+
+    def __init__(self, shape: Shape, count: int, length: int, like: torch.Tensor) -> None:
+        import torch
+
+        size = (count, length, shape.kv_heads, shape.head_dim)
+        self.count, self.length, self.unread = count, length, count * length
+        self.nobody = count
+        # zeros, since a masked weight of 0 times garbage is NaN where the garbage is
+        self.rows = [
+            (like.new_zeros(self.unread + 1, *size[2:]), like.new_zeros(self.unread + 1, *size[2:]))
+            for _ in range(shape.layers)
+        ]
+        self.keys = [keys[: self.unread].view(size) for keys, _ in self.rows]
+        self.values = [values[: self.unread].view(size) for _, values in self.rows]
+        numbers = torch.arange(count + 1, device=like.device)
+        self.begins = numbers * length
+        self.lengths = torch.zeros_like(numbers)
+        self.tokens = torch.zeros_like(numbers)
+        self.one = (numbers < count).long()
+        self.order = torch.full_like(numbers[:count], self.nobody)
+
+    def bytes(self) -> int:
+        """Return the memory that the caches take."""
+        return sum(keys.nbytes + values.nbytes for keys, values in self.rows)
+
+
+class Heads(NamedTuple):
+    """Queries of a step's tokens in a layer; the keys and values are in the caches already.
+
+    Attributes:
+        layer: its number.
+        query: [tokens, heads, head size].
+        scale: of the scores.
+        window: how many tokens each one sees, itself among them; None: all before it.
+    """
+
+    layer: int
+    query: torch.Tensor
+    scale: float
+    window: int | None = None
+
+
+class Chunk(NamedTuple):
+    """Tokens of a request that a step processes.
+
+    Attributes:
+        slot: where the request is.
+        start: tokens of it that are in the slot's cache already.
+        tokens: what to process.
+        yields: whether a token follows from it: the prompt ends here, and the instance's first
+            token comes from the prefill.
+        feeds: the prompt's last token, where the first token comes from a round: that round
+            processes it.
+        loads: blocks of the slot that are in the prefix store, and their rows there: they are
+            copied into the slot before the step.
+        saves: blocks of the slot, and the rows of the prefix store into which they are copied
+            after the step; before any other chunk where there are no tokens.
+    """
+
+    slot: int
+    start: int
+    tokens: Sequence[int]
+    yields: bool
+    feeds: int | None = None
+    loads: Sequence[tuple[int, int]] = ()
+    saves: Sequence[tuple[int, int]] = ()
+
+    @property
+    def only_saves(self) -> bool:
+        """Whether nothing is processed: blocks are stored of a request that leaves."""
+        return not self.tokens and self.feeds is None
+
 
 REACH_STEP = 64
 """Rounds attend to multiples of this many tokens, so that shapes seldom change."""
@@ -93,3 +187,122 @@ def runs_of(active: Sequence[int], lengths: Sequence[int], most: int) -> tuple[R
         else:
             runs.append(Run(row, slot, 1, reach))
     return tuple(runs)
+
+
+class Span(NamedTuple):
+    """A chunk of a prompt: ``size`` tokens of the request in ``slot``, from token ``start`` on."""
+
+    slot: int
+    start: int
+    size: int
+
+
+class Extent(NamedTuple):
+    """How much room a step's chunks take.
+
+    Attributes:
+        tokens: of all chunks.
+        prompts: the number of chunks.
+        yields: of how many chunks logits are computed.
+    """
+
+    tokens: int
+    prompts: int
+    yields: int
+
+    def numbers(self) -> int:
+        """Return how many numbers describe the chunks."""
+        return sum(self.sizes())
+
+    def sizes(self) -> tuple[int, ...]:
+        """Return how many numbers each part of ``Inputs`` has."""
+        tokens, prompts, yields = self
+        return tokens, tokens, tokens, tokens, prompts, prompts, prompts + 1, yields, yields
+
+
+class Inputs(NamedTuple):
+    """The chunks of a step, on the device, int64.
+
+    Attributes:
+        tokens: [tokens] what the step processes.
+        positions: [tokens] of each token in its request.
+        places: [tokens] row of the caches that takes its keys and values.
+        owners: [tokens] slot whose cache the token sees.
+        slots, ends: [prompts] the chunks' slots, and the tokens in their caches after the step.
+        queries: [prompts + 1] where each chunk begins among the tokens; the last ends there.
+        last: [yields] tokens whose logits are wanted.
+        yielding: [yields] slots that get the token which follows; nobody's for none.
+        spans: the chunks as the host knows them; None in a graph, which serves any.
+    """
+
+    tokens: torch.Tensor
+    positions: torch.Tensor
+    places: torch.Tensor
+    owners: torch.Tensor
+    slots: torch.Tensor
+    ends: torch.Tensor
+    queries: torch.Tensor
+    last: torch.Tensor
+    yielding: torch.Tensor
+    spans: tuple[Span, ...] | None
+
+
+def extent_of(chunks: Sequence[Chunk]) -> Extent:
+    """Return the room that chunks take without padding."""
+    return Extent(
+        sum(len(each.tokens) for each in chunks), len(chunks), sum(each.yields for each in chunks)
+    )
+
+
+def spans_of(chunks: Sequence[Chunk]) -> tuple[Span, ...]:
+    """Return where chunks lie."""
+    return tuple(Span(each.slot, each.start, len(each.tokens)) for each in chunks)
+
+
+def pack(slots: Slots, chunks: Sequence[Chunk], extent: Extent) -> NDArray[np.int64]:
+    """Return the numbers of ``Inputs``, one after the other; all prompts yield in a padded extent.
+
+    Args:
+        slots: of the worker.
+        chunks: with tokens, at least one.
+        extent: at least what they take.
+    """
+    slot, start, size = np.array(spans_of(chunks), np.int64).T
+    after = np.cumsum(size)
+    tokens = int(after[-1])
+    positions = np.arange(tokens) + np.repeat(start - (after - size), size)
+    owners = np.repeat(slot, size)
+    yields = np.array([each.yields for each in chunks], bool)
+    if extent.yields == int(yields.sum()):
+        last, yielding = after[yields] - 1, slot[yields]
+    else:
+        last, yielding = after - 1, np.where(yields, slot, slots.nobody)
+    free, none = extent.tokens - tokens, extent.prompts - len(chunks)
+    fewer = extent.yields - len(last)
+    parts: list[tuple[NDArray[np.int64], int, int]] = [
+        (np.concatenate([np.asarray(each.tokens, np.int64) for each in chunks]), free, 0),
+        (positions, free, 0),
+        (positions + owners * slots.length, free, slots.unread),
+        (owners, free, 0),
+        (slot, none, slots.nobody),
+        (start + size, none, 0),
+        (np.concatenate([[0], after]), none, tokens),
+        (last, fewer, 0),
+        (yielding, fewer, slots.nobody),
+    ]
+    return np.concatenate(
+        [np.pad(part, (0, more), constant_values=x) if more else part for part, more, x in parts]
+    )
+
+
+def unpack(numbers: torch.Tensor, extent: Extent, spans: tuple[Span, ...] | None = None) -> Inputs:
+    """Return views of the packed numbers."""
+    parts = numbers[: extent.numbers()].split(extent.sizes())
+    tokens, positions, places, owners, slots, ends, queries, last, yielding = parts
+    return Inputs(tokens, positions, places, owners, slots, ends, queries, last, yielding, spans)
+
+
+def nothing(slots: Slots, extent: Extent) -> NDArray[np.int64]:
+    """Return packed numbers of a step whose tokens are nobody's: it changes nothing."""
+    values = (0, 0, slots.unread, 0, slots.nobody, 0, 0, 0, slots.nobody)
+    return np.repeat(np.array(values, np.int64), extent.sizes())

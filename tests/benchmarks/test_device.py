@@ -71,10 +71,10 @@ def test_the_table_has_every_method_at_both_sizes(repo_root, tmp_path):
 
 def assert_others_can_use(folder) -> None:
     """The files calibrate and judge as those of the data folder do, and name the machine."""
+    from orsched.calibration.candidates import calibrate
+    from orsched.calibration.judging import judge, read_steps
+    from orsched.calibration.measurements_csv import read_measurements
     from orsched.files import load_cost
-    from orsched.runner.calibration.fitting import calibrate
-    from orsched.runner.calibration.judging import judge, read_steps
-    from orsched.runner.calibration.measurements_csv import read_measurements
 
     cost = calibrate(read_measurements(folder / "calibration.csv")).candidate().cost
     assert cost == load_cost(folder / "machine.json")
@@ -101,9 +101,8 @@ def test_a_roofline_takes_the_longer_of_weights_and_tokens():
     import numpy as np
 
     from benchmarks.speed.device_roofline import roofline_s
-    from orsched.calibration.step_contents import StepContents
-    from orsched.runner.measured.peaks import Peaks
-    from orsched.runner.measured.utilization import ModelSize
+    from orsched.calibration.observed import StepContents
+    from orsched.runner.utilization import ModelSize, Peaks
 
     size = ModelSize(1, 2, 1, 5, 90, 10, 2)  # 100 weights, 200 bytes; 20 bytes of cache a token
     columns = {

@@ -8,10 +8,10 @@ import pytest
 
 import orsched
 from benchmarks.pages import PARTS, Part, numbers, printed, said, stray, strays, tables
+from orsched.calibration.candidates import calibrate
 from orsched.calibration.fit import fit
 from orsched.calibration.observed import averaged, observed
 from orsched.instances.datasets import VARIABLE
-from orsched.runner.calibration.fitting import calibrate
 
 PAGE = """
 ## One

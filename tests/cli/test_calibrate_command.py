@@ -9,11 +9,11 @@ import json
 import pytest
 
 from orsched.calibration.measurements import Measurements
+from orsched.calibration.measurements_csv import write_measurements
 from orsched.cli.commands import run
 from orsched.costs import AffineCost, BilinearCost
 from orsched.files import load_cost
 from orsched.files.native import load_fitted_cost
-from orsched.runner.calibration.measurements_csv import write_measurements
 from orsched.solving.scenario import read_workers
 
 COST = AffineCost()
@@ -153,7 +153,7 @@ def test_a_worker_is_measured(call, tmp_path):
 
 def test_a_busy_machine_is_told_before_anything_is_measured(call, monkeypatch):
     torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
-    monkeypatch.setattr("orsched.runner.devices.load.cores", lambda: 2)
+    monkeypatch.setattr("orsched.runner.devices.settings.cores", lambda: 2)
     threads = torch.get_num_threads()
     try:
         code, _, err = call(

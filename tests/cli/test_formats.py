@@ -10,10 +10,10 @@ import click
 import pytest
 
 from orsched.calibration.measurements import Measurements
+from orsched.calibration.measurements_csv import write_measurements
 from orsched.cli.commands import cli
 from orsched.prediction import make_corpus
 from orsched.prediction.corpus import write_labelled_prompts
-from orsched.runner.calibration.measurements_csv import write_measurements
 
 STUDY = 'instances = ["two-by-two"]\npolicies = ["fcfs"]\nbounds = ["makespan"]\nseeds = [0]\n'
 RESULT = {

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from orsched.calibration import machine
-from orsched.calibration.descriptions import cost_words
+from orsched.calibration.catalogue import cost_words
 from orsched.cli.commands import run
 from orsched.files import load_fitted_cost, load_instance
 

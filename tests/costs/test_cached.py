@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.calibration.fit import fit
-from orsched.calibration.fit_profiled import Basis
+from orsched.calibration.fit_jointly import Basis
 from orsched.calibration.measurements import Measurements
 from orsched.costs import (
     AffineCost,

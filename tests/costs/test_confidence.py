@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orsched.calibration.confidence import confidence, student
 from orsched.calibration.fit import fit
+from orsched.calibration.least_squares import confidence, student
 from orsched.calibration.measurements import Measurements
 from orsched.cli.commands import run
 

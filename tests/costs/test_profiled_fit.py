@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orsched.calibration.fit import fit
-from orsched.calibration.fit_profiled import Basis
+from orsched.calibration.fit_jointly import Basis
 from orsched.calibration.measurements import Measurements
 from orsched.common.errors import InputError
 

@@ -46,7 +46,7 @@ from orsched.planning.study.plan import key_of, read_study
 from orsched.planning.study.store import Store, _digest
 from orsched.planning.study.table import csv_text, rows_of
 from orsched.runner.loop.resume import prompts_of_rest
-from orsched.runner.resuming import rest_of
+from orsched.runner.policy_source import rest_of
 from orsched.runner.worker_pool import RunSettings
 from orsched.solving.solver import solve
 from tests.by_the_book import rule_broken_by

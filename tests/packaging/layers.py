@@ -40,9 +40,8 @@ LAYERS = (
         "costs",
         "the time of a step, and the fit of such times",
         (
-            "costs", "calibration.fit", "calibration.fit_linear", "calibration.fit_pooling",
-            "calibration.fit_profiled", "calibration.fit_work", "calibration.least_squares",
-            "calibration.confidence", "calibration.measurements",
+            "costs", "calibration.fit", "calibration.fit_jointly", "calibration.least_squares",
+            "calibration.measurements",
         ),
     ),
     Layer(
@@ -64,7 +63,7 @@ LAYERS = (
     Layer(
         "verdicts",
         "rules kept, bounds proven: what is said of a schedule",
-        ("checker", "calibration.step_contents"),
+        ("checker", "calibration.observed"),
     ),
     Layer("models", "formulations, searches and bounds with their certificates", ("models",)),
     Layer("heuristics", "policies, and the methods that are made of them", ("heuristics",)),

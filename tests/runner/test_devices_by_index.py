@@ -8,12 +8,15 @@ torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
 import orsched  # noqa: E402
-from orsched.runner.calibration.measuring import WorkerOptions, largest_batches  # noqa: E402
-from orsched.runner.devices.choice import choose  # noqa: E402
-from orsched.runner.devices.settings import WorkerSettings, one_each  # noqa: E402
+from orsched.runner.devices.settings import (  # noqa: E402
+    WorkerSettings,
+    choose,
+    one_each,
+)
 from orsched.runner.execution import run  # noqa: E402
-from orsched.runner.measured.peaks import SIZES  # noqa: E402
-from orsched.runner.worker.device_name import settled  # noqa: E402
+from orsched.runner.measuring import WorkerOptions, largest_batches  # noqa: E402
+from orsched.runner.utilization import SIZES  # noqa: E402
+from orsched.runner.worker.language_model import settled  # noqa: E402
 from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
 from orsched.runner.worker_pool import RunSettings  # noqa: E402
 from tests.runner.stand_in_gpu import indexed, one_gpu  # noqa: E402

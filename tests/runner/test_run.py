@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.calibration.gaps import gaps_ns
+from orsched.calibration.stages import gaps_ns
 from orsched.common.errors import InfeasibleError, InputError, MissingDependencyError
 from orsched.common.registry import names, resolve
 from orsched.files import load_schedule, save_schedule
@@ -277,7 +277,7 @@ def test_a_folder_without_a_model_is_refused(instance, tmp_path, config, problem
 
 def test_a_folder_without_weights_is_refused(instance, tmp_path):
     pytest.importorskip("torch")
-    from orsched.runner.worker.presets import preset_config
+    from orsched.runner.worker.language_model import preset_config
 
     preset_config("tiny").save_pretrained(tmp_path)
     with pytest.raises(InputError, match="there are no weights"):

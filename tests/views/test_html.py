@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 import orsched
-from orsched.calibration.descriptions import cost_words
+from orsched.calibration.catalogue import cost_words
 from orsched.common.errors import InputError, MissingDependencyError
 from orsched.metrics.request_times import request_times
 from orsched.metrics.summary import summarise

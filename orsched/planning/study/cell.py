@@ -54,7 +54,7 @@ def execute(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def _place(error: BaseException, task: Mapping[str, Any]) -> str:
     """Return file and line where the user's own policy failed; nothing for other errors."""
-    from orsched.common.own_trace import own_part, where
+    from orsched.common.own_code import own_part, where
 
     policy = task.get("content", {}).get("policy")
     trace = own_part(error, policy["name"] if isinstance(policy, dict) else None)

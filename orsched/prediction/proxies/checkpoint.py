@@ -10,7 +10,7 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.files.atomic import write_bytes
 from orsched.files.text import locating, parse_json, read_bytes
-from orsched.runner.worker.config_json import blamed_on
+from orsched.runner.worker.model_folder import blamed_on
 
 if TYPE_CHECKING:
     import os

@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.common.errors import InputError, unavailable
 from orsched.files.text import locating
-from orsched.runner.worker.config_json import CONFIG, MAX_BYTES, blamed_on, read_object
-from orsched.runner.worker.weights import weight_files
+from orsched.runner.worker.model_folder import (
+    CONFIG,
+    MAX_BYTES,
+    blamed_on,
+    read_object,
+    weight_files,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,7 +22,7 @@ from orsched.prediction.proxies.recipes import recipe_of
 from orsched.prediction.proxies.targets import Targets
 from orsched.prediction.proxies.token_rows import tokens_of
 from orsched.prediction.trees import float_column
-from orsched.runner.worker.config_json import blamed_on
+from orsched.runner.worker.model_folder import blamed_on
 
 if TYPE_CHECKING:
     import os

@@ -26,7 +26,7 @@ from orsched.prediction.proxies.predictor import ProxyPredictor
 from orsched.prediction.proxies.recipes import Recipe, recipe_of
 from orsched.prediction.proxies.targets import Targets, targets_for
 from orsched.prediction.proxies.token_rows import Tokens, token_rows, tokenizer_text, tokens_of
-from orsched.runner.worker.device_name import settled
+from orsched.runner.worker.language_model import settled
 
 if TYPE_CHECKING:
     import os

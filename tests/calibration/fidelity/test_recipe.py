@@ -18,9 +18,8 @@ from orsched.calibration import (
     recipe,
     recorded_settings,
 )
-from orsched.calibration.families import FactorOfTables, StepWork, TimesOfShape
 from orsched.calibration.profile_cost import ModelFacts, find_profile, profile_cost
-from orsched.calibration.recipe import owners, step_works
+from orsched.calibration.recipe import FactorOfTables, StepWork, TimesOfShape, owners, step_works
 from orsched.cli.commands import run as command
 from orsched.files import load_fitted_cost
 from tests.calibration.hardware.profile_samples import write

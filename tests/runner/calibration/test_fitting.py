@@ -8,10 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from orsched.calibration.measurements import Measurements
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost, BilinearCost, LevelsCost
-from orsched.runner.calibration.fitting import (
+from orsched.calibration.candidates import (
     MODELS,
     anchored,
     calibrate,
@@ -21,6 +18,9 @@ from orsched.runner.calibration.fitting import (
     predicted_ns,
     select,
 )
+from orsched.calibration.measurements import Measurements
+from orsched.common.errors import InputError
+from orsched.costs import AffineCost, BilinearCost, LevelsCost
 
 AFFINE = AffineCost()
 BILINEAR = BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.00061, 0.09, 0.0021, 29.3))

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost, RooflineCost
-from orsched.runner.calibration.fitting import (
+from orsched.calibration.candidates import (
     Calibration,
     Candidate,
     calibrate,
     interleaved,
     with_runs,
 )
-from orsched.runner.calibration.judging import RunStep, judge, read_steps
-from orsched.runner.calibration.measurements_csv import read_measurements
+from orsched.calibration.judging import RunStep, judge, read_steps
+from orsched.calibration.measurements_csv import read_measurements
+from orsched.common.errors import InputError
+from orsched.costs import AffineCost, RooflineCost
 from tests.costs.test_linear import TRUE, rows_of
 from tests.in_order import in_order
 

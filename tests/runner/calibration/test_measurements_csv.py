@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from orsched.calibration.measurements import Measurements
+from orsched.calibration.measurements_csv import read_measurements, write_measurements
 from orsched.common.errors import InputError
-from orsched.runner.calibration.measurements_csv import read_measurements, write_measurements
 
 HEAD = "phase,count,duration_ns,tokens,longest,context_sum,context_max\n"
 

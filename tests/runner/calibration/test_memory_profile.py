@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orsched.common.errors import InputError
-from orsched.runner.calibration.memory_profile import (
+from orsched.runner.capacity import (
     Footprint,
     Found,
     block_memory,
@@ -72,8 +72,8 @@ def test_each_length_is_tried_and_the_fewest_tokens_become_blocks():
 def test_a_cpu_has_the_limit_that_it_is_given():
     torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
     torch.set_num_threads(1)
-    from orsched.runner.calibration.measuring import WorkerOptions, largest_batches
-    from orsched.runner.calibration.memory_profile import footprint
+    from orsched.runner.capacity import footprint
+    from orsched.runner.measuring import WorkerOptions, largest_batches
     from orsched.runner.worker.torch_worker import TorchWorker
 
     with pytest.raises(InputError, match="no limit of its own"):

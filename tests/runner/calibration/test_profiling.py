@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orsched.common.errors import InputError
-from orsched.runner.calibration.profiling import Point, grid
+from orsched.runner.profiling import Point, grid
 
 
 def test_the_grid_holds_the_extremes_and_fits_the_worker():
@@ -53,8 +53,8 @@ def test_a_worker_of_one_slot_has_no_mixed_steps():
 def test_profiles_become_measurements_that_can_be_fitted():
     pytest.importorskip("torch", reason="the extra 'runner' is not installed")
     from orsched.calibration.fit import fit
-    from orsched.runner.calibration.profiling import profile
     from orsched.runner.devices.device import TorchDevice
+    from orsched.runner.profiling import profile
     from orsched.runner.worker.torch_worker import TorchWorker
 
     device = TorchDevice(TorchWorker("tiny", slots=4, length=64))
@@ -87,8 +87,8 @@ def test_profiles_become_measurements_that_can_be_fitted():
 
 def test_mixed_steps_of_a_grid_have_one_prompt_or_several():
     pytest.importorskip("torch", reason="the extra 'runner' is not installed")
-    from orsched.runner.calibration.profiling import SEVERAL, profile
     from orsched.runner.devices.device import TorchDevice
+    from orsched.runner.profiling import SEVERAL, profile
     from orsched.runner.worker.torch_worker import TorchWorker
 
     slots = SEVERAL + 2

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orsched.runner.calibration import reference
-from orsched.runner.calibration.reference import LEAST_NS, Reference, Speed
+from orsched.runner import profiling
+from orsched.runner.profiling import LEAST_NS, Reference, Speed
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def machine(monkeypatch):
         seen.append(point)
         return times[0]
 
-    monkeypatch.setattr(reference, "measured_ns", measure)
+    monkeypatch.setattr(profiling, "measured_ns", measure)
     return times, seen
 
 
@@ -30,7 +30,7 @@ def test_a_look_takes_its_time_and_keeps_the_mean(machine):
     )
     times[:] = [1_000_000]
     watch.look()
-    assert len(seen) == 1 + -(-LEAST_NS // (reference.ROUNDS * 1_000_000))
+    assert len(seen) == 1 + -(-LEAST_NS // (profiling.ROUNDS * 1_000_000))
     times[:] = [LEAST_NS]
     watch.look()
     assert len(set(seen)) == 1  # one and the same step

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orsched.calibration.observed import averaged, observed
-from orsched.calibration.step_contents import step_contents
+from orsched.calibration.candidates import predicted_ns
+from orsched.calibration.observed import averaged, observed, step_contents
 from orsched.common.errors import InputError
 from orsched.costs import BilinearCost, RooflineCost
 from orsched.data.instance import Instance
@@ -16,8 +16,7 @@ from orsched.data.requests import Requests
 from orsched.data.schedule import PREFILL
 from orsched.data.step import Step
 from orsched.data.workers import Worker
-from orsched.runner.calibration.fitting import predicted_ns
-from orsched.runner.calibration.rehearsal import Rehearsal, made_up_requests
+from orsched.runner.measuring import Rehearsal, made_up_requests
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 from tests.simulator.scripted import Script
@@ -108,8 +107,8 @@ def test_means_keep_the_time_and_the_count(rows):
 def test_a_rehearsal_runs_on_a_worker():
     torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
     torch.set_num_threads(1)
-    from orsched.runner.calibration.measuring import measure_worker
     from orsched.runner.devices.device import TorchDevice
+    from orsched.runner.measuring import measure_worker
     from orsched.runner.worker.torch_worker import TorchWorker
 
     device = TorchDevice(TorchWorker("tiny", slots=4, length=48))

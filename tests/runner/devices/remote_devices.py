@@ -9,10 +9,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from orsched.runner.devices.device import TorchDevice, start_together, wait, wait_until_ready
-from orsched.runner.devices.lost import WorkerLostError
+from orsched.runner.devices.device import (
+    TorchDevice,
+    WorkerLostError,
+    start_together,
+    wait,
+    wait_until_ready,
+)
 from orsched.runner.devices.settings import WorkerSettings
-from orsched.runner.worker.chunk import Chunk
+from orsched.runner.worker.layout import Chunk
 from orsched.runner.worker.torch_worker import TorchWorker
 
 SETTINGS = WorkerSettings("tiny", slots=4, length=96, dtype="float64", seed=3, threads=1)

@@ -8,9 +8,8 @@ import pytest
 
 import orsched
 from orsched.common.errors import InputError
-from orsched.runner.devices.lost import WorkerLostError
-from orsched.runner.devices.messages import Ended, Ready
-from orsched.runner.devices.remote import RemoteDevice
+from orsched.runner.devices.device import WorkerLostError
+from orsched.runner.devices.remote import Ended, Ready, RemoteDevice
 from orsched.runner.devices.settings import WorkerSettings
 from orsched.runner.execution import run
 from orsched.runner.worker_pool import RunSettings

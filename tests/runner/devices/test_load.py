@@ -6,9 +6,8 @@ import os
 
 import pytest
 
-from orsched.runner.devices import load
-from orsched.runner.devices.load import contention
-from orsched.runner.devices.settings import WorkerSettings
+from orsched.runner.devices import settings as load
+from orsched.runner.devices.settings import WorkerSettings, contention
 
 
 @pytest.fixture

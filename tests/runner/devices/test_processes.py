@@ -17,8 +17,7 @@ import pytest
 from orsched import Instance, Requests, Worker, check
 from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.runner.devices.device import start_together, wait
-from orsched.runner.devices.lost import WorkerLostError
+from orsched.runner.devices.device import WorkerLostError, start_together, wait
 from orsched.runner.devices.processes import ProcessDevice
 from orsched.runner.loop.live import execute_policy
 from tests.in_order import in_order

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from orsched.runner.devices.device import VirtualDevice
-from orsched.runner.devices.lost import WorkerLostError
+from orsched.runner.devices.device import VirtualDevice, WorkerLostError
 from orsched.runner.loop.prompts import random_prompt
 
 VOCABULARY = 97

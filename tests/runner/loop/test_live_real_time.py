@@ -14,8 +14,7 @@ from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.runner.devices.device import Times
-from orsched.runner.devices.lost import WorkerLostError
+from orsched.runner.devices.device import Times, WorkerLostError
 from orsched.runner.loop.live import execute_policy
 from tests.in_order import in_order
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference

@@ -7,9 +7,8 @@ import pytest
 import orsched
 from orsched.common.errors import InfeasibleError, InputError
 from orsched.runner import RunSettings, run
-from orsched.runner.loop.following import FollowSchedule
+from orsched.runner.loop.following import FollowSchedule, plan_of_rest
 from orsched.runner.loop.live import execute_policy
-from orsched.runner.loop.plan_of_rest import plan_of_rest
 from orsched.runner.loop.resume import merge, prompts_of_rest, residual
 from tests.product.policies import POLICIES
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference

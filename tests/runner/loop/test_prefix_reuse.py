@@ -15,7 +15,7 @@ from orsched.runner.execution import run
 from orsched.runner.loop.following import FollowSchedule
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.loop.prompts import Prompts
-from orsched.runner.worker.prefix_store import in_waves
+from orsched.runner.worker.torch_worker import in_waves
 from orsched.runner.worker_pool import RunSettings
 from orsched.simulator import simulate_policy
 from tests.runner.loop.fake_device import VOCABULARY, next_token

@@ -12,8 +12,8 @@ import orsched
 from orsched.common.errors import InputError
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.runner.devices.device import Times, VirtualDevice
-from orsched.runner.loop.interrupts import Interrupts
 from orsched.runner.loop.live import MOST_LOSSES, execute_policy
+from orsched.runner.loop.live_loop import Interrupts
 from orsched.runner.loop.resume import merge, prompts_of_rest, residual, yielded_tokens
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice
 

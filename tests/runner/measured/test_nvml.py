@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orsched.runner.measured.nvml import NvmlSampler, peak_bytes
+from orsched.runner.utilization import NvmlSampler, peak_bytes
 
 
 def test_without_a_gpu_there_are_no_samples():

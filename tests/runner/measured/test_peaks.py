@@ -6,13 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
 
-from orsched.runner.measured import peaks  # noqa: E402
-from orsched.runner.measured.peaks import best_ns, measure_peaks  # noqa: E402
+from orsched.runner import utilization  # noqa: E402
+from orsched.runner.utilization import best_ns, measure_peaks  # noqa: E402
 
 
 def test_rates_follow_from_sizes_and_times(monkeypatch):
     times = iter([2_000.0, 500.0])
-    monkeypatch.setattr(peaks, "best_ns", lambda action, device: (action(), next(times))[1])
+    monkeypatch.setattr(utilization, "best_ns", lambda action, device: (action(), next(times))[1])
     found = measure_peaks("cpu", "float32", rows=8, size=100)
     assert found.flops_per_s == 2 * 8**3 * 1e9 / 2_000
     assert found.bytes_per_s == 2 * 100 * 1e9 / 500

@@ -7,14 +7,13 @@ import json
 import numpy as np
 import pytest
 
-from orsched.calibration.step_contents import step_contents
+from orsched.calibration.observed import step_contents
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.schedule import Schedule, Steps, Work
 from orsched.data.workers import Worker
-from orsched.runner.measured.peaks import Peaks
-from orsched.runner.measured.utilization import ModelSize, gaps, model_size, step_work, utilization
+from orsched.runner.utilization import ModelSize, Peaks, gaps, model_size, step_work, utilization
 from tests.in_order import in_order
 
 SIZE = ModelSize(

@@ -14,9 +14,7 @@ from orsched.costs import AffineCost
 from orsched.files import save_cost
 from orsched.heuristics.gittins import Gittins, GittinsParams
 from orsched.runner.vllm_outlet import Known, Order, make_order
-from orsched.runner.vllm_outlet.orders import ORDERS
-from orsched.runner.vllm_outlet.request_registry import RequestRegistry
-from orsched.runner.vllm_outlet.waiting import OrderedRequests
+from orsched.runner.vllm_outlet.orders import ORDERS, OrderedRequests, RequestRegistry
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from tests.in_order import in_order

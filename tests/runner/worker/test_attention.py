@@ -8,13 +8,15 @@ torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
 from benchmarks.reproductions.tokens import TOLERANCES, Case, differences  # noqa: E402
-from orsched.runner.worker import kernels  # noqa: E402
-from orsched.runner.worker.chunk import Chunk  # noqa: E402
-from orsched.runner.worker.dense import DenseChunks, DenseRounds  # noqa: E402
-from orsched.runner.worker.flash import FlashChunks, FlashRounds, serves  # noqa: E402
-from orsched.runner.worker.kernels import agrees  # noqa: E402
+from orsched.runner.worker import attention  # noqa: E402
+from orsched.runner.worker.kernels import (  # noqa: E402
+    DenseChunks,
+    DenseRounds,
+    FlashChunks,
+    FlashRounds,
+)
 from orsched.runner.worker.language_model import Shape  # noqa: E402
-from orsched.runner.worker.slots import Slots  # noqa: E402
+from orsched.runner.worker.layout import Chunk, Slots  # noqa: E402
 from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
 
 
@@ -50,9 +52,9 @@ def flash(
 
 def with_flash(worker: TorchWorker) -> TorchWorker:
     """Let a worker ask for the kernels that a GPU has."""
-    attention = worker.attention
-    attention.rounds, attention.chunks = FlashRounds(worker.slots), FlashChunks(worker.slots)
-    attention.rounds.operator = attention.chunks.operator = flash
+    own = worker.attention
+    own.rounds, own.chunks = FlashRounds(worker.slots), FlashChunks(worker.slots)
+    own.rounds.operator = own.chunks.operator = flash
     worker.graphs.step = worker.slots.length
     return worker
 
@@ -100,7 +102,7 @@ def test_the_operator_takes_the_arguments_that_it_is_given() -> None:
 
 def test_without_a_gpu_the_kernel_is_not_chosen() -> None:
     worker = TorchWorker("tiny", slots=1, length=16, dtype="bfloat16")
-    assert not serves(worker.slots)
+    assert not FlashRounds.serves(worker.slots)
     assert isinstance(worker.attention.rounds, DenseRounds)
     assert isinstance(worker.attention.chunks, DenseChunks)
 
@@ -130,10 +132,10 @@ def test_a_kernel_that_attends_otherwise_is_found(fault: str, part: tuple[type, 
         fast, dense = (kind(slots) for kind in part)
         if fault == "no operator":  # it is there, but not for this device: the error says so
             with pytest.raises(RuntimeError, match="CPU"):
-                agrees(fast, dense, slots)
+                attention.agrees(fast, dense, slots)
             continue
         fast.operator = operator
-        assert agrees(fast, dense, slots) == (fault == "none")
+        assert attention.agrees(fast, dense, slots) == (fault == "none")
 
 
 class Wrong(DenseRounds):
@@ -143,31 +145,34 @@ class Wrong(DenseRounds):
         super().begin(layout._replace(positions=layout.positions + 1))
 
 
-def broken(slots: Slots) -> DenseRounds:
+class Broken(DenseRounds):
     """A kernel whose compiler fails."""
-    raise SystemError("no compiler")
+
+    def __init__(self, slots: Slots) -> None:
+        raise SystemError("no compiler")
 
 
 @pytest.mark.parametrize(
-    ("kernel", "said"), [(Wrong, "attends otherwise"), (broken, "no compiler")]
+    ("kernel", "said"), [(Wrong, "attends otherwise"), (Broken, "no compiler")]
 )
 def test_the_next_kernel_serves_where_one_cannot_be_trusted(
-    kernel, said: str, monkeypatch: pytest.MonkeyPatch
+    kernel: type, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken.__name__ = kernel.__name__ = "DecodeRounds"
-    monkeypatch.setattr(kernels.decode, "serves", lambda slots: True)
-    monkeypatch.setattr(kernels.decode, "DecodeRounds", kernel)
+    class Other(DenseRounds):
+        """One that attends as the dense one does."""
+
     slots = Slots(Shape(1, 2, 16, 0, 0), 4, 96, torch.zeros(()))
-    with pytest.warns(RuntimeWarning, match=f"slower: DecodeRounds: .*{said}"):
-        assert type(kernels.rounds_kernel(slots)) is DenseRounds
-    monkeypatch.setattr(kernels.decode, "DecodeRounds", DenseRounds)
-    assert isinstance(kernels.rounds_kernel(slots), DenseRounds)
+    monkeypatch.setattr(attention, "DecodeRounds", kernel)
+    with pytest.warns(RuntimeWarning, match=f"slower: {kernel.__name__}: .*{said}"):
+        assert type(attention.rounds_kernel(slots)) is DenseRounds
+    monkeypatch.setattr(attention, "DecodeRounds", Other)
+    assert type(attention.rounds_kernel(slots)) is Other
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("family", ["tiny", "tiny-gpt2", "tiny-gpt-neo"])
 def test_on_a_gpu_tokens_differ_only_where_logits_nearly_tie(family: str) -> None:
-    assert serves(TorchWorker(family, 2, 32, "cuda", "bfloat16").slots)
+    assert FlashRounds.serves(TorchWorker(family, 2, 32, "cuda", "bfloat16").slots)
     _, differing = differences(family, "bfloat16", 2, device="cuda")
     assert [each for each in differing if each.margin >= TOLERANCES["bfloat16"]] == []

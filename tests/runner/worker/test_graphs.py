@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
 from benchmarks.reproductions.tokens import Case, differences  # noqa: E402
-from orsched.runner.worker.chunk import Chunk  # noqa: E402
 from orsched.runner.worker.graphs import (  # noqa: E402
     MOST_TOKENS,
     PROMPTS,
@@ -21,8 +20,13 @@ from orsched.runner.worker.graphs import (  # noqa: E402
     row_buckets,
     token_buckets,
 )
-from orsched.runner.worker.inputs import Extent, nothing, unpack  # noqa: E402
-from orsched.runner.worker.layout import REACH_STEP  # noqa: E402
+from orsched.runner.worker.layout import (  # noqa: E402
+    REACH_STEP,
+    Chunk,
+    Extent,
+    nothing,
+    unpack,
+)
 from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
 
 

@@ -16,8 +16,11 @@ transformers = pytest.importorskip("transformers", reason="the extra 'runner' is
 
 from orsched.cli.commands import run  # noqa: E402
 from orsched.runner.capacity import size_of  # noqa: E402
-from orsched.runner.worker.language_model import load_model  # noqa: E402
-from orsched.runner.worker.presets import PRESETS, preset_config  # noqa: E402
+from orsched.runner.worker.language_model import (  # noqa: E402
+    PRESETS,
+    load_model,
+    preset_config,
+)
 
 CODE = "import pathlib\npathlib.Path({mark!r}).touch()\n"
 

@@ -9,9 +9,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
-from orsched.runner.worker.chunk import Chunk  # noqa: E402
-from orsched.runner.worker.prefix_store import in_waves  # noqa: E402
-from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
+from orsched.runner.worker.layout import Chunk  # noqa: E402
+from orsched.runner.worker.torch_worker import TorchWorker, in_waves  # noqa: E402
 
 SIZE = 4
 

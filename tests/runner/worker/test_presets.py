@@ -7,9 +7,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
 transformers = pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
-from orsched.runner.worker.config_json import FAMILIES  # noqa: E402
-from orsched.runner.worker.language_model import shape_of  # noqa: E402
-from orsched.runner.worker.presets import PRESETS, preset_config  # noqa: E402
+from orsched.runner.worker.language_model import (  # noqa: E402
+    PRESETS,
+    preset_config,
+    shape_of,
+)
+from orsched.runner.worker.model_folder import FAMILIES  # noqa: E402
 
 # parameters as the model cards and the sizes of the published weights say; heads of keys and their
 # size make the cache: 32, 128 and 800 KiB a token in two bytes a number

@@ -8,10 +8,13 @@ torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
 from orsched.common.errors import InputError  # noqa: E402
-from orsched.runner.worker import dense  # noqa: E402
-from orsched.runner.worker.chunk import Chunk  # noqa: E402
+from orsched.runner.worker import kernels  # noqa: E402
 from orsched.runner.worker.graphs import Budget  # noqa: E402
-from orsched.runner.worker.layout import Run, runs_of  # noqa: E402
+from orsched.runner.worker.layout import (  # noqa: E402
+    Chunk,
+    Run,
+    runs_of,
+)
 from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
 
 PACKED, SCATTERED = (0, 1, 2, 3, 4), (18, 3, 11, 4, 7)
@@ -41,7 +44,7 @@ def served(slots: tuple[int, ...], graphs: str, family: str = "tiny") -> tuple[l
 def test_scattered_slots_do_as_packed_ones(
     graphs: str, copied: int, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dense, "COPIED_BYTES", copied)
+    monkeypatch.setattr(kernels, "COPIED_BYTES", copied)
     packed, scattered = (served(slots, graphs, family) for slots in (PACKED, SCATTERED))
     assert packed == scattered
     if graphs == "off":

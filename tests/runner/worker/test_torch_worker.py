@@ -31,9 +31,8 @@ from benchmarks.reproductions.tokens import (  # noqa: E402
 )
 from orsched.runner.devices.device import TorchDevice  # noqa: E402
 from orsched.runner.loop.live import execute_policy  # noqa: E402
-from orsched.runner.worker.chunk import Chunk  # noqa: E402
-from orsched.runner.worker.language_model import load_model  # noqa: E402
-from orsched.runner.worker.presets import PRESETS  # noqa: E402
+from orsched.runner.worker.language_model import PRESETS, load_model  # noqa: E402
+from orsched.runner.worker.layout import Chunk  # noqa: E402
 from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
 
 VOCABULARY = 512

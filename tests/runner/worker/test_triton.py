@@ -16,7 +16,8 @@ pytest.importorskip("transformers", reason="the extra 'runner' is not installed"
 if find_spec("triton") is None:
     pytest.skip("triton is not installed", allow_module_level=True)
 
-from orsched.runner.worker import decode, fused  # noqa: E402
+from orsched.runner.worker import decoder  # noqa: E402
+from orsched.runner.worker.kernels import DecodeRounds  # noqa: E402
 from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
 
 LIMITS = {"float32": 2e-6, "bfloat16": 0.02}
@@ -78,22 +79,22 @@ def test_a_worker_on_our_kernels_yields_the_same_tokens(cases: dict[str, dict]) 
 
 def test_without_a_gpu_they_are_not_chosen() -> None:
     worker = TorchWorker("tiny", slots=1, length=16, dtype="bfloat16")
-    assert not decode.serves(worker.slots)
-    assert worker.forward.fused == fused.Fused()
+    assert not DecodeRounds.serves(worker.slots)
+    assert worker.forward.fused == decoder.Fused()
 
 
 def test_a_compiler_that_fails_leaves_the_plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     slots = TorchWorker("tiny", slots=1, length=16).slots
-    monkeypatch.setattr(fused, "serves", lambda slots: True)
+    monkeypatch.setattr(decoder, "fusible", lambda slots: True)
 
     def fails(*_: object) -> bool:
         raise SystemError("no compiler")
 
-    monkeypatch.setattr(fused, "agrees", fails)
+    monkeypatch.setattr(decoder, "agrees", fails)
     with pytest.warns(RuntimeWarning, match="fused kernels: SystemError: no compiler"):
-        assert fused.fused_for(slots, 4) == fused.Fused()
-    monkeypatch.setattr(fused, "agrees", lambda *_: False)
+        assert decoder.fused_for(slots, 4) == decoder.Fused()
+    monkeypatch.setattr(decoder, "agrees", lambda *_: False)
     with pytest.warns(RuntimeWarning, match="otherwise on this device"):
-        assert fused.fused_for(slots, 4) == fused.Fused()
-    monkeypatch.setattr(fused, "agrees", lambda *_: True)
-    assert fused.fused_for(slots, 4) == fused.fused()
+        assert decoder.fused_for(slots, 4) == decoder.Fused()
+    monkeypatch.setattr(decoder, "agrees", lambda *_: True)
+    assert decoder.fused_for(slots, 4) == decoder.fused()

@@ -13,14 +13,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from orsched.runner.worker import fused, kernels, triton_decode
-from orsched.runner.worker.chunk import Chunk
-from orsched.runner.worker.decode import DecodeRounds
-from orsched.runner.worker.dense import DenseRounds
-from orsched.runner.worker.heads import Heads
+from orsched.runner.worker import attention, decoder, triton_kernels
+from orsched.runner.worker.kernels import DecodeRounds, DenseRounds
 from orsched.runner.worker.language_model import Shape
-from orsched.runner.worker.layout import lay_out
-from orsched.runner.worker.slots import Slots
+from orsched.runner.worker.layout import Chunk, Heads, Slots, lay_out
 from orsched.runner.worker.torch_worker import TorchWorker
 
 if TYPE_CHECKING:
@@ -80,7 +76,7 @@ def mutated() -> Iterator[dict]:
     for name, begin in (("none", plain), ("begins", shifted), ("a key too few", short)):
         DecodeRounds.begin = begin
         slots = Slots(Shape(1, 2, 64, 0, 0), 4, 96, torch.zeros(()))
-        agree = kernels.agrees(DecodeRounds(slots), DenseRounds(slots), slots)
+        agree = attention.agrees(DecodeRounds(slots), DenseRounds(slots), slots)
         yield {"case": f"fault-{name}", "agree": agree}
     DecodeRounds.begin = plain
 
@@ -92,7 +88,7 @@ def fusing() -> Iterator[dict]:
     ):
         like = torch.zeros((), dtype=getattr(torch, dtype))
         slots = Slots(Shape(1, kv, size, 0, 0), 1, 1, like)
-        agree = fused.agrees(fused.fused(), slots, kv * group)
+        agree = decoder.agrees(decoder.fused(), slots, kv * group)
         yield {"case": f"fused-{dtype}-{kv}-{group}-{size}", "agree": agree}
 
 
@@ -100,19 +96,19 @@ def trust() -> Iterator[dict]:
     """Kernels that compute otherwise are found."""
     slots = Slots(Shape(1, 2, 64, 0, 0), 1, 1, torch.zeros(()))
 
-    def swapped(what: fused.Turned, angles: fused.Angles) -> torch.Tensor:
-        return fused.fused_turn(what._replace(keys=what.values, values=what.keys), angles)
+    def swapped(what: decoder.Turned, angles: decoder.Angles) -> torch.Tensor:
+        return decoder.fused_turn(what._replace(keys=what.values, values=what.keys), angles)
 
     def ungated(both: torch.Tensor) -> torch.Tensor:
-        return fused.fused_gate(both.flip(-1)).flip(-1)
+        return decoder.fused_gate(both.flip(-1)).flip(-1)
 
     kinds = {
-        "none": fused.fused(),
-        "caches swapped": fused.Fused(swapped, fused.fused_gate, True),
-        "halves swapped": fused.Fused(fused.fused_turn, ungated, True),
+        "none": decoder.fused(),
+        "caches swapped": decoder.Fused(swapped, decoder.fused_gate, True),
+        "halves swapped": decoder.Fused(decoder.fused_turn, ungated, True),
     }
     for name, kind in kinds.items():
-        yield {"case": f"trust-{name}", "agree": fused.agrees(kind, slots, 8)}
+        yield {"case": f"trust-{name}", "agree": decoder.agrees(kind, slots, 8)}
 
 
 def worker() -> dict:
@@ -122,7 +118,7 @@ def worker() -> dict:
         each = TorchWorker("tiny-qwen3", slots=5, length=90, seed=3)
         if ours:
             each.attention.rounds = DecodeRounds(each.slots)
-            each.forward.fused = fused.fused()
+            each.forward.fused = decoder.fused()
         each.prefill([Chunk(3, 0, [5, 6, 7], True), Chunk(1, 0, [9] * 61, True)])
         each.decode([1, 3], rounds=4)
         each.step([Chunk(4, 0, [2] * 5, True)], [1])
@@ -132,5 +128,5 @@ def worker() -> dict:
 
 
 if __name__ == "__main__":
-    assert triton_decode.decode is not None
+    assert triton_kernels.decode is not None
     main()

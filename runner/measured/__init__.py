@@ -1,1 +1,0 @@
-"""What is measured beside a run: the device, its peaks, its use."""

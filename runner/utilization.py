@@ -1,0 +1,382 @@
+"""What is recorded beside a run's steps: memory, readings of the GPU, use of its peaks."""
+
+from __future__ import annotations
+
+import threading
+from importlib import import_module
+from itertools import pairwise
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from orsched.calibration.observed import StepContents, step_contents
+from orsched.metrics.client_time import client_time
+from orsched.metrics.request_times import request_times
+from orsched.metrics.timeline import Timeline
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+
+    Floats = NDArray[np.float64]
+    from collections.abc import Callable
+
+    from orsched.runner.worker.torch_worker import TorchWorker
+
+
+SIZES = {"cuda": (8192, 2**30), "cpu": (1024, 2**27)}
+"""Rows of square matrices, and bytes of a copy, by type of device."""
+
+REPEATS = 10
+
+
+class Peaks(NamedTuple):
+    """The best that was seen.
+
+    Attributes:
+        flops_per_s: of a product of two square matrices; a multiplication and an addition are two.
+        bytes_per_s: of a copy, bytes read and bytes written together.
+    """
+
+    flops_per_s: float
+    bytes_per_s: float
+
+
+def measure_peaks(
+    device: str, dtype: str, rows: int | None = None, size: int | None = None
+) -> Peaks:
+    """Measure a device's peaks.
+
+    Args:
+        device: as torch names it.
+        dtype: of the matrices.
+        rows: of the square matrices.
+        size: bytes of the copy; more than the caches of the device hold.
+    """
+    import torch
+
+    kind = torch.device(device).type
+    rows = SIZES[kind][0] if rows is None else rows
+    size = SIZES[kind][1] if size is None else size
+    numbers = getattr(torch, dtype)
+    a = torch.ones((rows, rows), dtype=numbers, device=device)
+    b, c = a.clone(), a.clone()
+    product = best_ns(lambda: torch.matmul(a, b, out=c), device)
+    source = torch.ones(size, dtype=torch.uint8, device=device)
+    target = torch.zeros_like(source)
+    copy = best_ns(lambda: target.copy_(source), device)
+    return Peaks(2.0 * rows**3 * 1e9 / product, 2.0 * size * 1e9 / copy)
+
+
+def best_ns(action: Callable[[], Any], device: str) -> float:
+    """Return the shortest time that an action took on a device, in nanoseconds."""
+    import torch
+
+    if torch.device(device).type != "cuda":
+        action()
+        times = []
+        for _ in range(REPEATS):
+            begin = perf_counter_ns()
+            action()
+            times.append(perf_counter_ns() - begin)
+        return float(max(1, min(times)))
+    for _ in range(3):
+        action()
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(REPEATS + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        action()
+        mark.record()
+    torch.cuda.synchronize(device)
+    return min(float(a.elapsed_time(b)) for a, b in pairwise(marks)) * 1e6
+
+
+INTERVAL_S = 0.5
+
+
+class NvmlSampler:
+    """Samples a GPU in the background; a context manager.
+
+    Where there is no ``pynvml``, no GPU or no driver it does nothing, and ``summary`` is None.
+
+    Args:
+        device: as torch names it.
+        interval_s: between two samples.
+    """
+
+    def __init__(self, device: str, interval_s: float = INTERVAL_S) -> None:
+        self.samples: list[tuple[int, int, int, int]] = []
+        self._interval = interval_s
+        self._stop = threading.Event()
+        self._read = _reader(device)
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._read is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        if self._read is not None:
+            self._thread.join()
+
+    def _sample(self) -> None:
+        while not self._stop.is_set():
+            self.samples.append(self._read())
+            self._stop.wait(self._interval)
+
+    def summary(self) -> dict[str, Any] | None:
+        """Return means over the samples, and the most memory; None without any.
+
+        ``busy_%`` is the share of time in which a kernel ran, as the driver says.
+        """
+        if not self.samples:
+            return None
+        busy, used, watt, clock = (list(column) for column in zip(*self.samples, strict=True))
+        n = len(busy)
+        return {
+            "samples": n,
+            "busy_%": sum(busy) / n,
+            "memory_bytes": max(used),
+            "power_w": sum(watt) / n / 1000,
+            "clock_mhz": sum(clock) / n,
+        }
+
+
+def _reader(device: str) -> Any:
+    """Return a function that samples busy share, bytes used, milliwatts and MHz, or None."""
+    if not device.startswith("cuda"):
+        return None
+    try:
+        pynvml: Any = import_module("pynvml")
+        pynvml.nvmlInit()
+        index = int(device.partition(":")[2] or 0)
+        gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
+
+        def read() -> tuple[int, int, int, int]:
+            return (
+                int(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
+                int(pynvml.nvmlDeviceGetMemoryInfo(gpu).used),
+                int(pynvml.nvmlDeviceGetPowerUsage(gpu)),
+                int(pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM)),
+            )
+
+        read()
+    except Exception:  # no package, no driver, no permission: the run does not depend on it
+        return None
+    return read
+
+
+def peak_bytes(device: str) -> int:
+    """Return the most memory that torch held on a GPU, or that this process held."""
+    if device.startswith("cuda"):
+        import torch
+
+        most: int = torch.cuda.max_memory_allocated(device)
+        return most
+    import resource
+    import sys
+
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else used * 1024
+
+
+class Watch:
+    """Watches a torch worker in this process while a run lasts; a context manager.
+
+    Args:
+        worker: that runs.
+        device, dtype: as torch names them.
+        peaks: whether to measure, now, what the device can do at most.
+    """
+
+    def __init__(self, worker: TorchWorker, device: str, dtype: str, peaks: bool) -> None:
+        self.worker, self.device = worker, device
+        self.peaks = measure_peaks(device, dtype) if peaks else None
+        self.sampler = NvmlSampler(device)
+
+    def __enter__(self) -> Self:
+        self.sampler.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.sampler.__exit__(*exc)
+
+    def summary(self, instance: Instance, trace: Schedule) -> dict[str, Any]:
+        """Return what a trace's ``run`` says of it."""
+        found: dict[str, Any] = {"memory_bytes": peak_bytes(self.device)}
+        if self.worker.graphs.mode != "off":
+            found["graphs"] = graphs_summary(self.worker)
+        samples = self.sampler.summary()
+        if samples is not None:
+            found["nvml"] = samples
+        if self.peaks is not None:
+            found["peaks"] = self.peaks._asdict()
+            size = model_size(self.worker)
+            found["utilization"] = utilization(instance, trace, size, self.peaks)
+        return found
+
+
+def graphs_summary(worker: TorchWorker) -> dict[str, int]:
+    """Return how many graphs a worker has, how many steps ran as one, and what padding cost.
+
+    ``left_out`` are sizes that the budget left no room for, ``padded_rows`` and ``padded_tokens``
+    what was computed for nobody, in rounds and in chunks of prompts.
+    """
+    graphs = worker.graphs
+    return {
+        "graphs": len(graphs.graphs),
+        "left_out": graphs.left_out,
+        "steps": worker.forward_passes,
+        "replays": graphs.replays,
+        "padded_rows": worker.padded_rows,
+        "padded_tokens": worker.padded_tokens,
+    }
+
+
+class ModelSize(NamedTuple):
+    """What the work of a model is counted by.
+
+    Attributes:
+        layers, heads, kv_heads, head_dim: of its attention.
+        weights: numbers in the matrices of all layers.
+        output_weights: numbers in the matrix that turns a hidden state into scores of tokens.
+        number_bytes: of a weight, and of a number in the caches.
+    """
+
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    weights: int
+    output_weights: int
+    number_bytes: int
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of a token in the caches."""
+        return 2 * self.layers * self.kv_heads * self.head_dim * self.number_bytes
+
+
+class StepWork(NamedTuple):
+    """Work of each step: floating-point operations, and bytes moved to and from memory."""
+
+    flops: Floats
+    bytes: Floats
+
+
+def model_size(worker: Any) -> ModelSize:
+    """Return the size of a torch worker's model."""
+    model, shape = worker.model, worker.shape
+    output = model.get_output_embeddings().weight
+    names = ("embed_tokens", "wte", "wpe", "lm_head")
+    matrices = [
+        part
+        for name, part in model.named_parameters()
+        if part.dim() >= 2 and name.split(".")[-2] not in names
+    ]
+    return ModelSize(
+        shape.layers,
+        model.config.num_attention_heads,
+        shape.kv_heads,
+        shape.head_dim,
+        sum(part.numel() for part in matrices),
+        output.numel(),
+        output.itemsize,
+    )
+
+
+def step_work(size: ModelSize, steps: StepContents) -> StepWork:
+    """Return what each step needs: all rounds of a run of rounds together."""
+    rounds = np.where(steps.active > 0, steps.rounds, 0)
+    yielded = (steps.active * rounds).astype(np.float64)
+    contexts = rounds * (steps.context_sum + steps.active * (rounds - 1) / 2)
+    tokens = steps.tokens + yielded
+    scored = steps.prompts + yielded
+    attention = 4.0 * size.layers * size.heads * size.head_dim
+    flops = 2.0 * size.weights * tokens + 2.0 * size.output_weights * scored
+    flops += attention * (steps.attended + contexts)
+    passes = np.maximum(rounds, 1)
+    moved = size.number_bytes * float(size.weights + size.output_weights) * passes
+    moved = moved + float(size.cache_bytes) * (contexts + tokens + steps.cached)
+    return StepWork(flops, moved)
+
+
+def utilization(
+    instance: Instance, trace: Schedule, size: ModelSize, peaks: Peaks
+) -> dict[str, Any]:
+    """Return what a run made of its device, as plain values.
+
+    ``device_busy_share`` is the share of the wall time in which a step ran. ``mfu`` are needed
+    FLOPs by the measured peak of matrix products, ``bandwidth_utilization`` needed bytes by the
+    measured rate of a copy, both over the time of the steps: of all, of the stages (``prefill``)
+    and of the steps with a round (``decode``). ``gaps`` are the times between two steps while
+    there was a request to serve.
+
+    Args:
+        instance: the trace's.
+        trace: a schedule with measured times.
+        size: of the model.
+        peaks: of one worker's device.
+    """
+    steps = step_contents(instance, trace)
+    work, durations = step_work(size, steps), steps.end_ns - steps.start_ns
+    wall = trace.makespan_ns * len(instance.workers)
+    busy = int(durations.sum())
+    client_ns, _ = client_time(Timeline(instance, trace))
+    clients = sum(worker.clients for worker in instance.workers)
+    decode = steps.active > 0
+    return {
+        "wall_ns": trace.makespan_ns,
+        "steps": len(durations),
+        "device_busy_share": _share(busy, wall),
+        "slot_utilization": _share(client_ns, clients * trace.makespan_ns),
+        "gaps": gaps(instance, trace, steps),
+        **_rates(work, durations, peaks, np.ones(len(durations), bool)),
+        "prefill": _rates(work, durations, peaks, ~decode),
+        "decode": _rates(work, durations, peaks, decode),
+    }
+
+
+def _rates(
+    work: StepWork, durations: IntColumn, peaks: Peaks, kept: NDArray[np.bool_]
+) -> dict[str, Any]:
+    time = int(durations[kept].sum())
+    flops, moved = float(work.flops[kept].sum()), float(work.bytes[kept].sum())
+    return {
+        "time_ns": time,
+        "flops": flops,
+        "bytes": moved,
+        "mfu": _share(flops * 1e9, peaks.flops_per_s * time),
+        "bandwidth_utilization": _share(moved * 1e9, peaks.bytes_per_s * time),
+    }
+
+
+def gaps(instance: Instance, trace: Schedule, steps: StepContents) -> dict[str, Any]:
+    """Return the time between a worker's steps while a request was there, in nanoseconds.
+
+    ``total_ns``, ``share`` of the wall time, ``count``, ``p50_ns`` and ``max_ns`` of one.
+    """
+    same = steps.worker[1:] == steps.worker[:-1]
+    ends, starts = steps.end_ns[:-1][same], steps.start_ns[1:][same]
+    finish = request_times(instance, trace)["finish_ns"]
+    arrived = np.searchsorted(np.sort(instance.requests.arrival_ns), ends, side="right")
+    finished = np.searchsorted(np.sort(finish[finish >= 0]), ends, side="right")
+    found = np.sort((starts - ends)[arrived > finished])
+    total = int(found.sum())
+    return {
+        "count": len(found),
+        "total_ns": total,
+        "share": _share(total, trace.makespan_ns * len(instance.workers)),
+        "p50_ns": int(found[(len(found) - 1) // 2]) if len(found) else None,
+        "max_ns": int(found[-1]) if len(found) else None,
+    }
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
