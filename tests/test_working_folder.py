@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from orsched.common.subprocess_call import run_in_child
+from orsched.models.killable_call import run_in_child
 
 PACKAGES = ("numpy", "pandas", "click", "ortools", "pyscipopt", "highspy", "torch", "sitecustomize")
 STUDY = """

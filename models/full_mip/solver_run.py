@@ -6,12 +6,12 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import OrschedError
-from orsched.common.subprocess_call import ChildOutcome, run_in_child
 from orsched.models.full_mip.formulation import FullMip
 from orsched.models.full_mip.latency_mip import LatencyMip
 from orsched.models.full_mip.result import FullMipResult
 from orsched.models.full_mip.search import Answer, Search
 from orsched.models.full_mip.windows_mip import WindowsMip
+from orsched.models.killable_call import ChildOutcome, run_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,9 +12,9 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.near_names import did_you_mean
 from orsched.common.stop import MaxRuntime
-from orsched.common.subprocess_call import run_in_child
 from orsched.data.schedule import as_schedule
 from orsched.models.full_mip.linear import CONTINUOUS
+from orsched.models.killable_call import run_in_child
 from orsched.models.mip.changed import changed_model
 from orsched.models.mip.programs import read_program
 from orsched.models.mip.result import MipResult, MipStep
@@ -23,9 +23,9 @@ from orsched.models.mip.solvers import Job, mathopt, require_solver, run_job
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.common.subprocess_call import ChildOutcome
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule, Scheduled
+    from orsched.models.killable_call import ChildOutcome
     from orsched.models.mip.changed import Changed
     from orsched.models.mip.programs import Program
     from orsched.models.mip.result import MipStatus, MipTermination

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType, TracebackType
 
 
-_DIGEST = "__source_sha256__"
+_DIGEST, _SUFFIX = "__source_sha256__", ".py"
 _FROM = "give the path from the working folder, or from the file that names it"
 
 
@@ -97,18 +97,11 @@ def _read(path: str, what: str) -> bytes:
 def _compiled(source: bytes, path: str, real: str, what: str) -> CodeType:
     try:
         return compile(source, real, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        raise InputError(
-            f"is not valid Python: {error.msg}",
-            file=path,
-            row=error.lineno,
-            field=what,
-            remedy="correct the file",
-        ) from None
-    except ValueError as error:  # a source with null bytes, in older versions of Python
-        raise InputError(
-            f"is not valid Python: {error}", file=path, field=what, remedy="correct the file"
-        ) from None
+    except (SyntaxError, ValueError) as error:  # a source with null bytes, in older versions
+        said, row = getattr(error, "msg", error), getattr(error, "lineno", None)
+        problem = f"is not valid Python: {said}"
+        remedy = "correct the file"
+        raise InputError(problem, file=path, row=row, field=what, remedy=remedy) from None
 
 
 def _not_imported(error: ImportError, path: str, real: str, what: str) -> InputError:
@@ -118,17 +111,10 @@ def _not_imported(error: ImportError, path: str, real: str, what: str) -> InputE
         if trace.tb_frame.f_code.co_filename == real:
             line = trace.tb_lineno
         trace = trace.tb_next
+    remedy = "install it; a module beside the file is found where the file is named as module:Class"
     return InputError(
-        f"cannot be imported: {error}",
-        file=path,
-        row=line,
-        field=what,
-        remedy="install it; a module beside the file is found where the file is named as "
-        "module:Class",
+        f"cannot be imported: {error}", file=path, row=line, field=what, remedy=remedy
     )
-
-
-_SUFFIX = ".py"
 
 
 def is_own(name: str) -> bool:
@@ -166,13 +152,14 @@ def class_of(target: str, base: type, what: str = "policy") -> Any:
         found = _imported(module, target, base, what)
     else:
         attribute = target[len(path) + 1 :]
-
         found = module_at(path, what)
     try:
         cls = getattr(found, attribute)
     except AttributeError as error:
+        problem = f"{path} has no class {attribute!r}" if attribute else "no class is named"
+        problem = str(error) if path is None else problem
         raise InputError(
-            f"cannot load {target!r}: {error if path is None else _no_class(path, attribute)}",
+            f"cannot load {target!r}: {problem}",
             field=what,
             remedy=_near(found, attribute, base),
         ) from None
@@ -188,10 +175,6 @@ def _imported(module: str, target: str, base: type, what: str) -> ModuleType:
         if os.path.isfile(f"{module}{_SUFFIX}") and "/" in module:
             remedy = f"give {module}{_SUFFIX}:{target.partition(':')[2]}"
         raise InputError(f"cannot load {target!r}: {error}", field=what, remedy=remedy) from None
-
-
-def _no_class(path: str, name: str) -> str:
-    return f"{path} has no class {name!r}" if name else "no class is named"
 
 
 def _near(module: ModuleType, name: str, base: type) -> str:

@@ -53,8 +53,17 @@ class Clock:
         return max(0.0, self._end - perf_counter())
 
 
+class _Timeless:
+    """A criterion without a clock."""
+
+    seconds_left = math.inf
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+
 @dataclass
-class MaxIterations:
+class MaxIterations(_Timeless):
     """End after a number of iterations: reproducible."""
 
     iterations: int
@@ -62,17 +71,9 @@ class MaxIterations:
     def __post_init__(self) -> None:
         self.iterations = whole_number(self.iterations, "iterations", minimum=1)
 
-    def start(self) -> None:
-        """Nothing to start."""
-
     def __call__(self, iteration: int, best_ns: int | None) -> bool:
         """Whether all iterations are done."""
         return iteration >= self.iterations
-
-    @property
-    def seconds_left(self) -> float:
-        """No time limit."""
-        return math.inf
 
 
 @dataclass
@@ -100,7 +101,7 @@ class MaxRuntime:
 
 
 @dataclass
-class TargetGap:
+class TargetGap(_Timeless):
     """End as soon as the makespan is proven to be within a gap: (best - bound) / bound.
 
     The bound is the best that is known so far; ``solve`` and the search tell it, to searches that
@@ -129,11 +130,6 @@ class TargetGap:
         """Whether the incumbent is within the gap of the bound."""
         reached = gap_of(best_ns, self._bound_ns)
         return reached is not None and reached <= self.gap
-
-    @property
-    def seconds_left(self) -> float:
-        """No time limit."""
-        return math.inf
 
 
 def require_gap(value: object, field: str = "gap") -> float:

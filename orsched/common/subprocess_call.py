@@ -1,4 +1,4 @@
-"""Work in processes of their own: their start, messages, supervision and end.
+"""Work in processes of their own: start, messages, supervision and end.
 
 A child is a fresh interpreter. It imports what this process would import, and nothing from the
 working folder that this process would not: its paths of imports are set before its first import.
@@ -20,16 +20,12 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from importlib import import_module
 from math import inf
-from time import perf_counter
-from typing import IO, TYPE_CHECKING, Any, Literal
-
-from orsched.common.errors import OrschedError
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 _SIZE = struct.Struct(">Q")
@@ -39,18 +35,10 @@ _AT_ONCE = 1 << 20
 class Child:
     """A process that runs a function with its end of a pipe, and this end of it.
 
-    Args:
-        function: ``module:name`` of what is called with a ``Pipe``; when it returns, the process
-            ends without the clean-up of the interpreter, which can take long.
-        environment: what is added to this process's environment.
-        output: a file for what the child prints; None: errors go where those of this process go.
-        waits: whether ``receive`` waits.
-
-    Raises ``OSError`` when no process can be started.
-
-    Attributes:
-        process: the process.
-        pipe: this end.
+    ``function`` is ``module:name`` of what is called with a ``Pipe``; when it returns, the process
+    ends without the clean-up of the interpreter, which can take long. ``environment`` is added to
+    this process's; ``output`` is a file for what the child prints (None: errors go where those of
+    this process go). Raises ``OSError`` when no process can be started.
     """
 
     def __init__(
@@ -58,11 +46,9 @@ class Child:
         function: str,
         environment: Mapping[str, str] | None = None,
         output: IO[bytes] | None = None,
-        *,
-        waits: bool = False,
     ) -> None:
         near, far = socket.socketpair()
-        near.setblocking(waits)
+        near.setblocking(False)
         self.pipe = Pipe(near)
         try:
             self.process = subprocess.Popen(
@@ -81,11 +67,7 @@ class Child:
             far.close()
 
     def receive(self) -> Any:
-        """Return the next message; None where it is not there yet, unless ``waits``.
-
-        Raises:
-            EOFError: the child has ended, or has closed its end.
-        """
+        """Return the next message, None where it is not there yet; ``EOFError``: nor will be."""
         message = self.pipe.receive()
         if message is None and self.process.poll() is not None:
             message = self.pipe.receive()  # it may have been written just before the end
@@ -94,21 +76,20 @@ class Child:
         return message
 
     def kill(self, seconds: float | None = None) -> str:
-        """End the process and those that it started; wait for its end and say how it came.
-
-        Args:
-            seconds: to wait at most; None: as long as it takes.
-        """
+        """End the process and those that it started; wait for its end and say how it came."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         return self.wait(seconds)
 
     def wait(self, seconds: float | None = None) -> str:
-        """Wait for the end of the process and say how it came: a signal, or a status."""
+        """Wait for the end, so many seconds at most, and say how it came: a signal, or a status."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         code = self.process.returncode
-        return f"status {code}" if code is None or code >= 0 else f"signal {_name(-code)}"
+        if code is None or code >= 0:
+            return f"status {code}"
+        known = -code in set(signal.Signals)
+        return f"signal {signal.Signals(-code).name if known else -code}"  # a real-time one
 
     def close(self) -> str:
         """End the process, close the pipe and say how the process ended."""
@@ -118,10 +99,9 @@ class Child:
 
 
 class Pipe:
-    """Messages over a socket: each is its size, then the pickled value.
+    """Messages over a connected socket: each is its size, then the pickled value.
 
-    Args:
-        end: a connected socket; where it does not block, ``receive`` does not wait.
+    Where the socket does not block, ``receive`` does not wait.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -133,29 +113,18 @@ class Pipe:
         return self.socket.fileno()
 
     def send(self, value: object, seconds: float = inf) -> None:
-        """Send a message.
-
-        Raises:
-            OSError: there is no other end.
-            TimeoutError: the other end has not made room for it in time.
-        """
+        """Send a message (``OSError``: there is no other end; ``TimeoutError``: it is not read)."""
         data = pickle.dumps(value, 5)
         left = memoryview(_SIZE.pack(len(data)) + data)
         while left:
             try:
                 left = left[self.socket.send(left) :]
             except BlockingIOError:
-                poller = select.poll()
-                poller.register(self.socket, select.POLLOUT)
-                if not poller.poll(None if seconds == inf else max(0.0, seconds * 1000)):
+                if not polled(self, select.POLLOUT, seconds):
                     raise TimeoutError("the messages are not read") from None
 
     def receive(self) -> Any:
-        """Return the next message, or None where it is not there yet.
-
-        Raises:
-            EOFError: there is no other end.
-        """
+        """Return the next message, or None where it is not there yet."""
         while (size := self._size()) is None or len(self.buffer) < size:
             try:
                 data = self.socket.recv(_AT_ONCE)
@@ -199,11 +168,16 @@ def serve(function: str, descriptor: int) -> None:
 
 def _follow(end: socket.socket) -> None:
     """End this process when the other end is closed, even if it hangs."""
-    poller = select.poll()
-    poller.register(end, select.POLLHUP)
-    while not any(event & ~select.POLLIN for _, event in poller.poll()):
+    while not any(event & ~select.POLLIN for event in polled(end, select.POLLHUP)):
         time.sleep(0.1)
     os._exit(0)
+
+
+def polled(end: socket.socket | Pipe, event: int, seconds: float = inf) -> list[int]:
+    """Wait for an event on a socket, at most so long; return what came."""
+    poller = select.poll()
+    poller.register(end, event)
+    return [found for _, found in poller.poll(None if seconds == inf else max(0.0, seconds * 1000))]
 
 
 def interpreter(function: str, *arguments: str | int) -> list[str]:
@@ -233,148 +207,3 @@ def _flags() -> list[str]:
         return ["-I"]
     own = {"-E": sys.flags.ignore_environment, "-s": sys.flags.no_user_site}
     return ["-P", *(flag for flag, is_set in own.items() if is_set)]
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return str(number)
-
-
-Reason = Literal["finished", "deadline", "stopped", "interrupted", "died"]
-
-_LONGEST_WAIT_S = 3600.0
-
-
-@dataclass(frozen=True)
-class ChildOutcome:
-    """How a child's work ended.
-
-    Attributes:
-        reason: ``finished``; ``deadline``: ended by the parent in time; ``stopped``:
-            ``on_message`` returned True; ``interrupted``: Ctrl-C in the parent; ``died``: the
-            child ended without a word, for example for want of memory.
-        value: what the target returned when it finished, else None.
-        detail: why the child died, else "".
-    """
-
-    reason: Reason
-    value: Any = None
-    detail: str = ""
-
-
-def run_in_child(
-    target: Callable[[Any, Callable[[Any], None]], Any],
-    payload: Any,
-    deadline_s: float | None,
-    on_message: Callable[[Any], object] | None = None,
-) -> ChildOutcome:
-    """Run ``target(payload, send)`` in a child process and return how it ended.
-
-    Args:
-        target: a function at the top level of an importable module; whatever it passes to
-            ``send`` arrives at ``on_message`` in order.
-        payload: any picklable value.
-        deadline_s: seconds from this call after which the child is killed, or None.
-        on_message: called in this thread with each message, also with those that were under way
-            when the child ended; returning True ends the child.
-
-    What the child raises is raised here: an ``OrschedError`` as it is, anything else as a
-    ``RuntimeError`` with the child's traceback. Ctrl-C here ends the child and is *not* raised
-    again: the reason says ``interrupted``.
-    """
-    end = inf if deadline_s is None else perf_counter() + deadline_s
-    hear = on_message or (lambda _: None)
-    try:
-        child = Child("orsched.common.subprocess_call:answer_call")
-    except KeyboardInterrupt:  # a child that was started ends with its pipe
-        return ChildOutcome("interrupted")
-    try:
-        return _call(child, (f"{target.__module__}:{target.__qualname__}", payload), end, hear)
-    except KeyboardInterrupt:
-        with contextlib.suppress(KeyboardInterrupt):
-            return _ended(child, hear, ChildOutcome("interrupted"))
-        return ChildOutcome("interrupted")
-    finally:
-        child.close()
-
-
-def _call(
-    child: Child, job: tuple[str, Any], end: float, on_message: Callable[[Any], object]
-) -> ChildOutcome:
-    """Pass messages on until the child finishes, dies or must end."""
-    poller = select.poll()
-    poller.register(child.pipe, select.POLLIN)
-    try:
-        child.pipe.send(job, end - perf_counter())
-    except TimeoutError:
-        return ChildOutcome("deadline")
-    except OSError:
-        return _died(child)
-    while (left := end - perf_counter()) > 0:
-        try:
-            message = child.receive()
-        except EOFError:
-            return _died(child)
-        if message is None:
-            poller.poll(min(left, _LONGEST_WAIT_S) * 1000)
-        elif (outcome := _outcome(message, on_message)) is not None:
-            return outcome
-    return _ended(child, on_message, ChildOutcome("deadline"))
-
-
-def _ended(
-    child: Child, on_message: Callable[[Any], object], outcome: ChildOutcome
-) -> ChildOutcome:
-    """End the child; what it had sent by then may be that it finished."""
-    child.kill()
-    with contextlib.suppress(EOFError):
-        while (message := child.receive()) is not None:
-            if (better := _outcome(message, on_message)) is not None:
-                return better if outcome.reason == "deadline" else outcome
-    return outcome
-
-
-def _died(child: Child) -> ChildOutcome:
-    return ChildOutcome("died", detail=f"the child process ended with {child.wait()}")
-
-
-def _outcome(message: tuple[str, Any], on_message: Callable[[Any], object]) -> ChildOutcome | None:
-    """Pass a message on; return what it means for the call, if it ends it."""
-    kind, value = message
-    if kind == "done":
-        return ChildOutcome("finished", value)
-    if kind == "raised":
-        raise value if isinstance(value, OrschedError) else RuntimeError(value)
-    return ChildOutcome("stopped") if on_message(value) is True else None
-
-
-def answer_call(pipe: Pipe) -> None:
-    """Run in the child: read target and payload, call it and answer."""
-    name, payload = pipe.receive()
-    lock = threading.Lock()  # solvers call back from threads of their own
-
-    def answer(kind: str, value: Any) -> None:
-        with lock:
-            pipe.send((kind, value))
-
-    module, _, attribute = name.partition(":")
-    try:
-        value = getattr(import_module(module), attribute)(payload, lambda v: answer("message", v))
-        answer("done", value)
-    except OrschedError as error:
-        answer("raised", _picklable(error))
-    except Exception:
-        import traceback
-
-        answer("raised", f"in a child process:\n{traceback.format_exc()}")
-
-
-def _picklable(error: OrschedError) -> OrschedError:
-    """Return the error, or a plain one with its text where it cannot travel."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return OrschedError(str(error))
-    return error

@@ -167,7 +167,7 @@ def folder_config(folder: Path) -> Any:
             file and the field. Code that it names is never run.
     """
     path = folder / CONFIG
-    values = read_object(path, MAX_BYTES)
+    values = read_object(path)
     with locating(path):
         kind = values.get("model_type")
         if kind not in FAMILIES:
@@ -191,7 +191,7 @@ def folder_config(folder: Path) -> Any:
             return AutoConfig.for_model(kind, **kept)
 
 
-def read_object(path: Path, most: int) -> dict[str, Any]:
+def read_object(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
     """Return the object in a JSON file of a bounded size."""
     if not path.is_file():
         raise InputError("no such file", file=str(path), field="model", remedy=REMEDY)

@@ -60,7 +60,8 @@ def child():
     made = []
 
     def make(function, **options):
-        made.append(Child(f"{HERE}:{function}", waits=True, **options))
+        made.append(Child(f"{HERE}:{function}", **options))
+        made[-1].pipe.socket.setblocking(True)  # receive waits
         return made[-1]
 
     yield make

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from orsched.common.errors import InputError
-from orsched.common.subprocess_call import run_in_child
+from orsched.models.killable_call import run_in_child
 
 
 def count(payload, send):
@@ -140,7 +140,7 @@ def test_a_script_without_a_guard_can_use_children(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "from operator import eq\n"
-        "from orsched.common.subprocess_call import run_in_child\n"
+        "from orsched.models.killable_call import run_in_child\n"
         "print(run_in_child(eq, 3, 60).reason)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
@@ -151,7 +151,7 @@ def test_a_child_follows_its_parent(tmp_path):
     """A parent that is killed cannot end its child: the child notices the closed pipe."""
     script = tmp_path / "parent.py"
     script.write_text(
-        "from orsched.common.subprocess_call import run_in_child\n"
+        "from orsched.models.killable_call import run_in_child\n"
         "import tests.models.test_killable_call as t\n"
         "run_in_child(t.stall, None, None, lambda pid: print(pid, flush=True))\n"
     )

@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.common.errors import InputError, unavailable
 from orsched.files.text import locating
-from orsched.runner.worker.model_folder import (
-    CONFIG,
-    MAX_BYTES,
-    blamed_on,
-    read_object,
-    weight_files,
-)
+from orsched.runner.worker.model_folder import CONFIG, blamed_on, read_object, weight_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +88,7 @@ def checked_config(encoder: str, values: dict[str, Any]) -> dict[str, Any]:
 def folder_values(folder: Path, encoder: str) -> dict[str, Any]:
     """Return the checked configuration of a model's folder; raises ``InputError`` with the file."""
     path = folder / CONFIG
-    values = read_object(path, MAX_BYTES)
+    values = read_object(path)
     with locating(path):
         if values.get("model_type") != encoder:
             code = "; code of its own is never run" if "auto_map" in values else ""

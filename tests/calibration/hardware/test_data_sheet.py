@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from orsched.calibration import GPUS, MODELS, config_fields, data_sheet_cost, fitting, read_config
+from orsched.calibration import GPUS, MODELS, data_sheet_cost, fitting, read_config, shapes
 from orsched.calibration.data_sheet import least_gpus
 from orsched.calibration.shapes import SHORT, ModelShape
 from orsched.common.errors import InputError
@@ -179,8 +179,8 @@ def test_fields_that_change_nothing_are_known(change):
 
 
 def test_no_field_is_of_two_kinds():
-    assert not config_fields.USED & config_fields.IRRELEVANT
-    assert not config_fields.REFUSED.keys() & (config_fields.USED | config_fields.IRRELEVANT)
+    assert not shapes.USED & shapes.IRRELEVANT
+    assert not shapes.REFUSED.keys() & (shapes.USED | shapes.IRRELEVANT)
 
 
 QWEN_GPTQ = {
