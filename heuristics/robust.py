@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 
 from orsched.common.scalars import require_number, require_one_of, set_whole
 from orsched.data.length_quantiles import LengthLaw
-from orsched.heuristics.gated import GatedParams, GatedPolicy
+from orsched.heuristics.gated import GatedParams, GatedPolicy, Offering
 from orsched.heuristics.gates import GATES
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.heuristics.queues import Offering
 from orsched.simulator.policy import Information, PredictedView
 
 if TYPE_CHECKING:

@@ -11,17 +11,16 @@ from orsched.common.errors import InputError
 from orsched.data.step import decode_rounds
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
 from orsched.heuristics.continuous.params import ContinuousParams
-from orsched.heuristics.policy_method import PolicyMethod
+from orsched.heuristics.policy_method import ANY, PolicyMethod
 from orsched.metrics.tenant_service import OUTPUT_WEIGHT, PROMPT_WEIGHT
-from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.data.instance import Instance
     from orsched.data.step import Step
-    from orsched.heuristics.continuous.running import Plan
-    from orsched.simulator.policy import Policy, View
+    from orsched.heuristics.continuous.continuous_batching import Plan
+    from orsched.simulator.policy import Information, Policy, View
 
 _MOST_WEIGHT = 1_000_000
 
@@ -206,7 +205,7 @@ def _make(instance: Instance, params: VtcParams, information: Information, seed:
 
 VTC = PolicyMethod(
     "vtc",
-    (Information.NONE, Information.PREDICTED, Information.CLAIRVOYANT),
+    ANY,
     "continuous batching that serves waiting tenants alike: virtual token counters (Sheng et al.)",
     _make,
     VtcParams,

@@ -12,8 +12,7 @@ from orsched.data.links import Link
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.heuristics.disaggregated import Disaggregated
-from orsched.heuristics.disaggregated.policy import DisaggregatedParams
+from orsched.heuristics.disaggregated import Disaggregated, DisaggregatedParams
 
 POOLS = (
     ("prefill", "decode"),

@@ -343,7 +343,7 @@ def test_simulate_names_wrong_policies(policy):
 
 @pytest.mark.parametrize("instance", [EMPTY, ONE, MANY_CLIENTS], ids=["none", "one", "clients"])
 def test_simulate_takes_trivial_instances(instance):
-    result = orsched.simulate(instance, "orsched.heuristics.fcfs:FirstComeFirstServed")
+    result = orsched.simulate(instance, "orsched.heuristics.pang:FirstComeFirstServed")
     assert result.makespan_ns == optimum_ns(instance)
 
 

@@ -17,7 +17,7 @@ instances = ["two-by-two"]
 seeds = [0, 1]
 policies = ["fcfs"]
 """
-POLICY = "from orsched.heuristics.fcfs import FirstComeFirstServed as Mine\n"
+POLICY = "from orsched.heuristics.pang import FirstComeFirstServed as Mine\n"
 
 COMMANDS = {
     "simulate": ["simulate", "two-by-two"],

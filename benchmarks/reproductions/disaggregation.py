@@ -23,7 +23,7 @@ from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.splits import Split, read_split
 from orsched.data.workers import Worker
-from orsched.heuristics.disaggregated.methods import DISAGGREGATED
+from orsched.heuristics.disaggregated import DISAGGREGATED
 from orsched.instances.arrivals import with_arrivals
 from orsched.metrics.distributions import distribution
 from orsched.simulator import simulate_policy

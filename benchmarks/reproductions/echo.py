@@ -18,8 +18,7 @@ from benchmarks.reproductions import echo_setting as setting
 from benchmarks.reproductions.echo_runs import Run, problem_of, run
 from benchmarks.reproductions.findings import Findings
 from benchmarks.speed.section import table
-from orsched.heuristics.echo import CONFIGURATIONS
-from orsched.heuristics.echo.estimators import MemoryForecast
+from orsched.heuristics.echo import CONFIGURATIONS, MemoryForecast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -221,7 +221,7 @@ def saturation_per_s(name: str, short: int = 1, cost: str = "means") -> float:
     """
     import numpy as np
 
-    from orsched.heuristics.continuous.methods import VLLM
+    from orsched.heuristics.continuous.async_scheduling import VLLM
     from orsched.simulator import simulate_policy
     from orsched.simulator.policy import Information
 

@@ -14,7 +14,7 @@ from benchmarks.reproductions import mico_setting as setting
 from orsched.checker import check
 from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.heuristics.mico import ABLATION
-from orsched.heuristics.mico.methods import MICO
+from orsched.heuristics.mico.mico import MICO
 from orsched.metrics.timeline import Timeline
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information

@@ -25,7 +25,7 @@ from orsched.costs.profiled_kernels import from_kernels
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.heuristics.continuous.methods import VLLM
+from orsched.heuristics.continuous.async_scheduling import VLLM
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 

@@ -10,7 +10,8 @@ import numpy as np
 from benchmarks.reproductions import scls_setting as setting
 from orsched.checker import check
 from orsched.common.units import NS_PER_S
-from orsched.heuristics.scls.methods import ABLATION, ILS, SCLS, SCLS_CONTINUOUS
+from orsched.heuristics.scls.continuous import ILS, SCLS_CONTINUOUS
+from orsched.heuristics.scls.sliced import ABLATION, SCLS
 from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information

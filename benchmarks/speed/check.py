@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.speed.section import Options, Section
 from orsched.checker import check
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.instances.synthetic import uniform
 from orsched.metrics.summary import summarise
 from orsched.models.bounds.bounds import makespan_bound

@@ -15,7 +15,7 @@ from orsched.data.memory import BlockMemory
 from orsched.data.step import Step, Wait
 from orsched.data.workers import Worker
 from orsched.heuristics.gated import GatedPolicy
-from orsched.heuristics.methods import GatedMethod
+from orsched.heuristics.pang import GatedMethod
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.instances.gsm8k import gsm8k
 from orsched.metrics.summary import distribution

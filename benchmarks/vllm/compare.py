@@ -28,7 +28,7 @@ from benchmarks.vllm.workloads import (
 from orsched.heuristics.continuous import ContinuousBatching
 from orsched.heuristics.continuous.async_scheduling import AsyncBatching
 from orsched.heuristics.continuous.engine_steps import as_scheduled, engine_steps
-from orsched.heuristics.continuous.waiting import make_queue
+from orsched.heuristics.continuous.params import make_queue
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 

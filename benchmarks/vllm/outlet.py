@@ -16,7 +16,7 @@ from pathlib import Path
 import orsched
 from orsched.costs import AffineCost
 from orsched.heuristics.continuous import ContinuousBatching, ContinuousParams
-from orsched.heuristics.continuous.waiting import make_queue
+from orsched.heuristics.continuous.params import make_queue
 from orsched.runner.vllm_outlet import export as priorities
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information

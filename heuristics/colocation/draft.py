@@ -2,16 +2,154 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from orsched.costs import mixed_ns
 from orsched.data.step import Step, decode_rounds, evict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from orsched.costs import CostModel
+    from orsched.data.instance import Instance
     from orsched.simulator.policy import View
+
+
+class Pool(Protocol):
+    """Where bulk requests wait."""
+
+    def __len__(self) -> int:
+        """Return how many requests wait."""
+
+    def add(self, request: int) -> None:
+        """Take a request that has arrived."""
+
+    def put_back(self, request: int) -> None:
+        """Take a request that was preempted."""
+
+    def take(self, request: int) -> None:
+        """Let go of a request that is admitted."""
+
+    def last(self) -> int:
+        """Return the request that would be served last."""
+
+
+class ArrivalPool:
+    """First come first served; preempted requests go to the front, the last admitted first."""
+
+    def __init__(self) -> None:
+        self.requests: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def add(self, request: int) -> None:
+        """Append the request."""
+        self.requests.append(request)
+
+    def put_back(self, request: int) -> None:
+        """Let the request be the next."""
+        self.requests.appendleft(request)
+
+    def take(self, request: int) -> None:
+        """Let go of a request."""
+        if self.requests[0] == request:
+            self.requests.popleft()
+        else:
+            self.requests.remove(request)
+
+    def first(self) -> int:
+        """Return the request that is next."""
+        return self.requests[0]
+
+    def last(self) -> int:
+        """Return the request that came last."""
+        return self.requests[-1]
+
+
+class PrefixGroups:
+    """Requests by the whole shared prefix that they have, in the order of a walk of the tree.
+
+    Requests with the same chain of prefix identifiers are a *group*. Sorted by their chains the
+    groups stand in the order in which a depth-first walk of the radix tree meets them: groups that
+    share a long prefix are neighbours. Requests without prefixes are one group, by arrival.
+
+    Attributes:
+        groups: chain -> its waiting requests, those that were preempted first.
+        chains: the chains with waiting requests, sorted.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        prefixes = instance.requests.prefixes
+        self.ids = None if prefixes is None else prefixes.ids.astype(">i8")
+        self.offsets = [] if prefixes is None else prefixes.offsets.tolist()
+        self.known: dict[int, bytes] = {}  # last identifier -> chain
+        self.chains: list[bytes] = []
+        self.groups: dict[bytes, deque[int]] = {}
+        self.waits = 0
+
+    def __len__(self) -> int:
+        return self.waits
+
+    def chain(self, request: int) -> bytes:
+        """Return the chain of a request; chains compare as their identifiers do."""
+        if self.ids is None:
+            return b""
+        begin, end = self.offsets[request], self.offsets[request + 1]
+        if begin == end:
+            return b""
+        last = int(self.ids[end - 1])
+        if last not in self.known:
+            self.known[last] = np.ascontiguousarray(self.ids[begin:end]).tobytes()
+        return self.known[last]
+
+    def _group(self, request: int) -> deque[int]:
+        chain = self.chain(request)
+        group = self.groups.get(chain)
+        if group is None:
+            group = self.groups[chain] = deque()
+            insort(self.chains, chain)
+        self.waits += 1
+        return group
+
+    def add(self, request: int) -> None:
+        """Put the request behind those of its group."""
+        self._group(request).append(request)
+
+    def put_back(self, request: int) -> None:
+        """Put the request before those of its group."""
+        self._group(request).appendleft(request)
+
+    def take(self, request: int) -> None:
+        """Let go of a request."""
+        chain = self.chain(request)
+        group = self.groups[chain]
+        if group[0] == request:
+            group.popleft()
+        else:
+            group.remove(request)
+        self.waits -= 1
+        if not group:
+            del self.groups[chain]
+            del self.chains[bisect_left(self.chains, chain)]
+
+    def last(self) -> int:
+        """Return the last request of the last group."""
+        return self.groups[self.chains[-1]][-1]
+
+    def heads(self) -> Iterator[int]:
+        """Yield the first request of each group, in the order of the walk."""
+        for chain in self.chains:
+            yield self.groups[chain][0]
+
+    def next_after(self, chain: bytes) -> int:
+        """Return the first request of the group of a chain, or of the next one in the walk."""
+        place = bisect_left(self.chains, chain)
+        return self.groups[self.chains[place % len(self.chains)]][0]
 
 
 class StepTime(Protocol):
@@ -166,3 +304,90 @@ class Draft:
         if may_last and decode is None and not victims:
             return _UNTIL_EVENT
         return Step(decode=decode, preempt=victims)
+
+
+class Room:
+    """Blocks that are free while a step is planned, changed by what is planned.
+
+    With ``whole`` allocation a request takes all its blocks at its admission, with ``paged`` those
+    that its tokens fill. Opened for each decision and closed after it: a trial of the prefix
+    cache is undone then.
+
+    Attributes:
+        size: tokens of a block under paged memory, else 0.
+        blocks: all blocks of the worker.
+        free: blocks that nobody refers to.
+    """
+
+    def __init__(self, view: View) -> None:
+        memory = view.worker.memory
+        self.view = view
+        self.size = memory.block_tokens if memory is not None and memory.is_paged else 0
+        self.blocks = UNLIMITED if memory is None else memory.blocks
+        self.cache = view.prefixes
+        self.trial = None if self.cache is None else self.cache.trial()
+        unused = view.blocks_unused
+        self.plain_free = UNLIMITED if unused is None else unused
+
+    @property
+    def free(self) -> int:
+        """Return how many blocks are free."""
+        return self.plain_free if self.trial is None else self.trial.free_blocks
+
+    def close(self) -> None:
+        """Undo the trial."""
+        if self.trial is not None:
+            self.trial.close()
+
+    def peek(self, request: int) -> tuple[int, int]:
+        """Return the tokens that a waiting request would find, and the free blocks they are in."""
+        return (0, 0) if self.trial is None else self.trial.hit(request)
+
+    def needed(self, request: int, hit: int, tokens: int) -> int:
+        """Return the new blocks for so many computed tokens of a waiting request."""
+        if not self.size:
+            return self.view.blocks_of(request)
+        return -(-(hit + tokens) // self.size) - hit // self.size
+
+    def more(self, request: int, tokens: int) -> int:
+        """Return the new blocks for further tokens of a running request."""
+        if not self.size:
+            return 0
+        cached = self.view.cached(request)
+        return -(-(cached + tokens) // self.size) + (-cached // self.size)
+
+    def extend(self, request: int, tokens: int) -> bool:
+        """Take the blocks for further tokens of a running request, if they are there."""
+        new = self.more(request, tokens)
+        if new > self.free:
+            return False
+        if self.trial is None:
+            self.plain_free -= new
+        elif request in self.view.prefilling:
+            self.trial.extend(request, tokens)
+        elif new:
+            self.trial.grow(new)
+        return True
+
+    def admit(self, request: int, tokens: int) -> None:
+        """Take the blocks of a waiting request for its first chunk."""
+        if self.trial is None:
+            self.plain_free -= self.needed(request, 0, tokens)
+        else:
+            self.trial.admit(request, tokens)
+
+    def release(self, request: int) -> None:
+        """Give back the blocks of a running request; before any are taken."""
+        if self.trial is not None:
+            self.trial.release(request)
+        elif self.size:
+            self.plain_free += -(-self.view.cached(request) // self.size)
+        elif self.blocks < UNLIMITED:
+            self.plain_free += self.view.blocks_of(request)
+
+    def promised(self, prefills: Iterable[int], chunks: Mapping[int, int]) -> int:
+        """Return the blocks that begun prefills will take beyond the chunks of this step."""
+        left = self.view.to_prefill
+        return sum(
+            self.more(each, left(each)) - self.more(each, chunks.get(each, 0)) for each in prefills
+        )

@@ -7,9 +7,9 @@ from orsched.heuristics.continuous.params import (
     DynamicParams,
     Ordering,
     StaticParams,
+    make_queue,
 )
 from orsched.heuristics.continuous.static_batching import StaticBatching
-from orsched.heuristics.continuous.waiting import make_queue
 
 __all__ = [
     "ContinuousBatching",

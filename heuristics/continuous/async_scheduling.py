@@ -1,4 +1,4 @@
-"""Asynchronous scheduling: each step is planned when the one before begins, as in vLLM."""
+"""``vllm``: continuous batching, and asynchronous scheduling, where steps are planned ahead."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 from orsched.common.errors import InputError
 from orsched.data.step import evict
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
+from orsched.heuristics.continuous.params import VllmParams, make_queue
+from orsched.heuristics.policy_method import ANY, PolicyMethod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from orsched.data.instance import Instance
     from orsched.data.step import Step
-    from orsched.heuristics.continuous.params import ContinuousParams
-    from orsched.heuristics.continuous.waiting import Queue
-    from orsched.simulator.policy import Information, View
+    from orsched.heuristics.continuous.params import ContinuousParams, Queue
+    from orsched.simulator.policy import Information, Policy, View
 
 
 class AsyncBatching(ContinuousBatching):
@@ -154,3 +156,19 @@ class InFlight:
         """Tokens in the cache of a request."""
         cached = self._leaving.get(request)
         return self._view.cached(request) if cached is None else cached
+
+
+def _continuous(
+    instance: Instance, params: VllmParams, information: Information, seed: int
+) -> Policy:
+    kind = AsyncBatching if params.async_scheduling else ContinuousBatching
+    return kind(params, information, make_queue(instance, params, information))
+
+
+VLLM = PolicyMethod(
+    "vllm",
+    ANY,
+    "continuous batching with chunked prefill under a token budget and preemption (vLLM V1)",
+    _continuous,
+    VllmParams,
+)

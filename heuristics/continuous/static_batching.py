@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from orsched.common.errors import PolicyError
+from orsched.common.units import seconds_to_ns
 from orsched.data.step import Step, Wait, batch_rounds
 from orsched.heuristics.batch_builder import BatchBuilder
+from orsched.heuristics.continuous.params import DynamicParams, Ordering, StaticParams, make_queue
+from orsched.heuristics.policy_method import ANY, PolicyMethod
 from orsched.simulator.policy import ClairvoyantView, Information, Policy, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orsched.heuristics.continuous.waiting import Queue
+    from orsched.data.instance import Instance
+    from orsched.heuristics.continuous.params import Queue
 
 _ROUNDS = batch_rounds()
 
@@ -137,3 +141,51 @@ class HeldBatch(BatchBuilder):
         return self.paged and -(-(self.view.prompt_tokens[request] + 1) // self.block_tokens) <= (
             self.most_blocks
         )
+
+
+def _static(
+    instance: Instance, params: StaticParams, information: Information, seed: int
+) -> Policy:
+    queue = make_queue(instance, params, information)
+    return StaticBatching("static", information, queue, params.batch_size, 0)
+
+
+def _dynamic(
+    instance: Instance, params: DynamicParams, information: Information, seed: int
+) -> Policy:
+    queue = make_queue(instance, params, information)
+    wait_ns = seconds_to_ns(params.batch_wait_timeout_s, "batch_wait_timeout_s")
+    return StaticBatching("dynamic", information, queue, params.max_batch_size, wait_ns)
+
+
+def _one_at_a_time(
+    instance: Instance, params: Ordering, information: Information, seed: int
+) -> Policy:
+    return StaticBatching(
+        "one_at_a_time", information, make_queue(instance, params, information), 1, 0
+    )
+
+
+STATIC = PolicyMethod(
+    "static",
+    ANY,
+    "static batches at sequence level: nobody leaves before the longest request is done",
+    _static,
+    StaticParams,
+)
+
+DYNAMIC = PolicyMethod(
+    "dynamic",
+    ANY,
+    "static batches, formed when full or when the oldest request has waited long enough",
+    _dynamic,
+    DynamicParams,
+)
+
+ONE_AT_A_TIME = PolicyMethod(
+    "one_at_a_time",
+    ANY,
+    "no batching: one request after the other",
+    _one_at_a_time,
+    Ordering,
+)

@@ -2,14 +2,15 @@
 
 from orsched.heuristics.dispatching.dispatched import Dispatched
 from orsched.heuristics.dispatching.dispatchers import (
+    DEFAULT,
+    DISPATCHERS,
     Dispatcher,
     FewestRequests,
     LeastWork,
     MostHits,
     RoundRobin,
+    Soonest,
 )
-from orsched.heuristics.dispatching.named import DEFAULT, DISPATCHERS
-from orsched.heuristics.dispatching.soonest import Soonest
 
 __all__ = [
     "DEFAULT",

@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING
 from orsched.common.errors import InputError, PolicyError
 from orsched.common.units import NS_PER_S
 from orsched.data.step import ARRIVAL, FINISH, Step, decode_rounds, evict
-from orsched.heuristics.gittins.batch import GittinsBatch
-from orsched.heuristics.gittins.lengths import LengthModel
-from orsched.heuristics.gittins.own_lengths import Calibrations, OwnLengths
+from orsched.heuristics.gittins.lengths import Calibrations, LengthModel, OwnLengths
+from orsched.heuristics.gittins.params import GittinsParams
 from orsched.heuristics.gittins.routing import MANY, Rivals, RoutingDecision
-from orsched.heuristics.gittins.waiting import WaitingRequests
-from orsched.heuristics.gittins.worker_model import UNLIMITED, WorkerModel
+from orsched.heuristics.gittins.worker_model import (
+    UNLIMITED,
+    GittinsBatch,
+    WaitingRequests,
+    WorkerModel,
+)
+from orsched.heuristics.policy_method import ANY, PolicyMethod
 from orsched.simulator.policy import ClairvoyantView, Information, Policy, PredictedView, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orsched.data.instance import Instance
     from orsched.heuristics.gittins.lengths import Lengths
-    from orsched.heuristics.gittins.params import GittinsParams
+
 
 _UNTIL_FINISH = decode_rounds(until=FINISH)
 _LOOK_AGAIN = 4
@@ -371,3 +376,19 @@ class Gittins(Policy):
                 f"request {request} does not fit into any worker's memory, even alone: give one "
                 "more blocks"
             )
+
+
+def _gittins(
+    instance: Instance, params: GittinsParams, information: Information, seed: int
+) -> Policy:
+    return Gittins(params, information, memoryview(instance.requests.service_class))  # type: ignore[arg-type]
+
+
+GITTINS = PolicyMethod(
+    "gittins",
+    ANY,
+    "Gittins index on learned lengths; each request where it delays the others least",
+    _gittins,
+    GittinsParams,
+    many_workers=True,
+)

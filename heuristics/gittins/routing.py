@@ -11,11 +11,9 @@ from orsched.heuristics.gittins.worker_model import UNLIMITED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orsched.heuristics.gittins.batch import GittinsBatch
     from orsched.heuristics.gittins.lengths import LengthModel
     from orsched.heuristics.gittins.params import GittinsParams
-    from orsched.heuristics.gittins.waiting import WaitingRequests
-    from orsched.heuristics.gittins.worker_model import WorkerModel
+    from orsched.heuristics.gittins.worker_model import GittinsBatch, WaitingRequests, WorkerModel
     from orsched.simulator.policy import View
 
     Rival: TypeAlias = tuple[WorkerModel, int, int, int, float, float, float, float]

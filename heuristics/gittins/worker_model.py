@@ -2,12 +2,62 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bisect import bisect_left, insort
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, TypeAlias
 
-from orsched.heuristics.gittins.prices import Pace, Prices
+from orsched.heuristics.gittins.lengths import Lengths, OwnLengths
+from orsched.heuristics.prices import Pace, Prices
 
 if TYPE_CHECKING:
     from orsched.simulator.policy import View
+
+
+Waiting: TypeAlias = tuple[int, int, int, int, int, int, Lengths | OwnLengths]
+"""A request that waits: key, row, size class, tokens to prefill, how many requests had come when it
+came to wait, tokens that it has yielded, and its lengths or its group's. Key and row sort it."""
+
+
+class WaitingRequests:
+    """Waiting requests by key, in one heap for each doubling of the prompt.
+
+    Keys never change while a request waits, so nothing is ever sorted again.
+
+    Attributes:
+        heads: the first of each class, in order; only ``put`` and ``pop`` change it.
+        count: how many requests wait.
+    """
+
+    def __init__(self) -> None:
+        self.heaps: dict[int, list[Waiting]] = {}
+        self.heads: list[Waiting] = []
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def put(self, waiting: Waiting) -> None:
+        """Queue a request."""
+        self.count += 1
+        heap = self.heaps.get(waiting[2])
+        if not heap:
+            self.heaps[waiting[2]] = [waiting]
+            insort(self.heads, waiting)
+            return
+        first = heap[0]
+        heappush(heap, waiting)
+        if heap[0] is waiting:
+            del self.heads[bisect_left(self.heads, first)]
+            insort(self.heads, waiting)
+
+    def pop(self, place: int) -> None:
+        """Remove a head; the next of its class is at the same place or later."""
+        heap = self.heaps[self.heads.pop(place)[2]]
+        heappop(heap)
+        self.count -= 1
+        if heap:
+            insort(self.heads, heap[0], place)
+
 
 UNLIMITED = 2**62
 
@@ -118,3 +168,72 @@ class WorkerModel:
         """Forget a request; return the tokens that it has yielded if it decoded."""
         origin = self.origin.pop(request, None)
         return None if origin is None else self.view.rounds - origin
+
+
+class GittinsBatch:
+    """Prompt tokens and memory blocks that are given away one request after the other.
+
+    Attributes:
+        chunks: request -> prompt tokens of the step.
+        tokens: what is left of the token budget.
+        clients: free clients that are left.
+        blocks: blocks that are left.
+        reserved: blocks of those that begun prefills and running caches are still to take.
+        room: prompts up to so many tokens fit; whether longer ones do as well says ``has_room``.
+    """
+
+    __slots__ = ("blocks", "chunks", "clients", "reserved", "room", "tokens", "worker")
+
+    def __init__(self, worker: WorkerModel, tokens: int, blocks: int, growth: float) -> None:
+        self.worker = worker
+        self.chunks: dict[int, int] = {}
+        worker.cut = ()
+        self.tokens = min(tokens, worker.prefill_limit)
+        self.clients = worker.clients - len(worker.view.running)
+        self.blocks = blocks
+        self.reserved = worker.promised() + worker.growth(growth)
+        self.room = (blocks - self.reserved) * worker.size if worker.has_memory else UNLIMITED
+
+    def has_room(self, request: int, left: int) -> bool:
+        """Whether the whole prefill of a request fits; alone, one may use all that there is."""
+        if self.worker.blocks(request, left) + self.reserved <= self.blocks:
+            return True
+        return not (self.chunks or self.worker.view.running)
+
+    def admit(self, request: int, left: int) -> None:
+        """Admit a new request to the worker."""
+        worker, size = self.worker, self.worker.size
+        self.clients -= 1
+        chunk = left if left < self.tokens else self.tokens
+        if size:
+            if chunk > self.blocks * size:
+                chunk = self.blocks * size
+            taken = -(-chunk // size)
+            if chunk < left:
+                self.reserved += -(-left // size) - taken
+            self.blocks -= taken
+            self.room = (self.blocks - self.reserved) * size
+        elif worker.has_memory:
+            self.blocks -= worker.blocks(request, left)
+        if chunk < left:
+            worker.cut = (*worker.cut, request)
+        self.chunks[request] = chunk
+        self.tokens -= chunk
+
+    def go_on(self, request: int) -> None:
+        """Give a begun prefill its next chunk, if there are blocks for one."""
+        worker = self.worker
+        left = worker.view.to_prefill(request)
+        chunk = min(left, self.tokens)
+        if worker.size:
+            held = worker.view.cached(request)
+            filled = -(-held // worker.size)
+            chunk = min(chunk, (filled + self.blocks) * worker.size - held)
+            taken = -(-(held + chunk) // worker.size) - filled
+            self.blocks -= taken
+            self.reserved -= taken
+        if chunk < left:
+            worker.cut = (*worker.cut, request)
+        if chunk:
+            self.chunks[request] = chunk
+            self.tokens -= chunk

@@ -2,11 +2,87 @@
 
 from __future__ import annotations
 
-from math import lcm
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
 from typing import TYPE_CHECKING
+
+from orsched.common.scalars import require_bool, require_one_of, set_whole
+from orsched.common.units import MAX_TOKENS
+from orsched.simulator.policy import ClairvoyantView, PredictedView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from orsched.simulator.policy import View
+
+
+_CHOICES = {
+    "distribution": (None, "workload", "quantity"),
+    "batching": ("iteration", "batch"),
+    "shares": ("power", "equal"),
+    "order": ("arrival", "random", "short_prompt", "long_answer"),
+    "insertion": ("mixed", "decoupled", "cheaper"),
+}
+
+
+@dataclass(frozen=True)
+class MicoParams:
+    """The parts of MICO; the paper's Q and I are ``distribution`` and ``batching``.
+
+    Attributes:
+        distribution: workload (Q: groups of predicted length, in descending order) or quantity
+            (not Q: as many requests for each cloud, in turn); None: workload if the lengths are
+            known, else quantity.
+        batching: iteration (I: the place of a finished request is taken at once) or batch (not I:
+            static batches, returned as a whole).
+        buckets: classes of predicted length.
+        longest_tokens: l_max, the length that the buckets divide; None: the output limit.
+        shares: power (a cloud's share grows with its clients and its speed) or equal.
+        backoff: whether a cloud without waiting requests takes some from others.
+        batch_size: most requests at once on a cloud; None: adaptive, as many as clients and memory
+            hold.
+        order: which of a cloud's waiting requests is next: the first to arrive, any (by the seed;
+            section 4.2.2), the one with the shortest prompt (section 3.5.1) or the longest
+            predicted answer.
+        insertion: mixed (the prompt is processed beside the round of the others), decoupled (in a
+            step of its own, section 3.5.1) or cheaper (by the cost model, each time).
+        trade_off: whether an insertion waits while it would hold the running requests up for
+            longer than it lets a place rest (section 3.5.1).
+
+    Raises:
+        InputError: a value is out of range.
+    """
+
+    distribution: str | None = None
+    batching: str = "iteration"
+    buckets: int = 10
+    longest_tokens: int | None = None
+    shares: str = "power"
+    backoff: bool = True
+    batch_size: int | None = None
+    order: str = "arrival"
+    insertion: str = "cheaper"
+    trade_off: bool = False
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            require_one_of(getattr(self, name), name, choices)
+        for name in ("backoff", "trade_off"):
+            require_bool(getattr(self, name), name)
+        set_whole(self, "buckets", minimum=1, maximum=MAX_TOKENS)
+        limits = ("longest_tokens", "batch_size")
+        set_whole(self, *limits, minimum=1, maximum=MAX_TOKENS, optional=True)
+
+
+ABLATION: dict[str, dict[str, str]] = {
+    "QI": {"distribution": "workload", "batching": "iteration"},
+    "Q": {"distribution": "workload", "batching": "batch"},
+    "I": {"distribution": "quantity", "batching": "iteration"},
+    "neither": {"distribution": "quantity", "batching": "batch"},
+}
+"""What the four variants of section 4.1.3 set of ``MicoParams``."""
+
 
 Weighted = tuple[int, int]
 """Tokens of a request (its prompt and the middle of its bucket), and its row."""
@@ -101,3 +177,93 @@ class Distributor:
 
 def _weight(item: Weighted) -> int:
     return item[0]
+
+
+MOST_PARTS = 16
+PRECISION = Fraction(1, 50)
+
+
+def round_times_ns(views: Sequence[View], batch_size: int | None) -> list[int]:
+    """Return the duration of a round on each cloud with all places taken: the time of a token.
+
+    A place's context is taken to be the output limit, as far as the cost model asks for it. All
+    clouds count as equally fast if one of them takes no time.
+    """
+    times = []
+    for view in views:
+        places, limit = places_of(view, batch_size), view.output_limit_tokens
+        times.append(view.worker.cost.round_ns(places, places * limit, limit))
+    return times if all(times) else [1] * len(times)
+
+
+def powers(views: Sequence[View], batch_size: int | None) -> list[Fraction]:
+    """Return the tokens that each cloud yields in a nanosecond with all places taken."""
+    times = round_times_ns(views, batch_size)
+    return [
+        Fraction(places_of(view, batch_size), time) for view, time in zip(views, times, strict=True)
+    ]
+
+
+def places_of(view: View, batch_size: int | None) -> int:
+    """Return how many requests a cloud serves at once."""
+    clients = view.worker.clients
+    return clients if batch_size is None else min(batch_size, clients)
+
+
+def whole_shares(values: Sequence[Fraction]) -> list[int]:
+    """Return small whole numbers in the proportion of positive values, to 2 % where 16 parts do."""
+    least = min(values)
+    ratios = [value / least for value in values]
+    for parts in range(1, MOST_PARTS + 1):
+        shares = [round(ratio * parts) for ratio in ratios]
+        if all(
+            abs(Fraction(share, parts) / ratio - 1) <= PRECISION
+            for share, ratio in zip(shares, ratios, strict=True)
+        ):
+            break
+    divisor = gcd(*shares)
+    return [share // divisor for share in shares]
+
+
+class Lengths:
+    """Predicted output lengths, known no finer than their bucket.
+
+    Bucket ``floor(l / (l_max / N))`` of N, the last one for longer predictions too; l is taken to
+    be the middle of its bucket.
+
+    Attributes:
+        middles: tokens that stand for each bucket, at least 1.
+        ends: most tokens of each bucket, at most the output limit.
+    """
+
+    def __init__(self, view: View, buckets: int, longest_tokens: int | None) -> None:
+        self.count = buckets
+        self.limit = view.output_limit_tokens
+        self.longest = self.limit if longest_tokens is None else longest_tokens
+        self.middles = [
+            max(1, (2 * bucket + 1) * self.longest // (2 * buckets)) for bucket in range(buckets)
+        ]
+        self.ends = [
+            min(-(-(bucket + 1) * self.longest // buckets), self.limit) for bucket in range(buckets)
+        ]
+        self.ends[-1] = self.limit
+        self.known = None
+        if isinstance(view, PredictedView):
+            self.known = view.predicted_tokens
+        elif isinstance(view, ClairvoyantView):
+            self.known = view.output_tokens
+
+    def bucket(self, request: int) -> int:
+        """Return the bucket of a request, the last one without information."""
+        if self.known is None:
+            return self.count - 1
+        label = self.known[request] * self.count // self.longest
+        return label if label < self.count else self.count - 1
+
+    def middle(self, request: int) -> int:
+        """Return the tokens that stand for a request's answer."""
+        return self.middles[self.bucket(request)]
+
+    def end(self, request: int) -> int:
+        """Return the most tokens of a request's bucket, at most the output limit."""
+        return self.ends[self.bucket(request)]

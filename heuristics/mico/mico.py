@@ -6,16 +6,18 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from orsched.common.errors import InputError
-from orsched.heuristics.mico.distribution import Distributor, Weighted
-from orsched.heuristics.mico.params import MicoParams
-from orsched.heuristics.mico.worker_scheduler import (
+from orsched.heuristics.mico.distribution import (
+    Distributor,
     Lengths,
-    WorkerScheduler,
+    MicoParams,
+    Weighted,
     powers,
     round_times_ns,
     whole_shares,
 )
-from orsched.heuristics.scls.offloading import able
+from orsched.heuristics.mico.worker_scheduler import WorkerScheduler
+from orsched.heuristics.policy_method import PolicyMethod
+from orsched.heuristics.scls.batching import able
 from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
@@ -195,3 +197,13 @@ class Mico(Policy):
         here, there = self.round_ns[target], self.round_ns[source]
         weight, load = self.weights[request], self.distributor.loads[source]
         return here <= there or weight * (here - there) * self.clouds[source].places <= load * there
+
+
+MICO = PolicyMethod(
+    "mico",
+    (Information.PREDICTED, Information.NONE, Information.CLAIRVOYANT),
+    "requests dealt to clouds by predicted length, inserted into running batches (MICO)",
+    lambda instance, params, information, seed: Mico(params, information, seed=seed),
+    MicoParams,
+    many_workers=True,
+)

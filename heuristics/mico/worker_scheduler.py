@@ -3,112 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from fractions import Fraction
 from heapq import heappop, heappush
-from math import gcd
 from typing import TYPE_CHECKING
 
 from orsched.costs import mixed_ns
 from orsched.data.step import FINISH, Step, batch_rounds, decode_rounds, evict, prefill_stage
 from orsched.heuristics.batch_builder import BatchBuilder
-from orsched.simulator.policy import ClairvoyantView, PredictedView
+from orsched.heuristics.mico.distribution import places_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from random import Random
 
-    from orsched.heuristics.mico.params import MicoParams
+    from orsched.heuristics.mico.distribution import Lengths, MicoParams
     from orsched.simulator.policy import View
-
-
-MOST_PARTS = 16
-PRECISION = Fraction(1, 50)
-
-
-def round_times_ns(views: Sequence[View], batch_size: int | None) -> list[int]:
-    """Return the duration of a round on each cloud with all places taken: the time of a token.
-
-    A place's context is taken to be the output limit, as far as the cost model asks for it. All
-    clouds count as equally fast if one of them takes no time.
-    """
-    times = []
-    for view in views:
-        places, limit = places_of(view, batch_size), view.output_limit_tokens
-        times.append(view.worker.cost.round_ns(places, places * limit, limit))
-    return times if all(times) else [1] * len(times)
-
-
-def powers(views: Sequence[View], batch_size: int | None) -> list[Fraction]:
-    """Return the tokens that each cloud yields in a nanosecond with all places taken."""
-    times = round_times_ns(views, batch_size)
-    return [
-        Fraction(places_of(view, batch_size), time) for view, time in zip(views, times, strict=True)
-    ]
-
-
-def places_of(view: View, batch_size: int | None) -> int:
-    """Return how many requests a cloud serves at once."""
-    clients = view.worker.clients
-    return clients if batch_size is None else min(batch_size, clients)
-
-
-def whole_shares(values: Sequence[Fraction]) -> list[int]:
-    """Return small whole numbers in the proportion of positive values, to 2 % where 16 parts do."""
-    least = min(values)
-    ratios = [value / least for value in values]
-    for parts in range(1, MOST_PARTS + 1):
-        shares = [round(ratio * parts) for ratio in ratios]
-        if all(
-            abs(Fraction(share, parts) / ratio - 1) <= PRECISION
-            for share, ratio in zip(shares, ratios, strict=True)
-        ):
-            break
-    divisor = gcd(*shares)
-    return [share // divisor for share in shares]
-
-
-class Lengths:
-    """Predicted output lengths, known no finer than their bucket.
-
-    Bucket ``floor(l / (l_max / N))`` of N, the last one for longer predictions too; l is taken to
-    be the middle of its bucket.
-
-    Attributes:
-        middles: tokens that stand for each bucket, at least 1.
-        ends: most tokens of each bucket, at most the output limit.
-    """
-
-    def __init__(self, view: View, buckets: int, longest_tokens: int | None) -> None:
-        self.count = buckets
-        self.limit = view.output_limit_tokens
-        self.longest = self.limit if longest_tokens is None else longest_tokens
-        self.middles = [
-            max(1, (2 * bucket + 1) * self.longest // (2 * buckets)) for bucket in range(buckets)
-        ]
-        self.ends = [
-            min(-(-(bucket + 1) * self.longest // buckets), self.limit) for bucket in range(buckets)
-        ]
-        self.ends[-1] = self.limit
-        self.known = None
-        if isinstance(view, PredictedView):
-            self.known = view.predicted_tokens
-        elif isinstance(view, ClairvoyantView):
-            self.known = view.output_tokens
-
-    def bucket(self, request: int) -> int:
-        """Return the bucket of a request, the last one without information."""
-        if self.known is None:
-            return self.count - 1
-        label = self.known[request] * self.count // self.longest
-        return label if label < self.count else self.count - 1
-
-    def middle(self, request: int) -> int:
-        """Return the tokens that stand for a request's answer."""
-        return self.middles[self.bucket(request)]
-
-    def end(self, request: int) -> int:
-        """Return the most tokens of a request's bucket, at most the output limit."""
-        return self.ends[self.bucket(request)]
 
 
 class MicoBatch(BatchBuilder):

@@ -2,19 +2,74 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from orsched.costs import BilinearCost, as_bilinear
+from orsched.costs.bilinear import COEFFICIENTS
+from orsched.costs.exact import FS_PER_NS, MAX_COEFFICIENT_FS
 from orsched.models.batch import DEEPSPEED, batch
 from orsched.models.batch.result import serving_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from orsched.common.columns import IntColumn
-    from orsched.costs import BilinearCost
     from orsched.data.workers import Worker
+    from orsched.simulator.policy import View
+
+
+LONGEST = 2048
+"""Tokens up to which other cost models are sampled: the longest total of the paper's settings."""
+
+
+def bilinear_of(worker: Worker) -> BilinearCost:
+    """Return the bilinear model by which a worker's batches are estimated.
+
+    A cost that states to be bilinear is its own estimate. Any other is sampled at the four corners
+    of 1 to J requests by 1 to 2,048 tokens, and the bilinear function through them is taken: exact
+    where the cost is one, as the affine model is. Negative coefficients count as 0, so that no
+    estimate is negative; what a batch really takes is up to the worker.
+    """
+    cost, known = worker.cost, as_bilinear(worker.cost)
+    if known is not None:
+        names = [f.name for f in fields(known) if f.name.endswith("_fs")]
+        negative = {name: 0 for name in names if getattr(known, name) < 0}
+        return replace(known, **negative) if negative else known
+    most, longest = _ranges(worker)
+    rounds = _through_corners(lambda n, c: cost.round_ns(n, n * c, c), max(2, worker.clients))
+    if longest < 2:
+        stages = [0, 0, 0, min(MAX_COEFFICIENT_FS, cost.prefill_ns([1]) * FS_PER_NS)]
+    else:
+        stages = _through_corners(lambda n, c: cost.prefill_ns([c] * n), most, longest)
+    return BilinearCost(**dict(zip(COEFFICIENTS, (*stages, *rounds), strict=True)))
+
+
+def _ranges(worker: Worker) -> tuple[int, int]:
+    """Return how many requests of how many tokens a sampled prefill stage may have."""
+    limit = worker.prefill_limit
+    most = min(64, max(2, worker.clients))
+    if limit is None:
+        return most, LONGEST
+    longest = min(LONGEST, limit // 2)
+    return (max(2, min(most, limit // longest)) if longest else 2), longest
+
+
+def _through_corners(
+    value_ns: Callable[[int, int], int], most: int, longest: int = LONGEST
+) -> list[int]:
+    """Return the four coefficients, in femtoseconds, through the values at the corners."""
+    low, long = value_ns(1, 1) * FS_PER_NS, value_ns(1, longest) * FS_PER_NS
+    many, both = value_ns(most, 1) * FS_PER_NS, value_ns(most, longest) * FS_PER_NS
+    wide, tall = most - 1, longest - 1
+    cross = (both - many - long + low) // (wide * tall)
+    each = (many - low) // wide - cross
+    token = (long - low) // tall - cross
+    alone = low - cross - each - token
+    return [min(max(value, 0), MAX_COEFFICIENT_FS) for value in (cross, each, token, alone)]
 
 
 MILLION = 1_000_000
@@ -146,3 +201,93 @@ class Batcher:
         """Return the batch of these requests with its estimated time (eq. 1-4)."""
         time_ns = serving_ns(self.cost, len(requests), longest, self.slice_tokens)
         return SlicedBatch(list(requests), longest, time_ns)
+
+
+class Offloader:
+    """Chooses a worker for each batch, and keeps the loads: estimated time of what is not done.
+
+    Attributes:
+        loads_ns: T_load by worker.
+    """
+
+    def __init__(
+        self, views: Sequence[View], costs: Sequence[BilinearCost], slice_tokens: int, max_min: bool
+    ) -> None:
+        self.views = views
+        self.costs = costs
+        self.slice_tokens = slice_tokens
+        self.max_min = max_min
+        self.loads_ns = [0] * len(views)
+        self.next = 0
+        first = views[0].worker
+        self.alike = all(
+            (v.worker.memory, cost) == (first.memory, costs[0])
+            for v, cost in zip(views, costs, strict=True)
+        )
+
+    def offload(self, batches: list[SlicedBatch]) -> Iterator[tuple[int, SlicedBatch]]:
+        """Yield (worker, batch, with the time that it is estimated to take there)."""
+        if not self.max_min:
+            for each in batches:
+                worker = self.in_turn(each.requests)
+                yield worker, self._add(worker, each)
+            return
+        ordered = sorted(batches, key=lambda each: -each.serving_ns)
+        if not self.alike:
+            for each in ordered:
+                worker = min(self._able(each.requests), key=lambda w: (self.loads_ns[w], w))
+                yield worker, self._add(worker, each)
+            return
+        heap = [(load, worker) for worker, load in enumerate(self.loads_ns)]
+        heapify(heap)
+        for each in ordered:
+            worker = heap[0][1]
+            self.loads_ns[worker] += each.serving_ns
+            heapreplace(heap, (self.loads_ns[worker], worker))
+            yield worker, each
+
+    def in_turn(self, requests: Sequence[int]) -> int:
+        """Return the next worker in turn that can hold the requests."""
+        count = len(self.views)
+        able = range(count) if self.alike else self._able(requests)
+        worker = self.next
+        while worker not in able:
+            worker = (worker + 1) % count
+        self.next = (worker + 1) % count
+        return worker
+
+    def done(self, worker: int, served: SlicedBatch) -> None:
+        """Take a batch that was served off its worker's load."""
+        self.loads_ns[worker] -= served.serving_ns
+
+    def _add(self, worker: int, each: SlicedBatch) -> SlicedBatch:
+        if not self.alike:
+            time_ns = serving_ns(
+                self.costs[worker], len(each.requests), each.longest, self.slice_tokens
+            )
+            each = each._replace(serving_ns=time_ns)
+        self.loads_ns[worker] += each.serving_ns
+        return each
+
+    def _able(self, requests: Sequence[int]) -> Sequence[int]:
+        """Return the workers that hold a batch; several fit everywhere, one may be too large."""
+        return range(len(self.views)) if len(requests) > 1 else able(self.views, requests[0])
+
+
+def able(views: Sequence[View], request: int) -> Sequence[int]:
+    """Return the workers that hold a request up to the output limit, else those with most room."""
+    found = [w for w, view in enumerate(views) if _room(view, request) >= 0]
+    if found:
+        return found
+    sizes = [_tokens(view) for view in views]
+    return [w for w, size in enumerate(sizes) if size == max(sizes)]
+
+
+def _room(view: View, request: int) -> int:
+    memory = view.worker.memory
+    return 0 if memory is None else memory.blocks - view.blocks_of(request)
+
+
+def _tokens(view: View) -> int:
+    memory = view.worker.memory
+    return 0 if memory is None else memory.tokens

@@ -6,20 +6,20 @@ from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orsched.common.errors import InputError
 from orsched.common.scalars import require_number, require_one_of, set_whole
 from orsched.common.units import NS_PER_S
 from orsched.data.step import Step, Wait, batch_rounds, evict, prefill_stage
-from orsched.heuristics.scls.batching import RULES, Batcher, SliceMemory
-from orsched.heuristics.scls.estimate import bilinear_of
-from orsched.heuristics.scls.offloading import Offloader
+from orsched.heuristics.policy_method import PolicyMethod
+from orsched.heuristics.scls.batching import RULES, Batcher, Offloader, SliceMemory, bilinear_of
 from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orsched.data.instance import Instance
     from orsched.heuristics.scls.batching import SlicedBatch
     from orsched.simulator.policy import View
 
@@ -285,3 +285,68 @@ class SlicedPolicy(Policy):
             del column[:count]
         for worker, batch in self.offloader.offload(batches):
             self.queues[worker].append(batch)
+
+
+@dataclass(frozen=True)
+class SequenceParams:
+    """Parameters of sequence-level scheduling.
+
+    Attributes:
+        batch_size: requests in a batch; SCLS uses 16 for transformers, 12 for DeepSpeed.
+    """
+
+    batch_size: int = 16
+
+    def __post_init__(self) -> None:
+        SliceParams(batch_size=self.batch_size)
+
+
+def _ablation() -> dict[str, dict[str, Any]]:
+    so = {
+        "batching": "arrival",
+        "batch_size": 16,
+        "interval": "none",
+        "offloading": "round_robin",
+    }
+    pm = so | {"batching": "adaptive", "interval": "fixed"}
+    ab = pm | {"batch_size": None}
+    lb = ab | {"offloading": "max_min"}
+    return {
+        "SLS": so | {"slice_tokens": None},
+        "SO": so,
+        "PM": pm,
+        "AB": ab,
+        "LB": lb,
+        "SCLS": lb | {"interval": "adaptive"},
+    }
+
+
+ABLATION: dict[str, dict[str, Any]] = _ablation()
+"""What each strategy of SCLS, section 5.4, sets of ``SliceParams``: each adds one feature."""
+
+
+def _sequence(
+    instance: Instance, params: SequenceParams, information: Information, seed: int
+) -> Policy:
+    values = ABLATION["SLS"] | {"batch_size": params.batch_size}
+    return SlicedPolicy(SliceParams(**values), "sls")
+
+
+SLS = PolicyMethod(
+    "sls",
+    (Information.NONE,),
+    "static batches of fixed size in order of arrival, served to the end (SCLS's baseline)",
+    _sequence,
+    SequenceParams,
+    many_workers=True,
+)
+
+
+SCLS = PolicyMethod(
+    "scls",
+    (Information.NONE,),
+    "static batches of least serving time, slice by slice, on the least loaded worker (SCLS)",
+    lambda instance, params, information, seed: SlicedPolicy(params),
+    SliceParams,
+    many_workers=True,
+)

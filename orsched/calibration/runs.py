@@ -20,7 +20,7 @@ from orsched.data.memory import BlockMemory
 from orsched.data.workers import Worker
 from orsched.files import cells
 from orsched.files.tables import is_text_table, read_table
-from orsched.heuristics.continuous.methods import VLLM
+from orsched.heuristics.continuous.async_scheduling import VLLM
 from orsched.instances.readers import detect, read
 from orsched.instances.readers.traces import DROP_REMEDY
 from orsched.instances.readers.vllm_bench import read_bench_times

@@ -95,11 +95,11 @@ def choose(
         given |= spec.parameters
         label = "" if is_own(spec.name) else spec.label
     elif isinstance(source, Policy):
-        from orsched.heuristics.own_method import PolicyObject
+        from orsched.heuristics.policy_method import PolicyObject
 
         method = PolicyObject(source, source.name)
     elif isinstance(source, type) and issubclass(source, Policy):
-        from orsched.heuristics.own_method import OwnMethod
+        from orsched.heuristics.policy_method import OwnMethod
 
         method = OwnMethod(f"{source.__module__}:{source.__qualname__}", source)
     elif callable(source) and hasattr(source, "information") and not isinstance(source, type):
@@ -199,7 +199,7 @@ def method_named(name: str, field: str = "method") -> Method:
     """Return the method of a name, or of ``module:Class``, whose module is then imported."""
     method: Method
     if is_own(name):
-        from orsched.heuristics.own_method import own_method
+        from orsched.heuristics.policy_method import own_method
 
         return own_method(name, field)
     if name in names("methods"):
@@ -207,7 +207,7 @@ def method_named(name: str, field: str = "method") -> Method:
         return method
     if name in names("policies"):
         from orsched.common.own_code import require_class
-        from orsched.heuristics.own_method import OwnMethod
+        from orsched.heuristics.policy_method import OwnMethod
 
         cls = resolve("policies", name)
         require_class(cls, Policy, name)
@@ -352,8 +352,7 @@ def method_info(name: str) -> MethodInfo:
 
 def parameters_of(method: Method) -> tuple[Parameter, ...]:
     """Return the parameters of a method: those of its policy, then those of a dispatcher."""
-    from orsched.heuristics.own_method import OwnMethod
-    from orsched.heuristics.policy_method import Dispatching
+    from orsched.heuristics.policy_method import Dispatching, OwnMethod
 
     shared = of_dataclass(Dispatching)
     if (default := getattr(method, "dispatch", "")) != shared[0].default and default:
@@ -375,7 +374,6 @@ def _others(shared: tuple[Parameter, ...], own: tuple[Parameter, ...]) -> tuple[
 
 def _takes_several(method: Method) -> bool:
     """Whether a method serves several workers; those that plan, and Pang's, take one."""
-    from orsched.heuristics.own_method import OwnMethod
-    from orsched.heuristics.policy_method import PolicyMethod
+    from orsched.heuristics.policy_method import OwnMethod, PolicyMethod
 
     return bool(getattr(method, "several_workers", isinstance(method, (OwnMethod, PolicyMethod))))

@@ -17,7 +17,7 @@ from orsched.data.workers import Worker
 from orsched.files import load_cost
 from orsched.heuristics.gittins.lengths import LengthModel
 from orsched.heuristics.gittins.params import GittinsParams
-from orsched.heuristics.gittins.prices import Prices
+from orsched.heuristics.prices import Prices
 from orsched.simulator.policy import Information, View, WorkerState
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import pytest
 
 from benchmarks.reproductions import scls_runs, scls_setting
 from benchmarks.reproductions.scls import change, overloaded
-from orsched.heuristics.scls.methods import ILS, SCLS
+from orsched.heuristics.scls.continuous import ILS
+from orsched.heuristics.scls.sliced import SCLS
 from orsched.instances.datasets import VARIABLE
 from orsched.models.batch.result import serving_ns
 

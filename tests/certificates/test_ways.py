@@ -65,7 +65,7 @@ def made(instance):
     solved = orsched.solve(instance, "fcfs")
     if len(instance.workers) > 1:
         return [solved]
-    policy = "orsched.heuristics.fcfs:FirstComeFirstServed"
+    policy = "orsched.heuristics.pang:FirstComeFirstServed"
     return [solved, orsched.simulate(instance, policy)]
 
 

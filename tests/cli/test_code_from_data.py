@@ -17,7 +17,7 @@ from orsched.runner.vllm_outlet import make_order
 MINE = """
 import pathlib
 pathlib.Path("imported").touch()
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 class Mine(FirstComeFirstServed):
     name = "mine"
 """

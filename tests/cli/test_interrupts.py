@@ -13,7 +13,7 @@ import pytest
 
 from orsched.cli.commands import run
 from orsched.cli.ending import kept_interrupts
-from orsched.heuristics import planning
+from orsched.heuristics import pang
 
 
 def test_a_swallowed_interrupt_is_raised_after_loading(monkeypatch, capsys):
@@ -44,7 +44,7 @@ def test_a_foreign_handler_is_left_alone():
 @pytest.fixture
 def interrupted_second_run(monkeypatch):
     """The search of hybrid is interrupted in its second iteration."""
-    simulate, runs = planning.simulate_policy, []
+    simulate, runs = pang.simulate_policy, []
 
     def simulate_or_stop(*args, **kwargs):
         runs.append(True)
@@ -52,7 +52,7 @@ def interrupted_second_run(monkeypatch):
             signal.raise_signal(signal.SIGINT)
         return simulate(*args, **kwargs)
 
-    monkeypatch.setattr(planning, "simulate_policy", simulate_or_stop)
+    monkeypatch.setattr(pang, "simulate_policy", simulate_or_stop)
 
 
 def test_an_interrupted_comparison_prints_what_is_done(interrupted_second_run, capsys):

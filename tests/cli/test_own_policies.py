@@ -167,7 +167,7 @@ def test_a_bug_of_the_library_is_not_blamed_on_the_policy(folder, monkeypatch, c
 def test_a_hook_that_is_set_on_an_object_is_not_called():
     """As the page on own policies says."""
     import orsched
-    from orsched.heuristics.fcfs import FirstComeFirstServed
+    from orsched.heuristics.pang import FirstComeFirstServed
 
     class Listening(FirstComeFirstServed):
         def on_finish(self, view, request, client):

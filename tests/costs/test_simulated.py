@@ -20,7 +20,7 @@ from orsched.costs import (
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 

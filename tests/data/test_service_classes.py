@@ -7,7 +7,7 @@ import pytest
 from orsched import Instance, Policy, Requests, ServiceClass, Worker, simulate
 from orsched.common.errors import InputError
 from orsched.data.service_classes import DEFAULT_CLASSES, limit_text, read_class, with_specs
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 
 
 def test_limits_in_seconds_are_stored_in_nanoseconds():

@@ -30,7 +30,7 @@ from orsched.files import (
     write_requests_csv,
 )
 from orsched.files.native import default_suffix
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.instances.catalog import load_named
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order

@@ -22,7 +22,7 @@ from orsched.files import (
     save_instance,
     save_schedule,
 )
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 

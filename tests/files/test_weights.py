@@ -14,7 +14,7 @@ from orsched.files import (
     save_schedule,
     write_requests_csv,
 )
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from tests.in_order import in_order
 
 ROWS = "prompt_tokens,output_tokens,weight\n5,2,3\n7,1,0\n9,4,1000000\n"

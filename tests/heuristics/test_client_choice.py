@@ -15,8 +15,8 @@ from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.heuristics.gated import ClientChoice, GatedParams
+from orsched.heuristics.pang import FirstComeFirstServed
 from tests.in_order import in_order
 
 BASE = "online+assignment=shared+order=arrival+gate=prefill_first"

@@ -12,10 +12,9 @@ from orsched.costs import AffineCost, BilinearCost, PoolingCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.heuristics.gated import GatedParams, GatedPolicy, make_gate
+from orsched.heuristics.gated import ClientQueues, GatedParams, GatedPolicy, SharedQueue, make_gate
 from orsched.heuristics.gates import IdleCost, Waiting, fixed_costs
-from orsched.heuristics.queues import ClientQueues, SharedQueue
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from tests.heuristics.building import batch_of

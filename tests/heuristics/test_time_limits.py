@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 import orsched
-from orsched.heuristics import planning
+from orsched.heuristics import pang
 from tests.stops import Countdown
 
 
 @pytest.mark.parametrize("method", ["offline", "offline@predicted", "hybrid", "hybrid@predicted"])
 def test_packing_gets_a_part_of_the_time_left(monkeypatch, method):
     limits = []
-    pack = planning.pack
+    pack = pang.pack
 
     def noted(lengths, clients, time_limit=None):
         limits.append(time_limit)
         return pack(lengths, clients, time_limit)
 
-    monkeypatch.setattr(planning, "pack", noted)
+    monkeypatch.setattr(pang, "pack", noted)
     instance = orsched.load("pang-100x20")
     orsched.solve(instance, method, time_limit=30.0, iterations=1)
     orsched.solve(instance, method, iterations=1)
@@ -30,7 +30,7 @@ def test_packing_gets_a_part_of_the_time_left(monkeypatch, method):
 @pytest.mark.parametrize(("limit", "runs"), [(25.0, 2), (15.0, 0), (5.0, 0), (0.0, 0)])
 def test_a_predicting_search_leaves_time_for_the_run_on_the_truth(monkeypatch, limit, runs):
     stop, done = Countdown(limit), []
-    simulate = planning.simulate_policy
+    simulate = pang.simulate_policy
 
     def slow(*args, **kwargs):
         simulated = simulate(*args, **kwargs)
@@ -39,8 +39,8 @@ def test_a_predicting_search_leaves_time_for_the_run_on_the_truth(monkeypatch, l
         done.append(simulated)
         return simulated
 
-    monkeypatch.setattr(planning, "simulate_policy", slow)
-    monkeypatch.setattr(planning, "perf_counter", lambda: stop.now)
+    monkeypatch.setattr(pang, "simulate_policy", slow)
+    monkeypatch.setattr(pang, "perf_counter", lambda: stop.now)
     instance = orsched.load("pang-100x20")
     result = orsched.solve(instance, "hybrid@predicted", stop=stop)
     assert result.checked

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.instances.small import SMALL
 from orsched.simulator import simulate_policy

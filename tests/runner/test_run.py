@@ -12,7 +12,7 @@ from orsched.calibration.stages import gaps_ns
 from orsched.common.errors import InfeasibleError, InputError, MissingDependencyError
 from orsched.common.registry import names, resolve
 from orsched.files import load_schedule, save_schedule
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.metrics.timeline import Timeline
 from orsched.runner import RunSettings, plan_against_run, run
 from orsched.runner.capacity import Size, require_room

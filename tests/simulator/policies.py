@@ -9,9 +9,8 @@ from __future__ import annotations
 import random
 
 from orsched.data.step import ARRIVAL, FINISH, FOREVER, Step, decode_rounds, prefill_stage
-from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.heuristics.gated import GatedPolicy
-from orsched.heuristics.methods import HYBRID, OFFLINE, ONLINE
+from orsched.heuristics.pang import HYBRID, OFFLINE, ONLINE, FirstComeFirstServed
 from orsched.simulator.policy import Information, Policy
 
 

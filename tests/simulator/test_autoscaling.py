@@ -11,7 +11,7 @@ import orsched
 from orsched.checker import check
 from orsched.common.errors import InfeasibleError, InputError
 from orsched.data.autoscaling import Autoscaling, OnTime, read_autoscaling
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.simulator.policy import Policy
 from tests.in_order import in_order

@@ -11,7 +11,7 @@ from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.step import FOREVER, Step, Wait, batch_rounds, decode_rounds, evict, prefill_stage
 from orsched.data.workers import Worker
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Policy
 from tests.in_order import in_order

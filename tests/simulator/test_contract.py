@@ -16,7 +16,7 @@ from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.step import ARRIVAL, FINISH, Step, decode_rounds, prefill_stage
 from orsched.data.workers import Worker
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information, Policy

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from orsched.checker import check
 from orsched.data.instance import Instance
 from orsched.data.schedule import Work
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.metrics.summary import summarise
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.simulator import simulate_policy

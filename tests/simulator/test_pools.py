@@ -16,8 +16,8 @@ from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.step import Step, decode_rounds, evict, prefill_stage
 from orsched.data.workers import Worker
-from orsched.heuristics.continuous.methods import VLLM
-from orsched.heuristics.disaggregated.methods import DISAGGREGATED
+from orsched.heuristics.continuous.async_scheduling import VLLM
+from orsched.heuristics.disaggregated import DISAGGREGATED
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information, Policy
 from tests.by_the_book import require_reported

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import orsched
-from orsched.heuristics.methods import FCFS, HYBRID, OFFLINE, ONLINE
+from orsched.heuristics.pang import FCFS, HYBRID, OFFLINE, ONLINE
 from orsched.instances.catalog import names
 
 pytestmark = pytest.mark.full

@@ -13,7 +13,7 @@ from orsched.common import registry
 from orsched.common.errors import InputError
 from orsched.common.registry import resolve
 from orsched.files import load_schedule, save_instance
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.instances.catalog import generate
 from orsched.planning.study import run as run_study
 from orsched.runner import RunSettings
@@ -22,7 +22,7 @@ from orsched.solving.method_choice import choose, method_names
 from orsched.solving.scenario import with_workers
 
 MINE = """
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 class Mine(FirstComeFirstServed):
     name = "mine"
     def __init__(self, most=3):
@@ -147,7 +147,7 @@ def test_methods_that_plan_are_followed_and_not_observed():
     [
         ("fcsf", "method", "unknown method"),
         ("os:getcwd", "method", "is not a subclass of Policy"),
-        ("orsched.heuristics.fcfs:FirstComeFirstServed@none", "information", "class itself"),
+        ("orsched.heuristics.pang:FirstComeFirstServed@none", "information", "class itself"),
         ("fcfs@clairvoyant", "information", "does not run"),
         (3, "method", "is not a method"),
         (dict, "method", "is not a method"),

@@ -33,7 +33,7 @@ def _anew():
     "use",
     [
         lambda instance: orsched.solve(instance, "fcfs"),
-        lambda instance: orsched.simulate(instance, "orsched.heuristics.fcfs:FirstComeFirstServed"),
+        lambda instance: orsched.simulate(instance, "orsched.heuristics.pang:FirstComeFirstServed"),
         lambda instance: orsched.compare(instance, ["fcfs", "online"]),
         lambda instance: run_live(instance, "fcfs", RunSettings("virtual")),
     ],

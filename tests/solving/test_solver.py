@@ -16,7 +16,7 @@ from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.files import load_schedule, save_schedule
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.metrics.summary import SLO
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
@@ -241,7 +241,7 @@ def test_predictions_are_needed_where_they_are_used():
 def test_simulate_takes_objects_and_paths():
     instance = orsched.load("pang-100x20")
     by_object = orsched.simulate(instance, FirstComeFirstServed())
-    by_path = orsched.simulate(instance, "orsched.heuristics.fcfs:FirstComeFirstServed")
+    by_path = orsched.simulate(instance, "orsched.heuristics.pang:FirstComeFirstServed")
     assert by_object.makespan_ns == by_path.makespan_ns
     assert by_object.makespan_ns == orsched.solve(instance, "fcfs").makespan_ns
     seen = []

@@ -11,7 +11,7 @@ from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.schedule import Schedule, Steps, Work
 from orsched.data.workers import Worker
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.metrics.timeline import Timeline
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.simulator import simulate_policy

@@ -8,7 +8,7 @@ from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
 from tests.views.samples import every_kind

@@ -11,7 +11,7 @@ from orsched.data.links import Link
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.heuristics.disaggregated.methods import DISAGGREGATED
+from orsched.heuristics.disaggregated import DISAGGREGATED
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 

@@ -12,7 +12,7 @@ from orsched.data.requests import Requests
 from orsched.data.step import ARRIVAL
 from orsched.data.workers import Worker
 from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from tests.in_order import in_order

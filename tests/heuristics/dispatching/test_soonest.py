@@ -10,7 +10,7 @@ from benchmarks.dispatching import FLEETS, LENGTHS, instance, saturation_per_s
 from orsched.checker import check
 from orsched.costs import AffineCost
 from orsched.heuristics.dispatching import DEFAULT, DISPATCHERS, Dispatched, Soonest
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 

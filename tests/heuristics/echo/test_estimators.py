@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from orsched.costs import AffineCost, PoolingCost
-from orsched.heuristics.echo.estimators import (
+from orsched.heuristics.echo import (
     MemoryForecast,
     PoolingTime,
     fitted_time,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from orsched.heuristics.gittins.methods import GITTINS
+from orsched.heuristics.gittins.policy import GITTINS
 from orsched.instances import predict
 from orsched.simulator.policy import Information
 from tests.random_instances import random_batching_instance

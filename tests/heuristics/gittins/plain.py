@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orsched.common.units import NS_PER_S
 from orsched.heuristics.gittins import Gittins
-from orsched.heuristics.gittins.batch import GittinsBatch
+from orsched.heuristics.gittins.worker_model import GittinsBatch
 from orsched.simulator.policy import ClairvoyantView
 
 

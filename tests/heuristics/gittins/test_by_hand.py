@@ -9,7 +9,7 @@ import orsched
 from orsched.common.errors import InputError, PolicyError
 from orsched.costs import AffineCost
 from orsched.heuristics.gittins import GittinsParams
-from orsched.heuristics.gittins.methods import GITTINS
+from orsched.heuristics.gittins.policy import GITTINS
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from tests.in_order import in_order

@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.costs import AffineCost
-from orsched.heuristics.gittins.lengths import Lengths, bins
-from orsched.heuristics.gittins.methods import GITTINS
-from orsched.heuristics.gittins.own_lengths import Calibration, Calibrations, OwnLengths
-from orsched.heuristics.length_atoms import ATOMS, LengthAtoms
+from orsched.heuristics.gittins.lengths import (
+    ATOMS,
+    Calibration,
+    Calibrations,
+    LengthAtoms,
+    Lengths,
+    OwnLengths,
+    bins,
+)
+from orsched.heuristics.gittins.policy import GITTINS
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from tests.heuristics.gittins.drawn import drawn, params_of

@@ -10,9 +10,9 @@ from orsched.costs import AffineCost, BilinearCost
 from orsched.data.memory import BlockMemory
 from orsched.data.workers import Worker
 from orsched.heuristics.gittins import Gittins, GittinsParams, LengthModel, policy
-from orsched.heuristics.gittins.prices import Prices
 from orsched.heuristics.gittins.routing import RoutingDecision
-from orsched.heuristics.gittins.waiting import WaitingRequests
+from orsched.heuristics.gittins.worker_model import WaitingRequests
+from orsched.heuristics.prices import Prices
 from orsched.instances import predict
 from orsched.instances.synthetic import peers_workload
 from orsched.simulator import simulate_policy

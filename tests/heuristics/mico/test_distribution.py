@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched.heuristics.mico import Distributor
-from orsched.heuristics.mico.worker_scheduler import whole_shares
+from orsched.heuristics.mico.distribution import whole_shares
 
 
 def dealt(distributor, groups):

@@ -14,7 +14,7 @@ from orsched.data.requests import Requests
 from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.data.workers import Worker
 from orsched.heuristics.mico import ABLATION, Mico, MicoParams
-from orsched.heuristics.mico.methods import MICO
+from orsched.heuristics.mico.mico import MICO
 from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order

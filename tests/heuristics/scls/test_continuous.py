@@ -9,8 +9,7 @@ from orsched.common.errors import InputError
 from orsched.costs import AffineCost
 from orsched.data.memory import BlockMemory
 from orsched.heuristics.scls import ContinuousParams, ContinuousSlices, IterationLevel
-from orsched.heuristics.scls.iteration import IterationParams
-from orsched.heuristics.scls.methods import ILS
+from orsched.heuristics.scls.continuous import ILS, IterationParams
 from orsched.metrics.summary import summarise
 from orsched.metrics.timeline import Timeline
 from orsched.simulator.policy import Information

@@ -10,9 +10,13 @@ import pytest
 from orsched import Worker
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.data.memory import BlockMemory
-from orsched.heuristics.scls.batching import Batcher, SlicedBatch, SliceMemory
-from orsched.heuristics.scls.estimate import bilinear_of
-from orsched.heuristics.scls.offloading import Offloader
+from orsched.heuristics.scls.batching import (
+    Batcher,
+    Offloader,
+    SlicedBatch,
+    SliceMemory,
+    bilinear_of,
+)
 from orsched.heuristics.scls.sliced import Clock
 from tests.heuristics.scls.parts import MS, PLAIN, padding_worker
 from tests.in_order import in_order

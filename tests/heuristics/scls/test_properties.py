@@ -18,7 +18,7 @@ from orsched.heuristics.scls import (
     SlicedPolicy,
     SliceParams,
 )
-from orsched.heuristics.scls.methods import ILS
+from orsched.heuristics.scls.continuous import ILS
 from orsched.metrics.timeline import Timeline
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information

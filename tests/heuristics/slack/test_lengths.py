@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orsched.heuristics.slack.policy import KEPT, AnswerLengths
+from orsched.heuristics.slack import KEPT, AnswerLengths
 
 
 def test_before_any_answer_the_limit_holds():

@@ -10,7 +10,7 @@ import sys
 
 POLICIES = '''
 import os, signal, time
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 
 class Slow(FirstComeFirstServed):
     """Takes its time, and writes down when it begins."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orsched.common.registry import resolve
 from orsched.heuristics.gated import GatedParams, GatedPolicy
-from orsched.heuristics.methods import GatedMethod
+from orsched.heuristics.pang import GatedMethod
 from orsched.simulator.policy import Information
 from orsched.solving.solver import read_spec
 

@@ -8,7 +8,7 @@ import pytest
 
 import orsched
 from orsched.common.errors import InfeasibleError, InputError, PolicyError
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.runner.devices.device import VirtualDevice
 from orsched.runner.loop.live import execute_policy
 from orsched.simulator import simulate_policy

@@ -11,7 +11,7 @@ import orsched
 from orsched.common.errors import InputError, PolicyError
 from orsched.common.registry import names, resolve
 from orsched.data.step import Wait, decode_rounds, prefill_stage
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.runner.devices.device import Times, VirtualDevice
 from orsched.runner.loop.live import AT_ONCE, execute_policy

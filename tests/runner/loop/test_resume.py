@@ -8,7 +8,7 @@ import pytest
 
 import orsched
 from orsched.common.errors import InfeasibleError, InputError, PolicyError
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.loop.resume import merge, prompts_of_rest, residual, with_lengths
 from tests.in_order import in_order

@@ -10,7 +10,7 @@ import pytest
 
 import orsched
 from orsched.common.errors import InputError
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.runner.devices.device import Times, VirtualDevice
 from orsched.runner.loop.live import MOST_LOSSES, execute_policy
 from orsched.runner.loop.live_loop import Interrupts

@@ -15,7 +15,7 @@ import orsched
 from orsched.cli.commands import cli
 from orsched.common.errors import InputError
 from orsched.files import save_instance, save_schedule
-from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.instances.readers import read
 from orsched.metrics.request_times import request_times
 from orsched.runner.vllm_outlet import (

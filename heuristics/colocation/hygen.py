@@ -6,18 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orsched.common.units import seconds_to_ns
-from orsched.heuristics.colocation.deadlines import require_seconds
-from orsched.heuristics.colocation.draft import UNLIMITED
-from orsched.heuristics.colocation.params import ColocationParams
-from orsched.heuristics.colocation.policy import Colocation
-from orsched.heuristics.colocation.pools import ArrivalPool, PrefixGroups
+from orsched.heuristics.colocation.draft import UNLIMITED, ArrivalPool, PrefixGroups
+from orsched.heuristics.colocation.policy import Colocation, ColocationParams, require_seconds
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from orsched.data.instance import Instance
-    from orsched.heuristics.colocation.draft import Draft
-    from orsched.heuristics.colocation.room import Room
+    from orsched.heuristics.colocation.draft import Draft, Room
     from orsched.simulator.policy import Policy, View
 
 

@@ -1,26 +1,29 @@
-"""Planning: choose a gated policy's open parameters on the known lengths, then run it.
+"""The four methods of Pang: fcfs, offline, online, hybrid.
 
-The search simulates on an instance whose output lengths are what the method may know (the truth
-when clairvoyant, the predictions when predicted), so it never learns more than its information
-grants. The chosen policy then runs on the truth.
+Where the paper is vague the choices are those that reproduce its makespans best (the page
+*Reproducing Pang* has the table); every other choice is a parameter.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
+from collections import deque
+from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from orsched.common.errors import InputError, OrschedError, TimeLimitError
 from orsched.data.feasibility import most_output_tokens
+from orsched.data.step import Step, decode_rounds
+from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.heuristics.gated import GatedParams, GatedPolicy
+from orsched.heuristics.policy_method import LiveMethod, PolicyMethod, read_params, split
 from orsched.models.packing import pack
 from orsched.simulator import Simulated, simulate_policy
-from orsched.simulator.policy import Information
+from orsched.simulator.policy import Information, Policy, View
 from orsched.solving.methods import Outcome, Progress, Run
 from orsched.solving.result import Termination
 
@@ -28,6 +31,56 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from orsched.data.instance import Instance
+    from orsched.solving.methods import Run
+
+
+_DECODE = decode_rounds()
+
+
+class FirstComeFirstServed(Policy):
+    """Prefill whenever a request waits and a client is free; else decode (Pang, section V-A).
+
+    Requests are taken in the order of arrival (then row); the first that does not fit under the
+    prefill cap or into memory ends the stage, as in vLLM V0.
+    """
+
+    name = "fcfs"
+    information = Information.NONE
+
+    def __init__(self) -> None:
+        self.queue: deque[int] = deque()
+        self.batch: BatchBuilder | None = None
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Append the request to the queue."""
+        self.queue.append(request)
+
+    def waiting(self) -> int:
+        """Return how many requests wait."""
+        return len(self.queue)
+
+    def surrender(self) -> int:
+        """Give up the request that came last."""
+        return self.queue.pop()
+
+    def decide(self, view: View) -> Step | None:
+        """Return a prefill stage if one is possible, else decode until something happens."""
+        if view.prefilling:
+            return self._batch(view).next_part()
+        clients = view.free_clients if self.queue else 0
+        if clients:
+            batch = self._batch(view)
+            stage = batch.take(self.queue, clients)
+            if stage:
+                return batch.prefill(stage)
+        return _DECODE if view.running else None
+
+    def _batch(self, view: View) -> BatchBuilder:
+        batch = self.batch
+        if batch is None or batch.view is not view:  # not in start, which may be overridden
+            batch = self.batch = BatchBuilder(view)
+        return batch
+
 
 FACTORS = (1.0, 0.5, 0.0, 0.7, 0.35, 1.4, 0.85, 0.6, 0.25)
 """Gate factors tried in this order; 1 is the derived value, 0 never waits."""
@@ -158,3 +211,99 @@ def _try(
     if best is None or makespan < best.makespan_ns:
         return _Best(makespan, params, done), True
     return best, False
+
+
+_NONE, _PREDICTED, _CLAIRVOYANT = (
+    Information.NONE,
+    Information.PREDICTED,
+    Information.CLAIRVOYANT,
+)
+
+
+def _read(defaults: GatedParams, parameters: dict[str, Any]) -> GatedParams:
+    """Return the defaults with some parameters replaced; a dispatcher's say nothing here."""
+    own, _ = split(parameters, defaults.to_dict())
+    params: GatedParams = read_params(GatedParams, {**defaults.to_dict(), **own})
+    return params
+
+
+@dataclass(frozen=True)
+class GatedMethod(LiveMethod):
+    """A ``GatedPolicy`` with its defaults, on one worker that does not pad."""
+
+    name: str
+    information: tuple[Information, ...]
+    summary: str
+    defaults: GatedParams
+
+    def build(
+        self,
+        instance: Instance,
+        information: Information,
+        parameters: dict[str, Any],
+        seed: int,
+        seconds_left: float = math.inf,
+    ) -> tuple[Policy, dict[str, Any]]:
+        """Return a fresh policy with its packing, for which a quarter of the time is taken."""
+        instance.require_stages(self.name)
+        params = _read(self.defaults, parameters)
+        packing = None
+        if params.assignment == "packing" and information is not _NONE:
+            packing = pack_known(as_known(instance, information), seconds_left)
+        classes = instance.requests.service_class.tolist()
+        policy = GatedPolicy(params, information, self.name, packing, classes)
+        return policy, params.to_dict()
+
+    def check_parameters(self, parameters: dict[str, Any]) -> None:
+        """Raise ``InputError`` for parameters that are wrong on whatever instance."""
+        _read(self.defaults, parameters)
+
+    def require_fit(
+        self, instance: Instance, information: Information, parameters: dict[str, Any]
+    ) -> None:
+        """Refuse workers that do not take stages, and predictions that the instance lacks."""
+        instance.require_stages(self.name)
+        if information is not _NONE:
+            as_known(instance, information)
+
+
+@dataclass(frozen=True)
+class PlannedMethod(GatedMethod):
+    """A ``GatedPolicy`` whose open parameters are chosen on the known lengths beforehand."""
+
+    live: ClassVar[bool] = False
+
+    def __call__(self, instance: Instance, run: Run) -> Outcome:
+        """Plan on what is known, then run the chosen policy on the truth."""
+        instance.require_stages(self.name)
+        params = _read(self.defaults, run.parameters)
+        return plan(instance, self.name, params, frozenset(run.parameters) - {"dispatch"}, run)
+
+
+FCFS = PolicyMethod(
+    "fcfs",
+    (_NONE,),
+    "first come first served, prefill first (vLLM V0, Pang's baseline)",
+    lambda instance, params, information, seed: FirstComeFirstServed(),
+)
+
+OFFLINE = GatedMethod(
+    "offline",
+    (_CLAIRVOYANT, _PREDICTED),
+    "makespan packing onto the clients, then fcfs's gate (Pang, offline request scheduling)",
+    GatedParams("packing", "arrival", steal=False, gate="prefill_first"),
+)
+
+ONLINE = GatedMethod(
+    "online",
+    (_NONE, _PREDICTED),
+    "sorting with stealing and the waited-time gate (Pang, Algorithm 1 and section IV-C)",
+    GatedParams("round_robin", "longest", steal=True, gate="waited_time"),
+)
+
+HYBRID = PlannedMethod(
+    "hybrid",
+    (_CLAIRVOYANT, _PREDICTED),
+    "packing, sorting with stealing and the derived gate, planned on the known lengths",
+    GatedParams("packing", "longest", steal=True, gate="idle_cost"),
+)

@@ -12,8 +12,13 @@ from orsched.common.scalars import require_bool
 from orsched.common.units import MAX_TOKENS
 from orsched.data.step import FINISH, UNTIL_EVENT, Step
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
-from orsched.heuristics.continuous.params import MODES, ContinuousParams, require_choice
-from orsched.heuristics.continuous.waiting import ArrivalQueue
+from orsched.heuristics.continuous.params import (
+    MODES,
+    ArrivalQueue,
+    ContinuousParams,
+    require_choice,
+)
+from orsched.heuristics.policy_method import PolicyMethod
 from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
@@ -293,3 +298,14 @@ def _tokens(worker: Worker) -> float:
     """Return the most tokens that a worker's memory holds."""
     memory = worker.memory
     return inf if memory is None else memory.tokens
+
+
+DISAGGREGATED = PolicyMethod(
+    "disaggregated",
+    (Information.NONE,),
+    "prefill and decode on different workers; caches go over links (DistServe, Splitwise, Dynamo)",
+    lambda instance, params, information, seed: Disaggregated(params),
+    DisaggregatedParams,
+    many_workers=True,
+    needs_roles=True,
+)

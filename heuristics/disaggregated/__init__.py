@@ -1,5 +1,0 @@
-"""Prefill and decode on different workers: pools, and who is prefilled and decoded where."""
-
-from orsched.heuristics.disaggregated.policy import Disaggregated
-
-__all__ = ["Disaggregated"]
