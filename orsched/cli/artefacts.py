@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orsched.cli.declaring import Options, option
 from orsched.cli.output import remark
@@ -14,12 +15,14 @@ from orsched.common.errors import InputError
 from orsched.common.scalars import require_suffix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
+    from orsched.costs import CostModel
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.slo import SLO
+    from orsched.data.workers import Worker
 
 HISTORY = option("Write value and bound over the time of the search (.png, .svg or .pdf).")
 
@@ -66,10 +69,11 @@ PICTURES = (*CURVES, "gantt", "usage", "classes", "plot")
 
 SUFFIXES = {
     **dict.fromkeys(PICTURES, (".png", ".svg", ".pdf")),
-    **dict.fromkeys(("output", "instance-output"), (".json", ".parquet")),
+    "instance-output": (".json", ".parquet"),
     **dict.fromkeys(("trace", "worker-file", "PACKING"), (".json",)),
     "report": (".html", ".htm"),
     "records": (".csv", ".jsonl", ".parquet"),
+    "measurements": (".csv",),
     "errors": (".csv", ".json"),
     "TARGET": (".json", ".parquet", ".csv"),
     "OUT": (".mps", ".lp"),
@@ -77,12 +81,16 @@ SUFFIXES = {
 """What a file may end in, by the option or argument that names it."""
 
 
-def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()) -> None:
+def check_paths(
+    paths: dict[str, Path | None],
+    inputs: Iterable[str | Path] = (),
+    output: Collection[str] = (".json", ".parquet"),
+) -> None:
     """Refuse, before any work, files that could not be written or would replace another.
 
-    Raises ``InputError`` for a wrong suffix, a folder that is not there or not writable, one
-    path for two outputs, and an output that is an input, ``MissingDependencyError`` for a Parquet
-    file without pyarrow.
+    ``output`` is what ``--output`` may end in, () for anything. Raises ``InputError`` for a wrong
+    suffix, a folder that is not there or not writable, one path for two outputs, and an output that
+    is an input, ``MissingDependencyError`` for a Parquet file without pyarrow.
     """
     # Not Path.resolve, which raises where links go round in circles.
     read = (*inputs, *named_files())
@@ -91,7 +99,8 @@ def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()
         field = f"--{kind}" if kind.islower() else kind
         if path is None or (path.exists() and not path.is_file()):
             continue  # a pipe or a device; a folder is refused when it is opened
-        suffix = require_suffix(path, SUFFIXES[kind], field)
+        suffixes = output if kind == "output" else SUFFIXES[kind]
+        suffix = require_suffix(path, suffixes, field) if suffixes else None
         target = os.path.realpath(path)
         if target in taken:
             raise InputError(
@@ -148,6 +157,23 @@ def write_artefacts(instance: Instance, schedule: Schedule, paths: dict[str, Pat
     for kind, path in paths.items():
         if path is not None:
             _written(kind, instance, schedule, path)
+
+
+def write_cost(cost: CostModel, report: dict[str, Any], path: Path | None) -> None:
+    """Write a cost model with what is known of it, if it is asked for."""
+    if path is not None:
+        from orsched.files import save_cost
+
+        save_cost(cost, path, report)
+        remark(f"cost model written to {path}")
+
+
+def write_worker(worker: Worker, path: Path) -> None:
+    """Write the file of a worker."""
+    from orsched.files.atomic import write_text
+
+    write_text(path, json.dumps(worker.to_dict(), indent=1) + "\n")
+    remark(f"worker written to {path}")
 
 
 def write_plan_and_run(

@@ -32,8 +32,17 @@ if TYPE_CHECKING:
     from orsched.models.packing import PackingResult
 
 
-class BoundOptions(Limits, Printed, RequestsAndCopies):
-    """Options of ``orsched bound``."""
+@command(
+    "bound",
+    "Print a proven lower bound with its certificate.",
+    usual="objective allows time_limit certificate attainment slo_ttft slo_tpot clients cost style",
+)
+class BoundCommand(Limits, Printed, RequestsAndCopies):
+    """Print a proven lower bound for INSTANCE, with the certificate that proves it.
+
+    The objective bulk has an upper bound: on the tokens of bulk requests that any schedule can do
+    while the attainment of the others' limits is reached.
+    """
 
     instance: str = INSTANCE
     objective: str = option(
@@ -81,77 +90,65 @@ class BoundOptions(Limits, Printed, RequestsAndCopies):
         """What was given of the options that are for bounds on bulk work only."""
         return {name: value for name in _OF_BULK if (value := getattr(self, name)) is not None}
 
+    def _run(self) -> None:
+        from orsched.checker.latency_certificates import bound_violations
+        from orsched.common.errors import InvalidScheduleError
+        from orsched.common.units import NS_PER_S
+        from orsched.models.bounds.bounds import bound, no_floor
+        from orsched.models.bounds.no_queue import ordering_cannot_help
+        from orsched.solving.objectives import other_name
+
+        if self.objective == "bulk":
+            problem = load_instance(self.instance)
+            if self.allows is not None:
+                raise InputError(
+                    "is for lower bounds, not on bulk work", field="--allows", remedy="leave it out"
+                )
+            _print_bulk_bound(problem, self)
+            return
+        problem = load_admitted(self.instance)
+        for name in self.bulk:
+            raise InputError(
+                f"is for bounds on bulk work, not on {self.objective}",
+                field=f"--{name.removesuffix('_s').replace('_', '-')}",
+                remedy="add --objective bulk",
+            )
+        if self.certificate:
+            require_format(self.style, LISTS, "a certificate")
+        objective = other_name(self.objective)
+        allowed = [name.strip() for name in (self.allows or "").split(",") if name.strip()]
+        with ProgressPrinter("proving") as progress:
+            found = bound(problem, objective, self.time_limit, allowed)
+            progress.say("verifying")
+            faults = bound_violations(problem, found.to_dict(), objective)
+        if faults:
+            raise InvalidScheduleError(f"the certificate does not hold: {faults[0]}", faults)
+        if self.certificate:
+            print_json(found.to_dict())
+            return
+        facts = {"bound": found.name, "bound_s": found.value_s, "bound_ns": found.value_ns}
+        claims = found.certificate
+        for name in ("prefill_stages", "decode_rounds"):
+            if name in claims:
+                facts[name] = claims[name]["value"]
+                facts[f"{name}_by"] = claims[name]["reason"]
+        facts |= {"certificate": "verified", "holds_for": str(found.schedules)}
+        for name, value in found.reference.items():
+            facts[f"reference_{name.removesuffix('_ns')}_s (no bound)"] = value / NS_PER_S
+        say_machine(problem)
+        print_facts(facts, self.style)
+        note = ordering_cannot_help(problem, found) if objective == "makespan" else None
+        for text in (note, no_floor(problem, allowed)):
+            if text:
+                say(text, "note")
+
 
 _OF_BULK = (
     "attainment", "horizon_s", "measure", "restarts", "windows", "slo_ttft", "slo_tpot",
 )  # fmt: skip
 
 
-@command(
-    "bound",
-    BoundOptions,
-    "Print a proven lower bound with its certificate.",
-    usual="objective allows time_limit certificate attainment slo_ttft slo_tpot clients cost style",
-)
-def bound_command(given: BoundOptions) -> None:
-    """Print a proven lower bound for INSTANCE, with the certificate that proves it.
-
-    The objective bulk has an upper bound: on the tokens of bulk requests that any schedule can do
-    while the attainment of the others' limits is reached.
-    """
-    from orsched.checker.latency_certificates import bound_violations
-    from orsched.common.errors import InvalidScheduleError
-    from orsched.common.units import NS_PER_S
-    from orsched.models.bounds.bounds import bound, no_floor
-    from orsched.models.bounds.no_queue import ordering_cannot_help
-    from orsched.solving.objectives import other_name
-
-    if given.objective == "bulk":
-        problem = load_instance(given.instance)
-        if given.allows is not None:
-            raise InputError(
-                "is for lower bounds, not on bulk work", field="--allows", remedy="leave it out"
-            )
-        _print_bulk_bound(problem, given)
-        return
-    problem = load_admitted(given.instance)
-    for name in given.bulk:
-        raise InputError(
-            f"is for bounds on bulk work, not on {given.objective}",
-            field=f"--{name.removesuffix('_s').replace('_', '-')}",
-            remedy="add --objective bulk",
-        )
-    if given.certificate:
-        require_format(given.style, LISTS, "a certificate")
-    objective = other_name(given.objective)
-    allowed = [name.strip() for name in (given.allows or "").split(",") if name.strip()]
-    with ProgressPrinter("proving") as progress:
-        found = bound(problem, objective, given.time_limit, allowed)
-        progress.say("verifying")
-        faults = bound_violations(problem, found.to_dict(), objective)
-    if faults:
-        raise InvalidScheduleError(f"the certificate does not hold: {faults[0]}", faults)
-    if given.certificate:
-        print_json(found.to_dict())
-        return
-    facts = {"bound": found.name, "bound_s": found.value_s, "bound_ns": found.value_ns}
-    claims = found.certificate
-    for name in ("prefill_stages", "decode_rounds"):
-        if name in claims:
-            facts[name] = claims[name]["value"]
-            facts[f"{name}_by"] = claims[name]["reason"]
-    facts |= {"certificate": "verified", "holds_for": str(found.schedules)}
-    for name, value in found.reference.items():
-        facts[f"reference_{name.removesuffix('_ns')}_s (no bound)"] = value / NS_PER_S
-    say_machine(problem)
-    print_facts(facts, given.style)
-    note = ordering_cannot_help(problem, found) if objective == "makespan" else None
-    for text in (note, no_floor(problem, allowed)):
-        if text:
-            say(text, "note")
-
-
-def _print_bulk_bound(instance: Instance, given: BoundOptions) -> None:
+def _print_bulk_bound(instance: Instance, given: BoundCommand) -> None:
     """Bound bulk work, verify the certificate, and print the bound or the certificate."""
     from orsched.models.bounds.bulk_bound import bulk_bound
 
@@ -213,8 +210,15 @@ def check_bulk_claim(instance: Instance, claim: dict[str, Any], budget: int) -> 
     return bulk_violations(instance, claim, budget)
 
 
-class PackOptions(Timed, Printed):
-    """Options of ``orsched pack``."""
+@command("pack", "Pack sizes onto clients so that the fullest is least full.")
+class PackCommand(Timed, Printed):
+    """Pack the sizes in SOURCE onto identical clients: the least makespan, P||Cmax, with a proof.
+
+    SOURCE is a file of whole numbers, one a line, as a column of CSV, or JSON (a list), or an
+    instance (a name or a file): then the sizes are the decode rounds of its requests.
+
+    Example: orsched pack gsm8k-llama65b -o packing.json
+    """
 
     source: str = argument("SOURCE")
     clients: int | None = option(
@@ -237,34 +241,25 @@ class PackOptions(Timed, Printed):
     )
     seed: int = SEED
 
+    def _run(self) -> int:
+        from orsched.models.packing import pack
 
-@command("pack", PackOptions, "Pack sizes onto clients so that the fullest is least full.")
-def pack_command(given: PackOptions) -> int:
-    """Pack the sizes in SOURCE onto identical clients: the least makespan, P||Cmax, with a proof.
+        self.require_ends()
+        output = self.output
+        check_paths({"PACKING": output}, [self.source])
+        with ProgressPrinter("packing"):
+            with ended_by(self.time_limit):
+                sizes, own = sizes_of(self.source, self.column)
+            count = _clients(self.clients, own)
+            result = pack(sizes, count, self.time_limit, self.seed, gap=self.gap)
+            document = _packing_document(sizes, self.column, count, result)
+            if output is not None:
+                from orsched.files.atomic import write_text
 
-    SOURCE is a file of whole numbers, one a line, as a column of CSV, or JSON (a list), or an
-    instance (a name or a file): then the sizes are the decode rounds of its requests.
-
-    Example: orsched pack gsm8k-llama65b -o packing.json
-    """
-    from orsched.models.packing import pack
-
-    given.require_ends()
-    output = given.output
-    check_paths({"PACKING": output}, [given.source])
-    with ProgressPrinter("packing"):
-        with ended_by(given.time_limit):
-            sizes, own = sizes_of(given.source, given.column)
-        count = _clients(given.clients, own)
-        result = pack(sizes, count, given.time_limit, given.seed, gap=given.gap)
-        document = _packing_document(sizes, given.column, count, result)
-        if output is not None:
-            from orsched.files.atomic import write_text
-
-            write_text(output, json.dumps(document, indent=1) + "\n")
-            remark(f"{len(sizes)} sizes on {document['clients']} clients written to {output}")
-    _print_packing(document, given.style)
-    return EXIT_INTERRUPTED if result.interrupted else 0
+                write_text(output, json.dumps(document, indent=1) + "\n")
+                remark(f"{len(sizes)} sizes on {document['clients']} clients written to {output}")
+        _print_packing(document, self.style)
+        return EXIT_INTERRUPTED if result.interrupted else 0
 
 
 def sizes_of(source: str, column: str | None = None) -> tuple[list[int], int | None]:

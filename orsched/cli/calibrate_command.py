@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
+from orsched.cli.artefacts import check_paths, write_cost, write_worker
 from orsched.cli.declaring import command, option
 from orsched.cli.options import ALLOW_PICKLE, Printed
 from orsched.cli.output import ProgressPrinter, print_json, print_rows, remark, say, table
@@ -35,8 +35,18 @@ class _Measured(NamedTuple):
     speed: Speed | None
 
 
-class CalibrateOptions(Printed):
-    """Options of ``orsched calibrate``."""
+@command(
+    "calibrate",
+    "Measure a worker and fit cost models to it.",
+    usual="model device slots length source runs template output worker_file style",
+)
+class CalibrateCommand(Printed):
+    """Measure a worker's steps, fit every cost model, and report errors on steps not fitted.
+
+    Examples: orsched calibrate --model tiny --slots 16 --length 512 -o cost.json;
+    orsched calibrate --template > rows.csv, fill it in, and
+    orsched calibrate --from rows.csv --judge steps.csv -o cost.json
+    """
 
     model: str = option("A preset or a model's folder.", default="tiny")
     allow_pickle: bool = ALLOW_PICKLE
@@ -76,71 +86,38 @@ class CalibrateOptions(Printed):
     measurements: Path | None = option("Write what was measured (.csv).")
     worker_file: Path | None = option("Write a worker: slots, cost and memory (.json).")
 
+    def _run(self) -> None:
+        from orsched.calibration.candidates import MODELS, calibrate
+        from orsched.calibration.judging import judge, read_steps
+        from orsched.calibration.measurements_csv import TEMPLATE
 
-@command(
-    "calibrate",
-    CalibrateOptions,
-    "Measure a worker and fit cost models to it.",
-    usual="model device slots length source runs template output worker_file style",
-)
-def calibrate_command(given: CalibrateOptions) -> None:
-    """Measure a worker's steps, fit every cost model, and report errors on steps not fitted.
+        if self.template:
+            click.echo(TEMPLATE, nl=False)
+            return
+        chosen = self.chosen
+        if chosen not in ("best", *MODELS):
+            raise InputError(
+                f"no fit for {chosen!r}", field="--cost-model", remedy=f"best, {', '.join(MODELS)}"
+            )
+        written = {"output": self.output, "measurements": self.measurements}
+        inputs = [] if self.source is None else [self.source]
+        check_paths({**written, "worker-file": self.worker_file}, inputs, (".json",))
+        steps = [(str(path), read_steps(path)) for path in self.runs]
+        measured = _measure(self) if self.source is None else _read(self.source, self)
+        if self.measurements is not None:
+            from orsched.calibration.measurements_csv import write_measurements
 
-    Examples: orsched calibrate --model tiny --slots 16 --length 512 -o cost.json;
-    orsched calibrate --template > rows.csv, fill it in, and
-    orsched calibrate --from rows.csv --judge steps.csv -o cost.json
-    """
-    from orsched.calibration.candidates import MODELS, calibrate
-    from orsched.calibration.judging import judge, read_steps
-    from orsched.calibration.measurements_csv import TEMPLATE
-
-    if given.template:
-        click.echo(TEMPLATE, nl=False)
-        return
-    chosen = given.chosen
-    if chosen not in ("best", *MODELS):
-        raise InputError(
-            f"no fit for {chosen!r}", field="--cost-model", remedy=f"best, {', '.join(MODELS)}"
-        )
-    _check_files(given)
-    steps = [(str(path), read_steps(path)) for path in given.runs]
-    measured = _measure(given) if given.source is None else _read(given.source, given)
-    if given.measurements is not None:
-        from orsched.calibration.measurements_csv import write_measurements
-
-        write_measurements(measured.measurements, given.measurements)
-        _said("measurements", given.measurements)
-    done = calibrate(measured.measurements, weighting=given.weighting)
-    best = done.candidate(chosen)
-    assert best.cost is not None
-    verdicts = [judge(best.cost, name, found) for name, found in steps]
-    _write(done, best, measured, verdicts, given)
-    _print(done, best, measured, verdicts, given.style)
+            write_measurements(measured.measurements, self.measurements)
+            remark(f"measurements written to {self.measurements}")
+        done = calibrate(measured.measurements, weighting=self.weighting)
+        best = done.candidate(chosen)
+        assert best.cost is not None
+        verdicts = [judge(best.cost, name, found) for name, found in steps]
+        _write(done, best, measured, verdicts, self)
+        _print(done, best, measured, verdicts, self.style)
 
 
-def _check_files(given: CalibrateOptions) -> None:
-    """Refuse, before anything is measured, files that could not be written."""
-    taken = {} if given.source is None else {given.source.resolve(): "the command reads it"}
-    for flag, path, suffix in (
-        ("--output", given.output, ".json"),
-        ("--measurements", given.measurements, ".csv"),
-        ("--worker-file", given.worker_file, ".json"),
-    ):
-        if path is None:
-            continue
-        problem = None
-        if path.suffix.lower() != suffix:
-            problem, remedy = "the wrong suffix", f"a file that ends in {suffix}"
-        elif not path.parent.is_dir():
-            problem, remedy = "there is no such folder", "choose a folder that exists"
-        elif path.resolve() in taken:
-            problem, remedy = taken[path.resolve()], "choose another name"
-        if problem is not None:
-            raise InputError(problem, file=str(path), field=flag, remedy=remedy)
-        taken[path.resolve()] = f"{flag} writes it, too"
-
-
-def _read(source: Path, given: CalibrateOptions) -> _Measured:
+def _read(source: Path, given: CalibrateCommand) -> _Measured:
     from orsched.calibration.measurements_csv import read_measurements
 
     context = click.get_current_context()
@@ -157,7 +134,7 @@ def _read(source: Path, given: CalibrateOptions) -> _Measured:
     return _Measured(read_measurements(source), None, [], None)
 
 
-def _measure(given: CalibrateOptions) -> _Measured:
+def _measure(given: CalibrateCommand) -> _Measured:
     from orsched.common.columns import whole_number
     from orsched.runner.capacity import read_bytes, require_room, size_of
     from orsched.runner.devices.settings import contention
@@ -204,12 +181,10 @@ def _write(
     best: Candidate,
     measured: _Measured,
     verdicts: list[Verdict],
-    given: CalibrateOptions,
+    given: CalibrateCommand,
 ) -> None:
     """Write the cost model and the worker that were asked for."""
     from orsched.data.workers import Worker
-    from orsched.files import save_cost
-    from orsched.files.atomic import write_text
 
     report = done.report(best.model)
     if verdicts:
@@ -220,24 +195,17 @@ def _write(
         report["speed"] = measured.speed.to_dict()
         report["warnings"] += measured.speed.warnings()
     assert best.cost is not None
-    if given.output is not None:
-        save_cost(best.cost, given.output, report)
-        _said("cost model", given.output)
+    write_cost(best.cost, report, given.output)
     if given.worker_file is not None:
         name, memory = Path(given.model).name, _memory(measured)
         worker = Worker(given.slots, best.cost, given.prefill_cap, memory, name=name)
-        write_text(given.worker_file, json.dumps(worker.to_dict(), indent=1) + "\n")
-        _said("worker", given.worker_file)
+        write_worker(worker, given.worker_file)
 
 
 def _memory(measured: _Measured) -> BlockMemory | None:
     from orsched.runner.capacity import block_memory
 
     return block_memory(measured.batches) if measured.batches else None
-
-
-def _said(what: str, path: Path) -> None:
-    remark(f"{what} written to {path}")
 
 
 def _print(

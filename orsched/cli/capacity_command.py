@@ -32,8 +32,21 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-class CapacityOptions(Limits, Timed, Viewed, Requests):
-    """Options of ``orsched capacity``."""
+@command(
+    "capacity",
+    "Find the fewest workers that keep limits, with a proof.",
+    usual="policy slo_ttft slo_tpot attainment arrivals machines folder plot verify style",
+)
+class CapacityCommand(Limits, Timed, Viewed, Requests):
+    """Find the fewest workers that keep latency limits on INSTANCE, and prove which are too few.
+
+    The requests are those of INSTANCE, with other arrivals if wanted; fleets of its worker, or of
+    --machine, are simulated with the policy. Limits are those of its interactive requests, or of
+    all where there are none.
+
+    Example: orsched capacity gsm8k-llama65b --arrivals poisson:rate=20 --slo-ttft 1
+    --slo-tpot 0.05 --attainment 0.9
+    """
 
     instance: str = INSTANCE
     policy: str = option("A method's name, or module:Class.", default="vllm")
@@ -81,6 +94,48 @@ class CapacityOptions(Limits, Timed, Viewed, Requests):
     )
     parameters: tuple[str, ...] = PARAMETERS
 
+    def _run(self) -> int:
+        from orsched.planning.capacity import capacity
+
+        self.note_milliseconds()
+        parameters = read_pairs(self.parameters, "--param")
+        require_named(self.policy, None, parameters)
+        check_paths({"plot": self.plot}, [self.instance])
+        require_packages({"plot": self.plot})
+        with ProgressPrinter("loading") as progress:
+            problem = load_instance(self.instance)
+            kinds = _read_machines(self.machines, problem)
+            require_columns((*_COLUMNS, *(kinds if kinds and len(kinds) > 1 else ())), ())
+            if self.verify is not None:
+                progress.say("verifying")
+                return _verify(problem, kinds, self.verify)
+            progress.say("proving")
+            options = {name: getattr(self, name) for name in _PASSED_ON}
+            try:
+                with own_code([self.policy]):
+                    found = capacity(
+                        problem,
+                        self.policy,
+                        machines=kinds,
+                        parameters=parameters,
+                        callback=progress.say,
+                        **options,
+                    )
+            except InfeasibleError as error:
+                if self.style == "json":
+                    print_json(_nothing(str(error)))
+                raise
+            progress.say("writing")
+        if kinds is None:
+            say_machine(problem)
+        _print(found, self.style)
+        if self.plot is not None:
+            from orsched.planning.capacity.plot import save_capacity
+
+            save_capacity(found, self.plot)
+            remark(f"plot written to {self.plot}")
+        return EXIT_INTERRUPTED if found.termination == "interrupted" else 0
+
 
 _PASSED_ON = (
     "attainment", "arrivals", "sample", "replications", "confidence", "criterion", "max_workers",
@@ -88,64 +143,6 @@ _PASSED_ON = (
     "folder",
 )  # fmt: skip
 """Options that are arguments of ``orsched.capacity``."""
-
-
-@command(
-    "capacity",
-    CapacityOptions,
-    "Find the fewest workers that keep limits, with a proof.",
-    usual="policy slo_ttft slo_tpot attainment arrivals machines folder plot verify style",
-)
-def capacity_command(given: CapacityOptions) -> int:
-    """Find the fewest workers that keep latency limits on INSTANCE, and prove which are too few.
-
-    The requests are those of INSTANCE, with other arrivals if wanted; fleets of its worker, or of
-    --machine, are simulated with the policy. Limits are those of its interactive requests, or of
-    all where there are none.
-
-    Example: orsched capacity gsm8k-llama65b --arrivals poisson:rate=20 --slo-ttft 1
-    --slo-tpot 0.05 --attainment 0.9
-    """
-    from orsched.planning.capacity import capacity
-
-    given.note_milliseconds()
-    parameters = read_pairs(given.parameters, "--param")
-    require_named(given.policy, None, parameters)
-    check_paths({"plot": given.plot}, [given.instance])
-    require_packages({"plot": given.plot})
-    with ProgressPrinter("loading") as progress:
-        problem = load_instance(given.instance)
-        kinds = _read_machines(given.machines, problem)
-        require_columns((*_COLUMNS, *(kinds if kinds and len(kinds) > 1 else ())), ())
-        if given.verify is not None:
-            progress.say("verifying")
-            return _verify(problem, kinds, given.verify)
-        progress.say("proving")
-        options = {name: getattr(given, name) for name in _PASSED_ON}
-        try:
-            with own_code([given.policy]):
-                found = capacity(
-                    problem,
-                    given.policy,
-                    machines=kinds,
-                    parameters=parameters,
-                    callback=progress.say,
-                    **options,
-                )
-        except InfeasibleError as error:
-            if given.style == "json":
-                print_json(_nothing(str(error)))
-            raise
-        progress.say("writing")
-    if kinds is None:
-        say_machine(problem)
-    _print(found, given.style)
-    if given.plot is not None:
-        from orsched.planning.capacity.plot import save_capacity
-
-        save_capacity(found, given.plot)
-        remark(f"plot written to {given.plot}")
-    return EXIT_INTERRUPTED if found.termination == "interrupted" else 0
 
 
 def _read_machines(

@@ -52,8 +52,20 @@ VIOLATION = (
 """Columns of violations, the fields of ``Violation``."""
 
 
-class CheckOptions(Viewed, RequestsAndCopies):
-    """Options of ``orsched check``."""
+@command(
+    "check",
+    "Check every rule and reported number of a schedule.",
+    usual="times budget clients cost style",
+)
+class CheckCommand(Viewed, RequestsAndCopies):
+    """Check every rule and every reported number of SCHEDULE against INSTANCE.
+
+    SCHEDULE may be a bound on bulk work that `orsched bound --certificate` has printed, or a
+    packing that `orsched pack` has written; then INSTANCE is what was packed.
+
+    Prints the violations; exits with 0 if there is none, with 1 otherwise. Measured times are taken
+    as they are, and a run that was stopped need not serve all requests: then the verdict says so.
+    """
 
     known = VIOLATION
 
@@ -70,53 +82,38 @@ class CheckOptions(Viewed, RequestsAndCopies):
         default=DEFAULT_BUDGET,
     )
 
+    def _run(self) -> int:
+        from orsched.checker import check
+        from orsched.files import load_schedule
 
-@command(
-    "check",
-    CheckOptions,
-    "Check every rule and reported number of a schedule.",
-    usual="times budget clients cost style",
-)
-def check_command(given: CheckOptions) -> int:
-    """Check every rule and every reported number of SCHEDULE against INSTANCE.
-
-    SCHEDULE may be a bound on bulk work that `orsched bound --certificate` has printed, or a
-    packing that `orsched pack` has written; then INSTANCE is what was packed.
-
-    Prints the violations; exits with 0 if there is none, with 1 otherwise. Measured times are taken
-    as they are, and a run that was stopped need not serve all requests: then the verdict says so.
-    """
-    from orsched.checker import check
-    from orsched.files import load_schedule
-
-    instance, schedule, style = given.instance, given.schedule, given.style
-    require_order(instance, (schedule,))
-    packed, claim = claim_of(schedule, PACKING), claim_of(schedule, BOUND)
-    if packed is not None:
-        return _check_packing(given, packed)
-    if claim is not None:
-        faults = check_bulk_claim(load_instance(instance), claim, given.budget)
-        return _verdict("bound", faults, f"{schedule} is a proven bound for {instance}", style)
-    with ProgressPrinter("checking"):
-        problem = load_instance(instance).admitted()
-        loaded = load_schedule(schedule)
-        _require_times(loaded, given.times, schedule)
-        violations = check(problem, loaded, times=given.times or "model", budget=given.budget)
-        if loaded.instance_sha256 != problem.sha256:
-            violations = _of_another_instance(problem, loaded, violations)
-    reach = _reach(problem, loaded, violations) if given.times == "measured" else None
-    _print_violations(violations, reach, style)
-    about = "" if violations else f" is a valid schedule for {problem.name}"
-    if reach is not None:
-        about = f": {_in_words(reach)}"
-        if not violations:
-            about = f" breaks no rule as a run of {problem.name}{about}"
-    if about:
-        say(f"{schedule}{about}")
-    return EXIT_INVALID if violations else 0
+        instance, schedule, style = self.instance, self.schedule, self.style
+        require_order(instance, (schedule,))
+        packed, claim = claim_of(schedule, PACKING), claim_of(schedule, BOUND)
+        if packed is not None:
+            return _check_packing(self, packed)
+        if claim is not None:
+            faults = check_bulk_claim(load_instance(instance), claim, self.budget)
+            return _verdict("bound", faults, f"{schedule} is a proven bound for {instance}", style)
+        with ProgressPrinter("checking"):
+            problem = load_instance(instance).admitted()
+            loaded = load_schedule(schedule)
+            _require_times(loaded, self.times, schedule)
+            violations = check(problem, loaded, times=self.times or "model", budget=self.budget)
+            if loaded.instance_sha256 != problem.sha256:
+                violations = _of_another_instance(problem, loaded, violations)
+        reach = _reach(problem, loaded, violations) if self.times == "measured" else None
+        _print_violations(violations, reach, style)
+        about = "" if violations else f" is a valid schedule for {problem.name}"
+        if reach is not None:
+            about = f": {_in_words(reach)}"
+            if not violations:
+                about = f" breaks no rule as a run of {problem.name}{about}"
+        if about:
+            say(f"{schedule}{about}")
+        return EXIT_INVALID if violations else 0
 
 
-def _check_packing(given: CheckOptions, claim: dict[str, Any]) -> int:
+def _check_packing(given: CheckCommand, claim: dict[str, Any]) -> int:
     """Print what is wrong with a packing, or what it proves; return the exit code."""
     try:
         faults = check_packing(given.instance, claim, given.budget)
@@ -213,8 +210,19 @@ def _print_violations(
     print_rows(rows, style, names)
 
 
-class ReportOptions(Limits, RequestsAndCopies):
-    """Options of ``orsched report``."""
+@command(
+    "report",
+    "Draw and list schedules: report, charts, records.",
+    usual="output gantt usage latency timeline trace records slo_ttft slo_tpot clients",
+)
+class ReportCommand(Limits, RequestsAndCopies):
+    """Draw and list SCHEDULE files of INSTANCE; each is checked first.
+
+    The HTML report, --latency, --timeline and --history take any number of schedules, --gantt one
+    or a plan with its run (orsched run), all others one. A report with a run compares both. The
+    limits are for the HTML report and --latency; without them, they have those that the schedules
+    were made with.
+    """
 
     instance: str = INSTANCE
     schedules: tuple[Path, ...] = argument("SCHEDULE...", required=True)
@@ -227,68 +235,54 @@ class ReportOptions(Limits, RequestsAndCopies):
     trace: Path | None = OneSchedule.trace
     records: Path | None = OneSchedule.records
 
+    def _run(self) -> None:
+        from orsched.checker import check
+        from orsched.data.schedule import require_same_instance
+        from orsched.files import load_schedule
 
-@command(
-    "report",
-    ReportOptions,
-    "Draw and list schedules: report, charts, records.",
-    usual="output gantt usage latency timeline trace records slo_ttft slo_tpot clients",
-)
-def report_command(given: ReportOptions) -> None:
-    """Draw and list SCHEDULE files of INSTANCE; each is checked first.
-
-    The HTML report, --latency, --timeline and --history take any number of schedules, --gantt one
-    or a plan with its run (orsched run), all others one. A report with a run compares both. The
-    limits are for the HTML report and --latency; without them, they have those that the schedules
-    were made with.
-    """
-    from orsched.checker import check
-    from orsched.data.schedule import require_same_instance
-    from orsched.files import load_schedule
-
-    slo, schedules, paths = given.slo, given.schedules, given_files(given)
-    output = paths.pop("output")
-    if output is None and not any(paths.values()):
-        raise InputError(
-            "nothing to write",
-            remedy="give -o, --gantt, --usage, --latency, --timeline, --history, --trace or "
-            "--records",
-        )
-    if slo is not None and output is None and paths["latency"] is None:
-        raise InputError(
-            "limits are for the HTML report and the distributions of latencies",
-            field="--slo-ttft",
-            remedy="add -o or --latency",
-        )
-    several = len(schedules) > 1
-    if several and any(paths[kind] for kind in ("usage", "trace", "records")):
-        raise InputError(
-            "--usage, --trace and --records take one schedule",
-            field="SCHEDULE",
-            remedy="give one SCHEDULE, or leave these options out",
-        )
-    require_order(given.instance, schedules)
-    check_paths({"report": output, **paths}, (given.instance, *schedules))
-    require_packages({"report": output, **paths})
-    with ProgressPrinter("loading") as progress:
-        problem = load_instance(given.instance).admitted()
-        loaded = [load_schedule(path) for path in schedules]
-        progress.say("checking")
-        for path, schedule in zip(schedules, loaded, strict=True):
-            require_same_instance(problem, schedule, str(path), "INSTANCE")
-            times = "measured" if schedule.is_measured else "model"
-            violations = check(problem, schedule, times=times)
-            if violations:
-                message = f"{path} is not valid: {violations[0].message} (see orsched check)"
-                raise InvalidScheduleError(message, violations)
-        progress.say("writing")
-        write_comparison(problem, loaded, output, None, slo=slo)
-        names = [path.stem for path in schedules] if several else ()
-        write_curves(problem, loaded, {kind: paths.pop(kind) for kind in CURVES}, names, slo)
-        if several and paths["gantt"] is not None:
-            write_plan_and_run(problem, *_plan_and_run(loaded), paths["gantt"])
-        else:
-            write_artefacts(problem, loaded[0], paths)
+        slo, schedules, paths = self.slo, self.schedules, given_files(self)
+        output = paths.pop("output")
+        if output is None and not any(paths.values()):
+            raise InputError(
+                "nothing to write",
+                remedy="give -o, --gantt, --usage, --latency, --timeline, --history, --trace or "
+                "--records",
+            )
+        if slo is not None and output is None and paths["latency"] is None:
+            raise InputError(
+                "limits are for the HTML report and the distributions of latencies",
+                field="--slo-ttft",
+                remedy="add -o or --latency",
+            )
+        several = len(schedules) > 1
+        if several and any(paths[kind] for kind in ("usage", "trace", "records")):
+            raise InputError(
+                "--usage, --trace and --records take one schedule",
+                field="SCHEDULE",
+                remedy="give one SCHEDULE, or leave these options out",
+            )
+        require_order(self.instance, schedules)
+        check_paths({"report": output, **paths}, (self.instance, *schedules))
+        require_packages({"report": output, **paths})
+        with ProgressPrinter("loading") as progress:
+            problem = load_instance(self.instance).admitted()
+            loaded = [load_schedule(path) for path in schedules]
+            progress.say("checking")
+            for path, schedule in zip(schedules, loaded, strict=True):
+                require_same_instance(problem, schedule, str(path), "INSTANCE")
+                times = "measured" if schedule.is_measured else "model"
+                violations = check(problem, schedule, times=times)
+                if violations:
+                    message = f"{path} is not valid: {violations[0].message} (see orsched check)"
+                    raise InvalidScheduleError(message, violations)
+            progress.say("writing")
+            write_comparison(problem, loaded, output, None, slo=slo)
+            names = [path.stem for path in schedules] if several else ()
+            write_curves(problem, loaded, {kind: paths.pop(kind) for kind in CURVES}, names, slo)
+            if several and paths["gantt"] is not None:
+                write_plan_and_run(problem, *_plan_and_run(loaded), paths["gantt"])
+            else:
+                write_artefacts(problem, loaded[0], paths)
 
 
 def _plan_and_run(schedules: Sequence[Schedule]) -> tuple[Schedule, Schedule]:

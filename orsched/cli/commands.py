@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from orsched._version import __version__
-from orsched.cli.bound_commands import bound_command, pack_command
-from orsched.cli.calibrate_command import calibrate_command
-from orsched.cli.capacity_command import capacity_command
-from orsched.cli.check_commands import check_command, report_command
-from orsched.cli.compare_command import compare_command
+from orsched.cli.bound_commands import BoundCommand, PackCommand
+from orsched.cli.calibrate_command import CalibrateCommand
+from orsched.cli.capacity_command import CapacityCommand
+from orsched.cli.check_commands import CheckCommand, ReportCommand
+from orsched.cli.compare_command import CompareCommand
 from orsched.cli.completion import offer_names
-from orsched.cli.cost_command import cost_command
+from orsched.cli.cost_command import CostCommand
 from orsched.cli.declaring import AT_LEAST_1, quiet
 from orsched.cli.ending import (
     EXIT_BUG,
@@ -29,19 +29,19 @@ from orsched.cli.ending import (
     EXIT_MACHINE,
     EXIT_TIME_LIMIT,
 )
-from orsched.cli.frontier_command import frontier_command
-from orsched.cli.info_command import info_command
+from orsched.cli.frontier_command import FrontierCommand
+from orsched.cli.info_command import InfoCommand
 from orsched.cli.instance_commands import (
-    convert_command,
+    ConvertCommand,
+    ExportCommand,
+    GenerateCommand,
     data_group,
-    export_command,
-    generate_command,
 )
 from orsched.cli.output import escape_what_cannot_be_encoded, printable, say, show_lines
 from orsched.cli.predict_commands import predict_group
-from orsched.cli.run_command import run_command
-from orsched.cli.solve_commands import simulate_command, solve_command
-from orsched.cli.study_command import study_command
+from orsched.cli.run_command import RunCommand
+from orsched.cli.solve_commands import SimulateCommand, SolveCommand
+from orsched.cli.study_command import StudyCommand
 from orsched.cli.vllm_command import vllm_group
 from orsched.common.errors import (
     InputError,
@@ -56,6 +56,8 @@ from orsched.solving.progress import clear_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from orsched.cli.declaring import Options
 
 
 @dataclass
@@ -166,29 +168,14 @@ def _variable(name: str, value: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-for command in (
-    solve_command,
-    simulate_command,
-    bound_command,
-    compare_command,
-    frontier_command,
-    pack_command,
-    run_command,
-    calibrate_command,
-    cost_command,
-    check_command,
-    report_command,
-    generate_command,
-    convert_command,
-    export_command,
-    data_group,
-    predict_group,
-    study_command,
-    capacity_command,
-    vllm_group,
-    info_command,
-):
-    cli.add_command(command)
+_COMMANDS: tuple[type[Options], ...] = (
+    SolveCommand, SimulateCommand, BoundCommand, CompareCommand, FrontierCommand, PackCommand,
+    RunCommand, CalibrateCommand, CostCommand, CheckCommand, ReportCommand, GenerateCommand,
+    ConvertCommand, ExportCommand, StudyCommand, CapacityCommand, InfoCommand,
+)  # fmt: skip
+
+for each in (*(options.command for options in _COMMANDS), data_group, predict_group, vllm_group):
+    cli.add_command(each)
 offer_names(cli)
 
 

@@ -35,8 +35,24 @@ _WORDS = ("method", "information", "checked", "objective", "notes")
 _COUNTED = ("status", "best_of", "certified", "termination")
 
 
-class CompareOptions(Problem, Search, Judged, ViewedResults, Requests):
-    """Options of ``orsched compare``."""
+@command(
+    "compare",
+    "Solve with several methods, one line for each.",
+    usual="methods clients cost workers arrivals slo_ttft slo_tpot seeds report style",
+)
+class CompareCommand(Problem, Search, Judged, ViewedResults, Requests):
+    """Solve INSTANCE with several methods and print one line for each.
+
+    Examples: orsched compare gsm8k-llama65b;
+    orsched compare gsm8k-llama65b --methods fcfs,vllm,mine.py:Policy --workers 4
+    --arrivals poisson:rate=20 --slo-ttft 2 --slo-tpot 0.05;
+    orsched compare gsm8k --seeds 0:10 --methods fcfs,hybrid,hybrid@predicted;
+    orsched compare pang-case --seeds 0:100 --methods fcfs,hybrid (Pang's 100-case study).
+
+    A method that makes no schedule has the reason in its line, in full on stderr, and is not the
+    end of the others. Exit codes: 0 all made one, 2 some did not, 3 some did not in the time limit.
+    With --seeds and a time limit the seeds before are printed.
+    """
 
     instance: str = INSTANCE
     methods: str = option(
@@ -118,56 +134,39 @@ class CompareOptions(Problem, Search, Judged, ViewedResults, Requests):
             **options,
         )
 
-
-@command(
-    "compare",
-    CompareOptions,
-    "Solve with several methods, one line for each.",
-    usual="methods clients cost workers arrivals slo_ttft slo_tpot seeds report style",
-)
-def compare_command(given: CompareOptions) -> int:
-    """Solve INSTANCE with several methods and print one line for each.
-
-    Examples: orsched compare gsm8k-llama65b;
-    orsched compare gsm8k-llama65b --methods fcfs,vllm,mine.py:Policy --workers 4
-    --arrivals poisson:rate=20 --slo-ttft 2 --slo-tpot 0.05;
-    orsched compare gsm8k --seeds 0:10 --methods fcfs,hybrid,hybrid@predicted;
-    orsched compare pang-case --seeds 0:100 --methods fcfs,hybrid (Pang's 100-case study).
-
-    A method that makes no schedule has the reason in its line, in full on stderr, and is not the
-    end of the others. Exit codes: 0 all made one, 2 some did not, 3 some did not in the time limit.
-    With --seeds and a time limit the seeds before are printed.
-    """
-    given.require_ends()
-    names = given.names()
-    slo, style = given.slo, given.style
-    check_paths({"report": given.report}, given.read(given.instance))
-    require_packages({"report": given.report, "gantt": given.gantt})
-    run = given.read_settings()
-    check_paths({"report": given.report}, run.files or ())
-    given.require_seeds()
-    chosen = _chosen(names)
-    require_search(names, given.ends_of_search)
-    if given.seeds is not None:
-        return _compare_seeds(given, given.seeds, run, chosen, slo)
-    with ProgressPrinter("loading") as progress:
-        with ended_by(given.time_limit), own_code(names):
-            problem = derived(load_instance(given.instance), run)
-            results = given.compare(
-                problem,
-                chosen,
-                slo,
-                seed=run.seed or 0,
-                callback=progress.callback,
-                time_limit=given.time_left,
-            )
-        progress.say("writing")
-        titles = [r.label or r.schedule.method for r in results]
-        schedules = [r.schedule for r in results]
-        write_comparison(problem, schedules, given.report, given.gantt, titles)
-    rows = results.with_failed([with_classes(r, style) for r in results], short=style == "table")
-    print_methods(rows, list(results), style, problem, objective=given.objective)
-    return exit_code_of(results)
+    def _run(self) -> int:
+        self.require_ends()
+        names = self.names()
+        slo, style = self.slo, self.style
+        check_paths({"report": self.report}, self.read(self.instance))
+        require_packages({"report": self.report, "gantt": self.gantt})
+        run = self.read_settings()
+        check_paths({"report": self.report}, run.files or ())
+        self.require_seeds()
+        chosen = _chosen(names)
+        require_search(names, self.ends_of_search)
+        if self.seeds is not None:
+            return _compare_seeds(self, self.seeds, run, chosen, slo)
+        with ProgressPrinter("loading") as progress:
+            with ended_by(self.time_limit), own_code(names):
+                problem = derived(load_instance(self.instance), run)
+                results = self.compare(
+                    problem,
+                    chosen,
+                    slo,
+                    seed=run.seed or 0,
+                    callback=progress.callback,
+                    time_limit=self.time_left,
+                )
+            progress.say("writing")
+            titles = [r.label or r.schedule.method for r in results]
+            schedules = [r.schedule for r in results]
+            write_comparison(problem, schedules, self.report, self.gantt, titles)
+        rows = results.with_failed(
+            [with_classes(r, style) for r in results], short=style == "table"
+        )
+        print_methods(rows, list(results), style, problem, objective=self.objective)
+        return exit_code_of(results)
 
 
 def _chosen(names: list[str]) -> list[Chosen]:
@@ -182,7 +181,7 @@ def _chosen(names: list[str]) -> list[Chosen]:
 
 
 def _compare_seeds(
-    given: CompareOptions, seeds: str, run: Settings, methods: list[Chosen], slo: SLO | None
+    given: CompareCommand, seeds: str, run: Settings, methods: list[Chosen], slo: SLO | None
 ) -> int:
     """Print the means over the seeds of a generator, or a row a seed; return the exit code.
 
@@ -237,7 +236,7 @@ def _compare_seeds(
 class _Made(NamedTuple):
     """Instances of a generator, one a seed, and what runs on them."""
 
-    given: CompareOptions
+    given: CompareCommand
     run: Settings
     methods: list[Chosen]
     slo: SLO | None

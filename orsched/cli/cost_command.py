@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.artefacts import check_paths
+from orsched.cli.artefacts import check_paths, write_cost, write_worker
 from orsched.cli.declaring import THERE, command, option
 from orsched.cli.machines import cost_facts, gpu_named, model_named, model_shape
 from orsched.cli.options import Printed
 from orsched.cli.output import print_facts, remark
 from orsched.common.errors import InputError
 from orsched.common.pairs import read_pairs
-from orsched.common.scalars import require_suffix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,8 +30,24 @@ PREFILL_CAP = 2048
 """Tokens of a stage of a worker that is written: as engines take by default."""
 
 
-class CostOptions(Printed):
-    """Options of ``orsched cost``."""
+@command(
+    "cost",
+    "Derive a cost model from a data sheet, or from kernel times.",
+    usual="gpu model config from_profile run clients memory_blocks output worker_file style",
+)
+class CostCommand(Printed):
+    """Derive a cost model: a roofline from a data sheet, or tables from a profile of kernels.
+
+    With --gpu, from peak FLOPs, bandwidth and the model's shape: nothing is measured. With
+    --from-profile, from kernel times in the layout of LLMServingSim's profiler. With --fit, to the
+    times of a measured run: one factor of a profile, or two constants of a model's shape.
+
+    Example: orsched cost --gpu h100 --model 8b -o cost.json
+
+    Example: orsched cost --from-profile perf/RTX4090/llama/bf16 --layers 32 -o cost.json
+
+    Example: orsched cost --fit run.csv --model 8b --clients 256 --memory-blocks 2587 -o cost.json
+    """
 
     gpu: str | None = option("A GPU of orsched info machines.", metavar="NAME")
     model: str | None = option("A model of orsched info machines; 8b: llama3-8b.", metavar="NAME")
@@ -110,9 +124,20 @@ class CostOptions(Printed):
     def check_output(self) -> None:
         """Refuse, before any work, files that could not be written."""
         reads = [str(path) for path in (self.config, self.run) if path is not None]
-        check_paths({"output": self.output, "worker-file": self.worker_file}, reads)
-        if self.output is not None:
-            require_suffix(self.output, (".json",), "--output")
+        written = {"output": self.output, "worker-file": self.worker_file}
+        check_paths(written, reads, (".json",))
+
+    def _run(self) -> None:
+        if self.from_profile is None and self.run is None:
+            self.refuse(
+                (*_OF_A_PROFILE, *_OF_A_RUN),
+                "is of a profile or a run",
+                "with --from-profile DIR, or --fit RUN",
+            )
+            _cost_of_data_sheet(self)
+            return
+        self.refuse(_OF_A_SHEET, "is of a data sheet", "not with --from-profile or --fit")
+        _cost_of_profile(self)
 
 
 _OF_A_RUN = (
@@ -124,38 +149,7 @@ _OF_A_SHEET = (
 )  # fmt: skip
 
 
-@command(
-    "cost",
-    CostOptions,
-    "Derive a cost model from a data sheet, or from kernel times.",
-    usual="gpu model config from_profile run clients memory_blocks output worker_file style",
-)
-def cost_command(given: CostOptions) -> None:
-    """Derive a cost model: a roofline from a data sheet, or tables from a profile of kernels.
-
-    With --gpu, from peak FLOPs, bandwidth and the model's shape: nothing is measured. With
-    --from-profile, from kernel times in the layout of LLMServingSim's profiler. With --fit, to the
-    times of a measured run: one factor of a profile, or two constants of a model's shape.
-
-    Example: orsched cost --gpu h100 --model 8b -o cost.json
-
-    Example: orsched cost --from-profile perf/RTX4090/llama/bf16 --layers 32 -o cost.json
-
-    Example: orsched cost --fit run.csv --model 8b --clients 256 --memory-blocks 2587 -o cost.json
-    """
-    if given.from_profile is None and given.run is None:
-        given.refuse(
-            (*_OF_A_PROFILE, *_OF_A_RUN),
-            "is of a profile or a run",
-            "with --from-profile DIR, or --fit RUN",
-        )
-        _cost_of_data_sheet(given)
-        return
-    given.refuse(_OF_A_SHEET, "is of a data sheet", "not with --from-profile or --fit")
-    _cost_of_profile(given)
-
-
-def _cost_of_data_sheet(given: CostOptions) -> None:
+def _cost_of_data_sheet(given: CostCommand) -> None:
     """Write and print the cost model, and the worker, of a GPU and a model."""
     if given.gpu is None:
         raise InputError(
@@ -170,7 +164,8 @@ def _cost_of_data_sheet(given: CostOptions) -> None:
         fitting,
         least_gpus,
     )
-    from orsched.files import save_cost
+    from orsched.data.memory import BlockMemory
+    from orsched.data.workers import Worker
 
     length = LENGTH if given.length is None else given.length
     _check_worker(length, given.slots, given.worker_file)
@@ -194,13 +189,13 @@ def _cost_of_data_sheet(given: CostOptions) -> None:
         "source": f"{chip.source}; {shape.source}",
         "kv_tokens": room.kv_tokens,
     }
-    if given.output is not None:
-        save_cost(cost, given.output, {"machine": about})
-        remark(f"cost model written to {given.output}")
+    write_cost(cost, {"machine": about}, given.output)
     if given.worker_file is not None:
         slots = room.slots(length) if given.slots is None else given.slots
+        memory = BlockMemory(room.blocks, BLOCK_TOKENS, "paged")
         name = f"{given.gpu}-{shape.name}"
-        _write_worker(given.worker_file, max(1, slots), cost, room.blocks, name)
+        worker = Worker(max(1, slots), cost, PREFILL_CAP, memory, name)
+        write_worker(worker, given.worker_file)
     facts = about | {
         f"blocks_of_{BLOCK_TOKENS}": room.blocks,
         f"slots_of_{length}": room.slots(length),
@@ -234,21 +229,8 @@ def _of_an_option(error: InputError) -> InputError:
     return InputError(problem, field="--efficiency", remedy="a larger share of the peaks")
 
 
-def _write_worker(path: Path, slots: int, cost: CostModel, blocks: int, name: str) -> None:
-    from orsched.calibration.data_sheet import BLOCK_TOKENS
-    from orsched.data.memory import BlockMemory
-    from orsched.data.workers import Worker
-    from orsched.files.atomic import write_text
-
-    worker = Worker(slots, cost, PREFILL_CAP, BlockMemory(blocks, BLOCK_TOKENS, "paged"), name)
-    write_text(path, json.dumps(worker.to_dict(), indent=1) + "\n")
-    remark(f"worker written to {path}")
-
-
-def _cost_of_profile(given: CostOptions) -> None:
+def _cost_of_profile(given: CostCommand) -> None:
     """Write and print the cost model of a profile, of a measured run, or of both."""
-    from orsched.files import save_cost
-
     given.check_output()
     if given.run is None:
         given.refuse(_OF_A_RUN, "is of --fit", "with --fit RUN")
@@ -262,9 +244,7 @@ def _cost_of_profile(given: CostOptions) -> None:
         cost, report["fit"] = fitted.cost, fitted.to_dict()
         about |= {"run": given.run.name, "constants": report["fit"]["constants"]}
         about |= {"errors": report["fit"]["errors"]} | _kv_cache(server)
-    if given.output is not None:
-        save_cost(cost, given.output, report)
-        remark(f"cost model written to {given.output}")
+    write_cost(cost, report, given.output)
     if given.style == "json":
         fit = {"fit": report["fit"]} if "fit" in report else {}
         print_facts({**about, "cost": {"model": cost.model, **cost.to_dict()}, **fit}, "json")
@@ -283,7 +263,7 @@ def _kv_cache(server: Server) -> dict[str, int]:
     return {"kv_tokens": server.memory_blocks * size, "block_tokens": size}
 
 
-def _base(given: CostOptions) -> tuple[Any, dict[str, Any]]:
+def _base(given: CostCommand) -> tuple[Any, dict[str, Any]]:
     """Return the cost model of a profile, or a model's shape, and what it is."""
     from orsched.calibration.profile_cost import described, find_profile, profile_cost
 
@@ -323,7 +303,7 @@ _FLAGS = {
 """Options by what they are called in Python."""
 
 
-def _fitted(base: Any, path: Path, given: CostOptions) -> tuple[RunFit, Server]:
+def _fitted(base: Any, path: Path, given: CostCommand) -> tuple[RunFit, Server]:
     """Fit to a measured run, and say how firm the constants are and what is missed."""
     from orsched.calibration.recipe import LEAST_REQUESTS, fit_run, require_enough
     from orsched.calibration.runs import Server, read_run, recorded_settings
@@ -366,7 +346,7 @@ def _fitted(base: Any, path: Path, given: CostOptions) -> tuple[RunFit, Server]:
 _FITTED = ("makespan", "mean TPOT", "mean TTFT", "mean JCT")
 
 
-def _model_facts(given: CostOptions) -> ModelFacts:
+def _model_facts(given: CostCommand) -> ModelFacts:
     """Return what is said of a profile's model; raises ``InputError`` without its layers."""
     from orsched.calibration.profile_cost import ModelFacts, config_facts
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import click
 
@@ -75,10 +75,15 @@ def argument(metavar: str | None = None, **settings: Any) -> Any:
 
 
 class Options:
-    """What a command was given; its classes declare a field for each option and argument."""
+    """What a command was given: a field for each option and argument; ``_run`` is the command."""
+
+    command: ClassVar[Command]
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.__dict__.update(values)
+
+    def _run(self) -> int | None:
+        raise NotImplementedError
 
     @classmethod
     def declared(cls) -> dict[str, tuple[_Declared, str]]:
@@ -125,31 +130,26 @@ class Command(click.Command):
 
 
 def command(
-    name: str,
-    options: type[T],
-    short_help: str,
-    *,
-    usual: str = "",
-    group: click.Group | None = None,
-) -> Callable[[Callable[[T], int | None]], Command]:
-    """Return a decorator that makes a command of a function of its options.
+    name: str, short_help: str, *, usual: str = "", group: click.Group | None = None
+) -> Callable[[type[T]], type[T]]:
+    """Return a decorator that makes a command of a class of options; its help is the docstring.
 
     ``usual`` are the names of the fields that ``--help`` shows, with blanks in between; without
     any it shows all.
     """
 
-    def decorate(function: Callable[[T], int | None]) -> Command:
-        made = Command(
+    def decorate(options: type[T]) -> type[T]:
+        options.command = Command(
             options,
             usual.split(),
             name=name,
             short_help=short_help,
-            help=function.__doc__,
-            callback=lambda **values: function(options(values)),
+            help=options.__doc__,
+            callback=lambda **values: options(values)._run(),
         )
         if group is not None:
-            group.add_command(made)
-        return made
+            group.add_command(options.command)
+        return options
 
     return decorate
 

@@ -34,8 +34,16 @@ def _figure(context: click.Context, parameter: click.Parameter, value: str) -> O
         raise InputError(error.problem, field=parameter.name, remedy=error.remedy) from None
 
 
-class FrontierOptions(Timed, Limits, Viewed, RequestsAndCopies):
-    """Options of ``orsched frontier``."""
+@command(
+    "frontier",
+    "Draw what one objective costs in another.",
+    usual="first second points methods search time_limit clients cost plot style",
+)
+class FrontierCommand(Timed, Limits, Viewed, RequestsAndCopies):
+    """Make schedules of INSTANCE between two objectives and mark those that nothing dominates.
+
+    Example: orsched frontier gsm8k-llama65b --second ttft_mean --time-limit 300 --plot plane.svg
+    """
 
     instance: str = INSTANCE
     first: Objective = option(
@@ -59,55 +67,46 @@ class FrontierOptions(Timed, Limits, Viewed, RequestsAndCopies):
     iterations: int | None = ITERATIONS
     plot: Path | None = option("Write a picture (.png, .svg or .pdf).")
 
+    def _run(self) -> int:
+        from orsched.planning.frontiers import frontier
 
-@command(
-    "frontier",
-    FrontierOptions,
-    "Draw what one objective costs in another.",
-    usual="first second points methods search time_limit clients cost plot style",
-)
-def frontier_command(given: FrontierOptions) -> int:
-    """Make schedules of INSTANCE between two objectives and mark those that nothing dominates.
+        self.require_ends()
+        slo, first, second = self.slo, self.first, self.second
+        check_paths({"plot": self.plot}, [self.instance])
+        require_packages({"plot": self.plot})
+        bounds = (f"{first.name}_bound", f"{second.name}_bound")
+        stated = ("information", "objective", "status")
+        require_columns(
+            ("method", "share", first.name, second.name, "efficient", *bounds, *stated), ()
+        )
+        names = [name.strip() for name in self.methods.split(",") if name.strip()]
+        with ProgressPrinter("loading") as progress:
+            with ended_by(self.time_limit), own_code([*names, self.search]):
+                problem = load_admitted(self.instance)
+                found = frontier(
+                    problem,
+                    first,
+                    second,
+                    self.points,
+                    methods=names,
+                    search=self.search,
+                    seed=self.seed,
+                    time_limit=self.time_left,
+                    iterations=self.iterations,
+                    slo=slo,
+                    callback=progress.callback,
+                )
+            if self.plot is not None:
+                from orsched.views.search_charts import save_frontier
 
-    Example: orsched frontier gsm8k-llama65b --second ttft_mean --time-limit 300 --plot plane.svg
-    """
-    from orsched.planning.frontiers import frontier
-
-    given.require_ends()
-    slo, first, second = given.slo, given.first, given.second
-    check_paths({"plot": given.plot}, [given.instance])
-    require_packages({"plot": given.plot})
-    bounds = (f"{first.name}_bound", f"{second.name}_bound")
-    stated = ("information", "objective", "status")
-    require_columns(("method", "share", first.name, second.name, "efficient", *bounds, *stated), ())
-    names = [name.strip() for name in given.methods.split(",") if name.strip()]
-    with ProgressPrinter("loading") as progress:
-        with ended_by(given.time_limit), own_code([*names, given.search]):
-            problem = load_admitted(given.instance)
-            found = frontier(
-                problem,
-                first,
-                second,
-                given.points,
-                methods=names,
-                search=given.search,
-                seed=given.seed,
-                time_limit=given.time_left,
-                iterations=given.iterations,
-                slo=slo,
-                callback=progress.callback,
-            )
-        if given.plot is not None:
-            from orsched.views.search_charts import save_frontier
-
-            progress.say("writing")
-            save_frontier(found, given.plot)
-    _print(found, given.style)
-    for failure in found.failed:
-        say(str(failure))
-    if any(point.result.termination == "interrupted" for point in found):
-        return EXIT_INTERRUPTED
-    return EXIT_INPUT if found.failed else 0
+                progress.say("writing")
+                save_frontier(found, self.plot)
+        _print(found, self.style)
+        for failure in found.failed:
+            say(str(failure))
+        if any(point.result.termination == "interrupted" for point in found):
+            return EXIT_INTERRUPTED
+        return EXIT_INPUT if found.failed else 0
 
 
 def _print(found: Frontier, style: str) -> None:

@@ -33,19 +33,12 @@ if TYPE_CHECKING:
     Show = Callable[[str, str], None]
 
 
-class InfoOptions(Printed, RequestsAndCopies):
-    """Options of ``orsched info``."""
-
-    name: str | None = argument("[NAME]", required=False)
-
-
 @command(
     "info",
-    InfoOptions,
     "Describe an instance, a method, a generator; list them.",
     usual="style clients cost class_limits format",
 )
-def info_command(given: InfoOptions) -> None:
+class InfoCommand(Printed, RequestsAndCopies):
     """Describe NAME: an instance (a name or a path), a method, a generator, a cost model or a
     machine; or "machines", which lists GPUs, models and machines.
 
@@ -55,19 +48,23 @@ def info_command(given: InfoOptions) -> None:
 
     Examples: orsched info pang-100x20; orsched info vllm; orsched info gsm8k
     """
-    name, style = given.name, given.style
-    if name is None:
-        require_format(style, LISTS, "the list of names")
-        _list_all(style)
-        return
-    show = topic(name)
-    if show is None:
-        from orsched.calibration.catalogue import machine_words
 
-        problem = load_instance(name)
-        print_facts(problem.summary() | {"machine": machine_words(problem)}, style, wrap=True)
-    else:
-        show(name, style)
+    name: str | None = argument("[NAME]", required=False)
+
+    def _run(self) -> None:
+        name, style = self.name, self.style
+        if name is None:
+            require_format(style, LISTS, "the list of names")
+            _list_all(style)
+            return
+        show = topic(name)
+        if show is None:
+            from orsched.calibration.catalogue import machine_words
+
+            problem = load_instance(name)
+            print_facts(problem.summary() | {"machine": machine_words(problem)}, style, wrap=True)
+        else:
+            show(name, style)
 
 
 def _list_all(style: str) -> None:

@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
 
 
-class GenerateOptions(Options):
-    """Options of ``orsched generate``."""
+@command("generate", "Make an instance with a generator.")
+class GenerateCommand(Options):
+    """Make an instance with GENERATOR: gsm8k, pang-case, peers, sources or uniform.
+
+    Example: orsched generate gsm8k --seed 3 --set clients=100 -o case3.json
+    """
 
     generator: str = argument("GENERATOR")
     seed: int = option("Seed of the generator.", default=0)
@@ -42,27 +46,21 @@ class GenerateOptions(Options):
     classes: tuple[str, ...] = CLASS
     output: Path | None = option("Instance file (.json or .parquet); default: stdout (JSON).", "-o")
 
+    def _run(self) -> None:
+        from orsched.instances.catalog import generate
 
-@command("generate", GenerateOptions, "Make an instance with a generator.")
-def generate_command(given: GenerateOptions) -> None:
-    """Make an instance with GENERATOR: gsm8k, pang-case, peers, sources or uniform.
-
-    Example: orsched generate gsm8k --seed 3 --set clients=100 -o case3.json
-    """
-    from orsched.instances.catalog import generate
-
-    check_paths({"output": given.output}, [] if given.cost is None else [given.cost])
-    with ProgressPrinter(given.generator):
-        arguments = generator_arguments(given.settings, "--seed")
-        instance = generate(given.generator, seed=given.seed, **arguments)
-        if given.cost is not None:
-            instance = _on_machine(instance, given.cost)
-        if given.classes:
-            instance = instance.with_classes(*given.classes)
-            say_empty(instance, given.classes)
-        _write(instance, given.output)
-    if given.output is not None:
-        say_machine(instance)
+        check_paths({"output": self.output}, [] if self.cost is None else [self.cost])
+        with ProgressPrinter(self.generator):
+            arguments = generator_arguments(self.settings, "--seed")
+            instance = generate(self.generator, seed=self.seed, **arguments)
+            if self.cost is not None:
+                instance = _on_machine(instance, self.cost)
+            if self.classes:
+                instance = instance.with_classes(*self.classes)
+                say_empty(instance, self.classes)
+            _write(instance, self.output)
+        if self.output is not None:
+            say_machine(instance)
 
 
 def _on_machine(instance: Instance, cost: str) -> Instance:
@@ -104,8 +102,18 @@ class _Conversion(RequestsAndCopies):
     target: Path = argument("TARGET")
 
 
-class ConvertOptions(_Conversion):
-    """Options of ``orsched convert``."""
+@command(
+    "convert",
+    "Convert requests or a trace to an instance file.",
+    usual="clients cost memory_blocks block_tokens prefix_cache class_limits format model",
+)
+class ConvertCommand(_Conversion):
+    """Convert SOURCE to the instance file TARGET (.json, .parquet, or .csv for requests only).
+
+    SOURCE is an instance (a name, or a native file), requests as CSV or JSON lines, or a trace:
+    Azure, BurstGPT, Mooncake, Vidur, vLLM's benchmark JSON and others (see orsched data list).
+    What is not a native instance needs --clients.
+    """
 
     model: Path | None = option(
         "Add the lengths that a predictor gives for the prompts (see orsched predict).",
@@ -116,22 +124,9 @@ class ConvertOptions(_Conversion):
         "Prompts for --predict, one a request in the same order (default: those in SOURCE)."
     )
 
-
-@command(
-    "convert",
-    ConvertOptions,
-    "Convert requests or a trace to an instance file.",
-    usual="clients cost memory_blocks block_tokens prefix_cache class_limits format model",
-)
-def convert_command(given: ConvertOptions) -> None:
-    """Convert SOURCE to the instance file TARGET (.json, .parquet, or .csv for requests only).
-
-    SOURCE is an instance (a name, or a native file), requests as CSV or JSON lines, or a trace:
-    Azure, BurstGPT, Mooncake, Vidur, vLLM's benchmark JSON and others (see orsched data list).
-    What is not a native instance needs --clients.
-    """
-    with ProgressPrinter("converting"):
-        _convert(given.source, given.target, given.model, given.prompts)
+    def _run(self) -> None:
+        with ProgressPrinter("converting"):
+            _convert(self.source, self.target, self.model, self.prompts)
 
 
 def _convert(
@@ -166,8 +161,16 @@ def _convert(
 FORMATS = ("mps", "lp")
 
 
-class ExportOptions(RequestsAndCopies):
-    """Options of ``orsched export``."""
+@command(
+    "export",
+    "Write a MIP of an instance as an MPS or LP file.",
+    usual="program objective style stages output clients",
+)
+class ExportCommand(RequestsAndCopies):
+    """Write a program of INSTANCE for other solvers; comments say what its names mean.
+
+    Example: orsched export gate --model window-mip --format lp -o gate.lp
+    """
 
     instance: str = INSTANCE
     program: str = option(
@@ -208,48 +211,37 @@ class ExportOptions(RequestsAndCopies):
     )
     output: Path | None = option("The file (.mps or .lp); default: stdout.", "-o", metavar="OUT")
 
+    def _run(self) -> None:
+        output = self.output
+        chosen = _format(self.style, output)
+        check_paths({"OUT": output}, [self.instance])
+        with ProgressPrinter("exporting"):
+            from orsched.models.mip.files import file_lines, in_words
+            from orsched.models.mip.programs import read_program
 
-@command(
-    "export",
-    ExportOptions,
-    "Write a MIP of an instance as an MPS or LP file.",
-    usual="program objective style stages output clients",
-)
-def export_command(given: ExportOptions) -> None:
-    """Write a program of INSTANCE for other solvers; comments say what its names mean.
+            found = read_program(
+                load_admitted(self.instance),
+                self.program,
+                objective=self.objective,
+                stages=self.stages,
+                formulation=self.formulation,
+                symmetry_breaking=self.symmetry_breaking,
+                max_nonzeros=self.max_nonzeros,
+            )
+            lines = file_lines(found, chosen)
+            if output is None:
+                clear_line(end=True)
+                for line in lines:
+                    click.echo(line, nl=False)
+                return
+            from orsched.files.atomic import write_text
 
-    Example: orsched export gate --model window-mip --format lp -o gate.lp
-    """
-    output = given.output
-    chosen = _format(given.style, output)
-    check_paths({"OUT": output}, [given.instance])
-    with ProgressPrinter("exporting"):
-        from orsched.models.mip.files import file_lines, in_words
-        from orsched.models.mip.programs import read_program
-
-        found = read_program(
-            load_admitted(given.instance),
-            given.program,
-            objective=given.objective,
-            stages=given.stages,
-            formulation=given.formulation,
-            symmetry_breaking=given.symmetry_breaking,
-            max_nonzeros=given.max_nonzeros,
+            write_text(output, lines)
+        model, words = found.model, in_words(found)
+        remark(
+            f"{output}: {len(model.names):,} columns, {len(model.rows):,} rows, "
+            f"{model.nonzeros:,} nonzeros; objective x {found.unit_ns} ns = {words}"
         )
-        lines = file_lines(found, chosen)
-        if output is None:
-            clear_line(end=True)
-            for line in lines:
-                click.echo(line, nl=False)
-            return
-        from orsched.files.atomic import write_text
-
-        write_text(output, lines)
-    model, words = found.model, in_words(found)
-    remark(
-        f"{output}: {len(model.names):,} columns, {len(model.rows):,} rows, "
-        f"{model.nonzeros:,} nonzeros; objective x {found.unit_ns} ns = {words}"
-    )
 
 
 def _format(style: str | None, output: Path | None) -> str:
@@ -279,49 +271,58 @@ class DataOptions(Printed):
     )
 
 
-@command("list", DataOptions, "List the known data sets, and which are here.", group=data_group)
-def list_command(given: DataOptions) -> None:
+@command("list", "List the known data sets, and which are here.", group=data_group)
+class ListCommand(DataOptions):
     """List the known data sets: origin, licence, rows, checksum and whether they are here."""
-    import os
 
-    from orsched.instances.datasets import DATA_SETS, VARIABLE, found
+    def _run(self) -> None:
+        import os
 
-    directory = given.directory
-    here = found(directory) if directory is not None or os.environ.get(VARIABLE) else {}
-    rows = [
-        {
-            "name": name,
-            "file": entry.file,
-            "rows": entry.rows,
-            "licence": entry.licence,
-            "origin": entry.origin,
-            "here": name in here,
-            **({} if given.style == "table" else {"sha256": entry.sha256, "cite": entry.citation}),
-        }
-        for name, entry in DATA_SETS.items()
-    ]
-    print_rows(rows, given.style)
+        from orsched.instances.datasets import DATA_SETS, VARIABLE, found
+
+        directory = self.directory
+        here = found(directory) if directory is not None or os.environ.get(VARIABLE) else {}
+        rows = [
+            {
+                "name": name,
+                "file": entry.file,
+                "rows": entry.rows,
+                "licence": entry.licence,
+                "origin": entry.origin,
+                "here": name in here,
+                **(
+                    {}
+                    if self.style == "table"
+                    else {"sha256": entry.sha256, "cite": entry.citation}
+                ),
+            }
+            for name, entry in DATA_SETS.items()
+        ]
+        print_rows(rows, self.style)
 
 
-@command("verify", DataOptions, "Compare the files with their checksums.", group=data_group)
-def verify_command(given: DataOptions) -> int:
+@command("verify", "Compare the files with their checksums.", group=data_group)
+class VerifyCommand(DataOptions):
     """Compare the files with their checksums; exits with 1 if one is changed."""
-    from orsched.instances.datasets import verify
 
-    with ProgressPrinter("verifying"):
-        outcomes = verify(given.directory)
-    print_rows([outcome._asdict() for outcome in outcomes], given.style)
-    return 1 if any(outcome.status == "changed" for outcome in outcomes) else 0
+    def _run(self) -> int:
+        from orsched.instances.datasets import verify
+
+        with ProgressPrinter("verifying"):
+            outcomes = verify(self.directory)
+        print_rows([outcome._asdict() for outcome in outcomes], self.style)
+        return 1 if any(outcome.status == "changed" for outcome in outcomes) else 0
 
 
 @command(
     "convert",
-    _Conversion,
     "Convert a data set to an instance file.",
     usual="clients cost memory_blocks class_limits format",
     group=data_group,
 )
-def convert_data_command(given: _Conversion) -> None:
+class ConvertDataCommand(_Conversion):
     """Convert a data set (its name, or a path) to the instance file TARGET."""
-    with ProgressPrinter("converting"):
-        _convert(given.source, given.target)
+
+    def _run(self) -> None:
+        with ProgressPrinter("converting"):
+            _convert(self.source, self.target)

@@ -45,8 +45,15 @@ def predict_group() -> None:
     """
 
 
-class TrainOptions(Printed):
-    """Options of ``orsched predict train``."""
+@command("train", "Fit a predictor on prompts and their replies.", group=predict_group)
+class TrainCommand(Printed):
+    """Fit a predictor on DATA, write it, and print its figures beside those of simpler ones.
+
+    60 % of the conversations are fitted on, 20 % calibrate, and 20 % are evaluated on, which is
+    what the table shows.
+
+    Example: orsched predict train chat.jsonl -o predictor.json
+    """
 
     data: tuple[Path, ...] = _DATA
     output: Path = _OUTPUT
@@ -61,42 +68,37 @@ class TrainOptions(Printed):
     tokenizer: Path | None = _TOKENIZER
     edges: str | None = _EDGES
 
+    def _run(self) -> None:
+        from orsched.prediction import save_predictor, train
+        from orsched.prediction.boosting import scikit_learn
+        from orsched.prediction.data import joined
 
-@command(
-    "train", TrainOptions, "Fit a predictor on prompts and their replies.", group=predict_group
-)
-def train_command(given: TrainOptions) -> None:
-    """Fit a predictor on DATA, write it, and print its figures beside those of simpler ones.
+        kind, seed = self.kind, self.seed
+        check_paths({"output": self.output}, self.data, (".json",))
+        limits = _read_edges(self.edges)
+        if kind not in _KINDS[:2]:
+            scikit_learn()  # before any work
+        with ProgressPrinter("training") as shown:
+            rows = joined([_labelled(path, self.tokenizer, shown) for path in self.data])
+            law = None if self.tails == "lines" else self.tails
+            fitted = train(rows, kind, seed=seed, trees=self.trees, tails=law, progress=shown.say)
+            save_predictor(fitted, self.output, seed=seed)
+            shown.say("evaluating")
+            test = rows.part("test", seed)
+            simpler = [train(rows, name, seed=seed) for name in _KINDS[:2] if name != kind]
+            found = [_row(model, test, limits) for model in (*simpler, fitted)] if len(test) else []
+        remark(f"{kind} fitted on {len(rows):,} rows, written to {self.output}")
+        print_rows(found, self.style)
 
-    60 % of the conversations are fitted on, 20 % calibrate, and 20 % are evaluated on, which is
-    what the table shows.
 
-    Example: orsched predict train chat.jsonl -o predictor.json
+@command("evaluate", "Say how good a predictor is on other data.", group=predict_group)
+class EvaluateCommand(Printed):
+    """Print a row of figures of the predictor MODEL for each file of DATA.
+
+    A file that it was trained on needs --held-out; one from elsewhere shows how it does across.
+
+    Example: orsched predict evaluate predictor.json chat.jsonl code.jsonl --held-out
     """
-    from orsched.prediction import save_predictor, train
-    from orsched.prediction.boosting import scikit_learn
-    from orsched.prediction.data import joined
-
-    kind, seed = given.kind, given.seed
-    _require_target(given.output, given.data)
-    limits = _read_edges(given.edges)
-    if kind not in _KINDS[:2]:
-        scikit_learn()  # before any work
-    with ProgressPrinter("training") as shown:
-        rows = joined([_labelled(path, given.tokenizer, shown) for path in given.data])
-        law = None if given.tails == "lines" else given.tails
-        fitted = train(rows, kind, seed=seed, trees=given.trees, tails=law, progress=shown.say)
-        save_predictor(fitted, given.output, seed=seed)
-        shown.say("evaluating")
-        test = rows.part("test", seed)
-        simpler = [train(rows, name, seed=seed) for name in _KINDS[:2] if name != kind]
-        found = [_row(model, test, limits) for model in (*simpler, fitted)] if len(test) else []
-    remark(f"{kind} fitted on {len(rows):,} rows, written to {given.output}")
-    print_rows(found, given.style)
-
-
-class EvaluateOptions(Printed):
-    """Options of ``orsched predict evaluate``."""
 
     model: Path = argument()
     data: tuple[Path, ...] = _DATA
@@ -106,40 +108,38 @@ class EvaluateOptions(Printed):
     tokenizer: Path | None = _TOKENIZER
     edges: str | None = _EDGES
 
+    def _run(self) -> None:
+        from orsched.prediction.predictor_file import load_with_seed
 
-@command(
-    "evaluate", EvaluateOptions, "Say how good a predictor is on other data.", group=predict_group
-)
-def evaluate_command(given: EvaluateOptions) -> None:
-    """Print a row of figures of the predictor MODEL for each file of DATA.
+        fitted, seed = load_with_seed(self.model)
+        if self.held_out and seed is None:
+            raise InputError(
+                "does not say the seed of its parts",
+                file=str(self.model),
+                field="seed",
+                remedy="leave --held-out away, or train it with orsched predict train",
+            )
+        limits = _read_edges(self.edges)
+        found = []
+        with ProgressPrinter("evaluating") as shown:
+            for path in self.data:
+                rows = _labelled(path, self.tokenizer, shown)
+                shown.say(f"evaluating on {path.name}")
+                kept = rows.part("test", seed or 0) if self.held_out else rows
+                found.append(_row(fitted, kept, limits, path.name))
+        print_rows(found, self.style)
 
-    A file that it was trained on needs --held-out; one from elsewhere shows how it does across.
 
-    Example: orsched predict evaluate predictor.json chat.jsonl code.jsonl --held-out
+@command("apply", "Add predicted lengths to an instance.", group=predict_group)
+class ApplyCommand(Options):
+    """Write INSTANCE to TARGET with the lengths that MODEL predicts for PROMPTS.
+
+    Of each request a length, and the quantiles of its distribution.
+
+    PROMPTS has one row a request, in their order, or, where both have an id, in any.
+
+    Example: orsched predict apply predictor.json case.json prompts.jsonl predicted.json
     """
-    from orsched.prediction.predictor_file import load_with_seed
-
-    fitted, seed = load_with_seed(given.model)
-    if given.held_out and seed is None:
-        raise InputError(
-            "does not say the seed of its parts",
-            file=str(given.model),
-            field="seed",
-            remedy="leave --held-out away, or train it with orsched predict train",
-        )
-    limits = _read_edges(given.edges)
-    found = []
-    with ProgressPrinter("evaluating") as shown:
-        for path in given.data:
-            rows = _labelled(path, given.tokenizer, shown)
-            shown.say(f"evaluating on {path.name}")
-            kept = rows.part("test", seed or 0) if given.held_out else rows
-            found.append(_row(fitted, kept, limits, path.name))
-    print_rows(found, given.style)
-
-
-class ApplyOptions(Options):
-    """Options of ``orsched predict apply``."""
 
     model: Path = argument()
     instance: str = INSTANCE
@@ -151,57 +151,55 @@ class ApplyOptions(Options):
         default="median",
     )
 
+    def _run(self) -> None:
+        from orsched.files import save_instance
 
-@command("apply", ApplyOptions, "Add predicted lengths to an instance.", group=predict_group)
-def apply_command(given: ApplyOptions) -> None:
-    """Write INSTANCE to TARGET with the lengths that MODEL predicts for PROMPTS.
+        target = self.target
+        check_paths({"TARGET": target}, [self.model, self.instance, self.prompts])
+        require_suffix(target, (".json", ".parquet"), "TARGET")
+        with ProgressPrinter("predicting"):
+            instance = load_instance(self.instance)
+            predicted = with_lengths(instance, self.model, self.prompts, self.point)
+            save_instance(predicted, target)
+        remark(f"{len(predicted)} requests with predicted lengths written to {target}")
 
-    Of each request a length, and the quantiles of its distribution.
 
-    PROMPTS has one row a request, in their order, or, where both have an id, in any.
+@command("corpus", "Write prompts whose lengths follow a known law.", group=predict_group)
+class CorpusCommand(Options):
+    """Write a corpus of DOMAIN (chat, code or math) as JSON lines to TARGET.
 
-    Example: orsched predict apply predictor.json case.json prompts.jsonl predicted.json
+    Example: orsched predict corpus chat chat.jsonl --rows 5000
     """
-    from orsched.files import save_instance
-
-    target = given.target
-    check_paths({"TARGET": target}, [given.model, given.instance, given.prompts])
-    require_suffix(target, (".json", ".parquet"), "TARGET")
-    with ProgressPrinter("predicting"):
-        instance = load_instance(given.instance)
-        predicted = with_lengths(instance, given.model, given.prompts, given.point)
-        save_instance(predicted, target)
-    remark(f"{len(predicted)} requests with predicted lengths written to {target}")
-
-
-class CorpusOptions(Options):
-    """Options of ``orsched predict corpus``."""
 
     domain: str = argument("DOMAIN")
     target: Path = argument("TARGET")
     rows: int = option("How many requests.", type=click.IntRange(1, 10_000_000), default=10_000)
     seed: int = option("Seed of the corpus.", default=0)
 
+    def _run(self) -> None:
+        from orsched.prediction import make_corpus
+        from orsched.prediction.corpus import write_labelled_prompts
+
+        require_suffix(self.target, (".jsonl",), "TARGET")
+        with ProgressPrinter("writing"):
+            write_labelled_prompts(make_corpus(self.domain, self.rows, self.seed), self.target)
+        remark(f"{self.rows:,} prompts written to {self.target}")
+
 
 @command(
-    "corpus", CorpusOptions, "Write prompts whose lengths follow a known law.", group=predict_group
+    "proxy",
+    "Train the papers' proxy models (needs torch).",
+    usual="output kind head model tokenizer device checkpoint seed style",
+    group=predict_group,
 )
-def corpus_command(given: CorpusOptions) -> None:
-    """Write a corpus of DOMAIN (chat, code or math) as JSON lines to TARGET.
+class ProxyCommand(Printed):
+    """Train a proxy model on DATA, write it, and print its figures on conversations left out.
 
-    Example: orsched predict corpus chat chat.jsonl --rows 5000
+    The weights are written beside the file, as .safetensors. Nothing is downloaded, and no code of
+    a folder is run.
+
+    Example: orsched predict proxy chat.jsonl -o ssjf.json --checkpoint run.safetensors
     """
-    from orsched.prediction import make_corpus
-    from orsched.prediction.corpus import write_labelled_prompts
-
-    require_suffix(given.target, (".jsonl",), "TARGET")
-    with ProgressPrinter("writing"):
-        write_labelled_prompts(make_corpus(given.domain, given.rows, given.seed), given.target)
-    remark(f"{given.rows:,} prompts written to {given.target}")
-
-
-class ProxyOptions(Printed):
-    """Options of ``orsched predict proxy``."""
 
     data: tuple[Path, ...] = _DATA
     output: Path = _OUTPUT
@@ -220,47 +218,34 @@ class ProxyOptions(Printed):
     batch: int | None = option("Rows a step (default: the paper's).", type=click.IntRange(1, 4096))
     seed: int = option("Seed of all that is drawn.", default=0)
 
+    def _run(self) -> None:
+        from orsched.prediction import evaluate, save_predictor, train_proxy
+        from orsched.prediction.data import joined
 
-@command(
-    "proxy",
-    ProxyOptions,
-    "Train the papers' proxy models (needs torch).",
-    usual="output kind head model tokenizer device checkpoint seed style",
-    group=predict_group,
-)
-def proxy_command(given: ProxyOptions) -> None:
-    """Train a proxy model on DATA, write it, and print its figures on conversations left out.
-
-    The weights are written beside the file, as .safetensors. Nothing is downloaded, and no code of
-    a folder is run.
-
-    Example: orsched predict proxy chat.jsonl -o ssjf.json --checkpoint run.safetensors
-    """
-    from orsched.prediction import evaluate, save_predictor, train_proxy
-    from orsched.prediction.data import joined
-
-    kind, output, seed = given.kind, given.output, given.seed
-    _require_target(output, given.data)
-    if given.checkpoint is not None:
-        require_suffix(given.checkpoint, (".safetensors",), "--checkpoint")
-        if given.checkpoint == output.with_suffix(".safetensors"):
-            raise InputError(
-                "is where the predictor's weights go", field="--checkpoint", remedy="name another"
-            )
-    with ProgressPrinter("training") as shown:
-        rows = joined([_labelled(path, given.tokenizer, shown) for path in given.data])
-        fitted = train_proxy(
-            rows, kind, head=given.head, model=given.model, tokenizer=given.tokenizer, seed=seed,
-            device=given.device, checkpoint=given.checkpoint, batch=given.batch,
-            progress=shown.say,
-        )  # fmt: skip
-        save_predictor(fitted, output, seed=seed)
-        shown.say("evaluating")
-        test = rows.part("test", seed)
-        figures = _without_nan(evaluate(fitted, test, latency=False)) if len(test) else {}
-    remark(f"{kind} trained on {len(rows):,} rows, written to {output} and its .safetensors")
-    row = {"kind": kind, "head": fitted.targets.head, **figures}
-    print_rows([row] if figures else [], given.style)
+        kind, output, seed = self.kind, self.output, self.seed
+        check_paths({"output": output}, self.data, (".json",))
+        if self.checkpoint is not None:
+            require_suffix(self.checkpoint, (".safetensors",), "--checkpoint")
+            if self.checkpoint == output.with_suffix(".safetensors"):
+                raise InputError(
+                    "is where the predictor's weights go",
+                    field="--checkpoint",
+                    remedy="name another",
+                )
+        with ProgressPrinter("training") as shown:
+            rows = joined([_labelled(path, self.tokenizer, shown) for path in self.data])
+            fitted = train_proxy(
+                rows, kind, head=self.head, model=self.model, tokenizer=self.tokenizer, seed=seed,
+                device=self.device, checkpoint=self.checkpoint, batch=self.batch,
+                progress=shown.say,
+            )  # fmt: skip
+            save_predictor(fitted, output, seed=seed)
+            shown.say("evaluating")
+            test = rows.part("test", seed)
+            figures = _without_nan(evaluate(fitted, test, latency=False)) if len(test) else {}
+        remark(f"{kind} trained on {len(rows):,} rows, written to {output} and its .safetensors")
+        row = {"kind": kind, "head": fitted.targets.head, **figures}
+        print_rows([row] if figures else [], self.style)
 
 
 def with_lengths(instance: Instance, model: Path, prompts: Path, point: str = "median") -> Instance:
@@ -313,9 +298,3 @@ def _read_edges(text: str | None) -> list[float] | None:
         raise InputError(
             f"{text!r} are no lengths", field="--edges", remedy="for example 58,147,280,499"
         ) from None
-
-
-def _require_target(output: Path, inputs: tuple[Path, ...]) -> None:
-    """Raise ``InputError`` before any work for a file that must not or cannot be written."""
-    require_suffix(output, (".json",), "--output")
-    check_paths({"output": output}, [str(path) for path in inputs])

@@ -92,8 +92,21 @@ class _Worker(Options):
         return RunSettings(**said, graph_bytes=graph_bytes)
 
 
-class RunOptions(Search, _Worker, OneSchedule, Printed):
-    """Options of ``orsched run``."""
+@command(
+    "run",
+    "Execute a schedule or a policy; hold plan against run.",
+    usual="instance_source policy worker model device resume output report gantt style",
+)
+class RunCommand(Search, _Worker, OneSchedule, Printed):
+    """Execute SCHEDULE, or run a policy on INSTANCE, and compare plan and run.
+
+    Methods that are policies decide live; for the others (hybrid, windows) a schedule is made
+    first. The trace that -o writes is a schedule with measured times: check and report read it.
+    After Ctrl-C it holds the work done, and --resume continues it.
+
+    Examples: orsched run plan.json --instance case.json --model tiny -o run.json;
+    orsched run pang-100x20 --policy hybrid --worker virtual
+    """
 
     source: str = argument("SCHEDULE|INSTANCE")
     instance_source: str | None = option(
@@ -121,65 +134,49 @@ class RunOptions(Search, _Worker, OneSchedule, Printed):
     time_limit: float | None = seconds("Time limit of a method that plans.")
     parameters: tuple[str, ...] = PARAMETERS
 
+    def _run(self) -> int:
+        from orsched.calibration.plan_errors import plan_against_run
+        from orsched.common.stop import require_gap
+        from orsched.files import save_instance
+        from orsched.runner.loop.live_loop import finishing
 
-@command(
-    "run",
-    RunOptions,
-    "Execute a schedule or a policy; hold plan against run.",
-    usual="instance_source policy worker model device resume output report gantt style",
-)
-def run_command(given: RunOptions) -> int:
-    """Execute SCHEDULE, or run a policy on INSTANCE, and compare plan and run.
-
-    Methods that are policies decide live; for the others (hybrid, windows) a schedule is made
-    first. The trace that -o writes is a schedule with measured times: check and report read it.
-    After Ctrl-C it holds the work done, and --resume continues it.
-
-    Examples: orsched run plan.json --instance case.json --model tiny -o run.json;
-    orsched run pang-100x20 --policy hybrid --worker virtual
-    """
-    from orsched.calibration.plan_errors import plan_against_run
-    from orsched.common.stop import require_gap
-    from orsched.files import save_instance
-    from orsched.runner.loop.live_loop import finishing
-
-    if given.gap is not None:
-        require_gap(given.gap, "--gap")
-    paths, settings, output = given_files(given), given.run_settings(), given.instance_output
-    inputs = [path for path in (given.source, given.instance_source, given.resume) if path]
-    check_paths({**paths, "errors": given.errors, "instance-output": output}, inputs)
-    require_packages(paths)
-    if given.ends and given.output is not None and output is None:
-        raise InputError(
-            "the lengths turn out in the run: the trace needs an instance of its own",
-            field="--instance-output",
-            remedy="say where to write it",
-        )
-    parameters, policy = read_pairs(given.parameters, "--param"), given.policy
-    with ProgressPrinter("loading") as progress:
-        before = None if given.resume is None else _stopped_run(given.resume)
-        if before is not None and policy is None and not is_schedule(given.source):
-            policy = _policy_of(before)
-            parameters = parameters or dict(before.parameters)
-        problem, what = _sources(given, policy, parameters)
-        done = _run(problem, what, settings, given, parameters, before, progress)
-        with finishing(done.stopped):
-            progress.say("holding plan against run")
-            against = plan_against_run(done.instance, done.plan, done.trace)
-            progress.say("writing")
-            if output is not None:
-                save_instance(done.instance, output)
-                remark(f"instance written to {output}")
-            _write_run(done, against, paths, given.errors)
-    _print_run(done, against, given.style)
-    return _exit_code(done)
+        if self.gap is not None:
+            require_gap(self.gap, "--gap")
+        paths, settings, output = given_files(self), self.run_settings(), self.instance_output
+        inputs = [path for path in (self.source, self.instance_source, self.resume) if path]
+        check_paths({**paths, "errors": self.errors, "instance-output": output}, inputs)
+        require_packages(paths)
+        if self.ends and self.output is not None and output is None:
+            raise InputError(
+                "the lengths turn out in the run: the trace needs an instance of its own",
+                field="--instance-output",
+                remedy="say where to write it",
+            )
+        parameters, policy = read_pairs(self.parameters, "--param"), self.policy
+        with ProgressPrinter("loading") as progress:
+            before = None if self.resume is None else _stopped_run(self.resume)
+            if before is not None and policy is None and not is_schedule(self.source):
+                policy = _policy_of(before)
+                parameters = parameters or dict(before.parameters)
+            problem, what = _sources(self, policy, parameters)
+            done = _run(problem, what, settings, self, parameters, before, progress)
+            with finishing(done.stopped):
+                progress.say("holding plan against run")
+                against = plan_against_run(done.instance, done.plan, done.trace)
+                progress.say("writing")
+                if output is not None:
+                    save_instance(done.instance, output)
+                    remark(f"instance written to {output}")
+                _write_run(done, against, paths, self.errors)
+        _print_run(done, against, self.style)
+        return _exit_code(done)
 
 
 def _run(
     problem: Instance,
     what: Schedule | str,
     settings: RunSettings,
-    given: RunOptions,
+    given: RunCommand,
     parameters: dict[str, Any],
     before: Schedule | None,
     progress: ProgressPrinter,
@@ -238,7 +235,7 @@ def _policy_of(trace: Schedule) -> str:
 
 
 def _sources(
-    given: RunOptions, policy: str | None, parameters: dict[str, Any]
+    given: RunCommand, policy: str | None, parameters: dict[str, Any]
 ) -> tuple[Instance, Schedule | str]:
     """Return the instance, and the schedule or the policy to run on it."""
     source, ends = given.source, {**given.ends_of_search, "--time-limit": given.time_limit}

@@ -41,8 +41,13 @@ class _OneSchedule(Judged, OneSchedule, ViewedResults):
         print_methods([row], [result], self.style, instance, single=True, objective=self.objective)
 
 
-class SolveOptions(Search, _OneSchedule, RequestsAndCopies):
-    """Options of ``orsched solve``."""
+@command(
+    "solve",
+    "Make a schedule, bound it and check it.",
+    usual="method objective time_limit slo_ttft slo_tpot clients output report gantt style",
+)
+class SolveCommand(Search, _OneSchedule, RequestsAndCopies):
+    """Make a schedule for INSTANCE (a name or a path), bound it and check it."""
 
     instance: str = INSTANCE
     method: str | None = option(
@@ -58,57 +63,58 @@ class SolveOptions(Search, _OneSchedule, RequestsAndCopies):
     seed: int = SEED
     history: Path | None = HISTORY
 
+    def _run(self) -> int:
+        from orsched.files import load_schedule
+        from orsched.solving.objectives import MAKESPAN
+        from orsched.solving.result import Termination
+        from orsched.solving.solver import default_method, solve
+
+        self.require_ends()
+        parameters = read_pairs(self.parameters, "--param")
+        slo, paths = self.slo, given_files(self)
+        check_paths(paths, [self.instance, *([] if self.initial is None else [self.initial])])
+        require_packages(paths)
+        aim = self.objective or MAKESPAN
+        method = self.method or default_method(aim)
+        require_named(method, self.information, parameters)
+        require_search([method], self.ends_of_search)
+        with ProgressPrinter("loading") as progress:
+            with ended_by(self.time_limit), own_code([method]):
+                problem = load_instance(self.instance).admitted()
+                start = None if self.initial is None else load_schedule(self.initial)
+                require_contents(problem, paths)
+                progress.say(method)
+                result = solve(
+                    problem,
+                    method,
+                    aim,
+                    seed=self.seed,
+                    initial_schedule=start,
+                    callback=progress.callback,
+                    information=self.information,
+                    parameters=parameters,
+                    time_limit=self.time_left,
+                    iterations=self.iterations,
+                    gap=self.gap,
+                    slo=slo,
+                    bounds=self.bounds,
+                )
+            progress.say("writing")
+            self.finish(problem, result)
+        return EXIT_INTERRUPTED if result.termination is Termination.INTERRUPTED else 0
+
 
 @command(
-    "solve",
-    SolveOptions,
-    "Make a schedule, bound it and check it.",
-    usual="method objective time_limit slo_ttft slo_tpot clients output report gantt style",
+    "simulate",
+    "Run a policy once, from start to end.",
+    usual="policy parameters workers arrivals slo_ttft slo_tpot clients output report style",
 )
-def solve_command(given: SolveOptions) -> int:
-    """Make a schedule for INSTANCE (a name or a path), bound it and check it."""
-    from orsched.files import load_schedule
-    from orsched.solving.objectives import MAKESPAN
-    from orsched.solving.result import Termination
-    from orsched.solving.solver import default_method, solve
+class SimulateCommand(Problem, _OneSchedule, Requests):
+    """Run a policy on INSTANCE from start to end, once; bound and check its schedule.
 
-    given.require_ends()
-    parameters = read_pairs(given.parameters, "--param")
-    slo, paths = given.slo, given_files(given)
-    check_paths(paths, [given.instance, *([] if given.initial is None else [given.initial])])
-    require_packages(paths)
-    aim = given.objective or MAKESPAN
-    method = given.method or default_method(aim)
-    require_named(method, given.information, parameters)
-    require_search([method], given.ends_of_search)
-    with ProgressPrinter("loading") as progress:
-        with ended_by(given.time_limit), own_code([method]):
-            problem = load_instance(given.instance).admitted()
-            start = None if given.initial is None else load_schedule(given.initial)
-            require_contents(problem, paths)
-            progress.say(method)
-            result = solve(
-                problem,
-                method,
-                aim,
-                seed=given.seed,
-                initial_schedule=start,
-                callback=progress.callback,
-                information=given.information,
-                parameters=parameters,
-                time_limit=given.time_left,
-                iterations=given.iterations,
-                gap=given.gap,
-                slo=slo,
-                bounds=given.bounds,
-            )
-        progress.say("writing")
-        given.finish(problem, result)
-    return EXIT_INTERRUPTED if result.termination is Termination.INTERRUPTED else 0
-
-
-class SimulateOptions(Problem, _OneSchedule, Requests):
-    """Options of ``orsched simulate``."""
+    Example: orsched simulate gsm8k-llama65b --workers 4 --arrivals poisson:rate=30
+    --policy fcfs --param dispatch=fewest_requests
+    """
 
     instance: str = INSTANCE
     policy: str | None = option(
@@ -121,66 +127,54 @@ class SimulateOptions(Problem, _OneSchedule, Requests):
         "Write the instance as it is simulated (.json or .parquet), for check and report."
     )
 
+    def _run(self) -> None:
+        from orsched.files import save_instance
+        from orsched.solving.solver import simulate
 
-@command(
-    "simulate",
-    SimulateOptions,
-    "Run a policy once, from start to end.",
-    usual="policy parameters workers arrivals slo_ttft slo_tpot clients output report style",
-)
-def simulate_command(given: SimulateOptions) -> None:
-    """Run a policy on INSTANCE from start to end, once; bound and check its schedule.
-
-    Example: orsched simulate gsm8k-llama65b --workers 4 --arrivals poisson:rate=30
-    --policy fcfs --param dispatch=fewest_requests
-    """
-    from orsched.files import save_instance
-    from orsched.solving.solver import simulate
-
-    slo, paths, config = given.slo, given_files(given), given.config
-    written = {**paths, "instance-output": given.instance_output}
-    check_paths(written, given.read(given.instance))
-    run = given.scenario(given.policy, given.parameters)
-    require_packages(paths)
-    if config is not None:
-        run = merged(run, config, given.allow_code)
-    if given.information is not None and run.information is not None:
-        raise InputError(f"{config} already says this", field="--information", remedy="say it once")
-    run = run._replace(information=given.information or run.information)
-    check_paths(written, run.files or ())
-    name = "fcfs" if run.policy is None else run.policy
-    try:
-        require_named(name, run.information, run.parameters)
-    except InputError as error:  # the file alone says it
-        if config is None or given.policy or given.parameters:
-            raise
-        raise error.located(file=str(config)) from None
-    with ProgressPrinter("loading") as progress:
-        loaded = load_instance(given.instance)
-        problem = derived(loaded, run)
-        require_contents(problem, paths)
-        progress.say(name)
-        with own_code([name]):
-            result = simulate(
-                problem,
-                name,
-                seed=run.seed or 0,
-                information=run.information,
-                parameters=run.parameters,
-                slo=slo,
-                bounds=given.bounds,
-                objective=given.objective or "makespan",
+        slo, paths, config = self.slo, given_files(self), self.config
+        written = {**paths, "instance-output": self.instance_output}
+        check_paths(written, self.read(self.instance))
+        run = self.scenario(self.policy, self.parameters)
+        require_packages(paths)
+        if config is not None:
+            run = merged(run, config, self.allow_code)
+        if self.information is not None and run.information is not None:
+            raise InputError(
+                f"{config} already says this", field="--information", remedy="say it once"
             )
-        progress.say("writing")
-        if given.instance_output is not None:
-            save_instance(problem, given.instance_output)
-            remark(f"instance written to {given.instance_output}")
-        given.finish(problem, result)
-    # What check makes of the file.
-    read = loaded.admitted() if run.workers is None else loaded
-    alone = given.output is not None and given.instance_output is None
-    if alone and problem.sha256 != read.sha256:
-        say(
-            "check and report need the instance as it was simulated: --instance-output writes it",
-            "note",
-        )
+        run = run._replace(information=self.information or run.information)
+        check_paths(written, run.files or ())
+        name = "fcfs" if run.policy is None else run.policy
+        try:
+            require_named(name, run.information, run.parameters)
+        except InputError as error:  # the file alone says it
+            if config is None or self.policy or self.parameters:
+                raise
+            raise error.located(file=str(config)) from None
+        with ProgressPrinter("loading") as progress:
+            loaded = load_instance(self.instance)
+            problem = derived(loaded, run)
+            require_contents(problem, paths)
+            progress.say(name)
+            with own_code([name]):
+                result = simulate(
+                    problem,
+                    name,
+                    seed=run.seed or 0,
+                    information=run.information,
+                    parameters=run.parameters,
+                    slo=slo,
+                    bounds=self.bounds,
+                    objective=self.objective or "makespan",
+                )
+            progress.say("writing")
+            if self.instance_output is not None:
+                save_instance(problem, self.instance_output)
+                remark(f"instance written to {self.instance_output}")
+            self.finish(problem, result)
+        # What check makes of the file.
+        read = loaded.admitted() if run.workers is None else loaded
+        alone = self.output is not None and self.instance_output is None
+        if alone and problem.sha256 != read.sha256:
+            needed = "check and report need the instance as it was simulated"
+            say(f"{needed}: --instance-output writes it", "note")

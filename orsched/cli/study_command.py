@@ -60,8 +60,21 @@ _OVER_TIME = (
 """Columns of the printed table, the last of which are left out first where a line is too long."""
 
 
-class StudyOptions(Viewed):
-    """Options of ``orsched study``."""
+@command(
+    "study",
+    "Run a grid of instances, policies and seeds.",
+    usual="output jobs plot plot_format cluster retry_failed cell_time_limit allow_code listed "
+    "style",
+)
+class StudyCommand(Viewed):
+    """Run the grid in FILE.toml: instances x arrivals x workers x seeds x policies.
+
+    Each finished cell is a file in the output folder. The same command takes a study up again that
+    was interrupted or killed; no finished cell runs again. At the end table.csv and table.parquet
+    hold one row a cell; printed are the means over the seeds.
+
+    Cells that fail are recorded with their error, named on stderr, and make the exit code 4.
+    """
 
     file: Path = argument("FILE.toml")
     output: Path | None = option(
@@ -86,62 +99,46 @@ class StudyOptions(Viewed):
     allow_code: bool = ALLOW_CODE
     listed: bool = option("Print what is left to run, and exit.", "--list")
 
+    def _run(self) -> int:
+        from orsched.planning.study import read_study, run, save_plots
+        from orsched.planning.study.plots import require_plots
+        from orsched.planning.study.table import CHOICES, FIRST
 
-@command(
-    "study",
-    StudyOptions,
-    "Run a grid of instances, policies and seeds.",
-    usual="output jobs plot plot_format cluster retry_failed cell_time_limit allow_code listed "
-    "style",
-)
-def study_command(given: StudyOptions) -> int:
-    """Run the grid in FILE.toml: instances x arrivals x workers x seeds x policies.
+        working_folder_last(_policy_names(self.file))
+        folder = self.output or self.file.with_name(f"{self.file.stem}-study")
+        study = read_study(self.file)
+        require_columns(("seeds", *FIRST, "jct_ci_s", *FIGURES), CHOICES)
+        if self.plot:
+            require_plots(study)
+        if self.listed:
+            _list(study.cells(), folder)
+            return 0
+        study.require_consent(self.allow_code)
+        with ProgressPrinter("starting") as progress:
 
-    Each finished cell is a file in the output folder. The same command takes a study up again that
-    was interrupted or killed; no finished cell runs again. At the end table.csv and table.parquet
-    hold one row a cell; printed are the means over the seeds.
+            def note(state: State) -> None:
+                failed = f", {state.failed} failed" if state.failed else ""
+                progress.say(f"{state.finished} of {state.cells} cells{failed}")
 
-    Cells that fail are recorded with their error, named on stderr, and make the exit code 4.
-    """
-    from orsched.planning.study import read_study, run, save_plots
-    from orsched.planning.study.plots import require_plots
-    from orsched.planning.study.table import CHOICES, FIRST
-
-    working_folder_last(_policy_names(given.file))
-    folder = given.output or given.file.with_name(f"{given.file.stem}-study")
-    study = read_study(given.file)
-    require_columns(("seeds", *FIRST, "jct_ci_s", *FIGURES), CHOICES)
-    if given.plot:
-        require_plots(study)
-    if given.listed:
-        _list(study.cells(), folder)
-        return 0
-    study.require_consent(given.allow_code)
-    with ProgressPrinter("starting") as progress:
-
-        def note(state: State) -> None:
-            failed = f", {state.failed} failed" if state.failed else ""
-            progress.say(f"{state.finished} of {state.cells} cells{failed}")
-
-        with redirect_stdout(sys.stderr):  # Ray reports dead actors on stdout
-            done = run(
-                study,
-                folder,
-                jobs=given.jobs,
-                cluster=given.cluster,
-                ray_address=given.ray_address,
-                retry_failed=given.retry_failed,
-                cell_time_limit=given.cell_time_limit,
-                callback=note,
-                allow_code=given.allow_code,
-            )
-    _print_means(done.rows, given.style)
-    _say(done)
-    if given.plot and len(done.failed) < len(done.rows):
-        # Last: a plot that cannot be drawn takes nothing with it.
-        for path in save_plots(done.rows, folder / "plots", study.plots, given.plot_format):
-            remark(f"plot written to {path}")
-    return EXIT_FAILED_CELLS if done.failed else 0
+            with redirect_stdout(sys.stderr):  # Ray reports dead actors on stdout
+                done = run(
+                    study,
+                    folder,
+                    jobs=self.jobs,
+                    cluster=self.cluster,
+                    ray_address=self.ray_address,
+                    retry_failed=self.retry_failed,
+                    cell_time_limit=self.cell_time_limit,
+                    callback=note,
+                    allow_code=self.allow_code,
+                )
+        _print_means(done.rows, self.style)
+        _say(done)
+        if self.plot and len(done.failed) < len(done.rows):
+            # Last: a plot that cannot be drawn takes nothing with it.
+            for path in save_plots(done.rows, folder / "plots", study.plots, self.plot_format):
+                remark(f"plot written to {path}")
+        return EXIT_FAILED_CELLS if done.failed else 0
 
 
 def _policy_names(file: Path) -> list[str]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
+from orsched.cli.artefacts import check_paths
 from orsched.cli.declaring import FILE, argument, command, option
 from orsched.cli.options import INSTANCE, Printed
 from orsched.cli.output import print_rows, remark
 from orsched.cli.request_options import RequestsAndCopies, load_instance
 from orsched.common.errors import InputError
-from orsched.common.scalars import require_suffix
 
 
 @click.group("vllm", short_help="Send a plan's order to vLLM; read what it measured.")
@@ -20,8 +20,20 @@ def vllm_group() -> None:
     """Send a plan's order to vLLM, and read back what it measured."""
 
 
-class ExportOptions(RequestsAndCopies):
-    """Options of ``orsched vllm export``."""
+@command(
+    "export",
+    "Write a plan's order for vLLM's scheduler.",
+    usual="output kind batch clients cost",
+    group=vllm_group,
+)
+class ExportCommand(RequestsAndCopies):
+    """Write the order of SCHEDULE, a plan for INSTANCE, for vLLM's tools.
+
+    A request's priority is its place in the order of admission (the last one, if it is evicted);
+    lower goes first under vLLM's --scheduling-policy priority.
+
+    Example: orsched vllm export gsm8k-llama65b plan.json --as trace -o trace.jsonl
+    """
 
     instance: str = INSTANCE
     schedule: Path = argument()
@@ -34,48 +46,37 @@ class ExportOptions(RequestsAndCopies):
     )
     batch: Path | None = option("The batch file without priorities, for --as batch.")
 
+    def _run(self) -> None:
+        from orsched.files import load_schedule
+        from orsched.runner.vllm_outlet import write_batch, write_priorities, write_timed_trace
 
-@command(
-    "export",
-    ExportOptions,
-    "Write a plan's order for vLLM's scheduler.",
-    usual="output kind batch clients cost",
-    group=vllm_group,
-)
-def export_command(given: ExportOptions) -> None:
-    """Write the order of SCHEDULE, a plan for INSTANCE, for vLLM's tools.
+        output, batch = self.output, self.batch
+        if (batch is None) == (self.kind == "batch"):
+            raise InputError(
+                "--as batch and --batch FILE go together",
+                field="--batch",
+                remedy="give both, or leave both out",
+            )
+        read = [Path(self.instance), self.schedule, *([] if batch is None else [batch])]
+        check_paths({"output": output}, read, ())
+        problem, plan = load_instance(self.instance).admitted(), load_schedule(self.schedule)
+        matched = ""
+        if self.kind == "priorities":
+            write_priorities(problem, plan, output)
+        elif self.kind == "trace":
+            write_timed_trace(problem, plan, output)
+        else:
+            assert batch is not None
+            matched = f", matched by {write_batch(problem, plan, batch, output)}"
+        remark(f"{len(problem)} requests written to {output}{matched}")
 
-    A request's priority is its place in the order of admission (the last one, if it is evicted);
-    lower goes first under vLLM's --scheduling-policy priority.
 
-    Example: orsched vllm export gsm8k-llama65b plan.json --as trace -o trace.jsonl
+@command("results", "Read what vllm bench serve has measured.", group=vllm_group)
+class ResultsCommand(Printed):
+    """Read RESULT of vllm bench serve --save-result --save-detailed: figures, or plan against run.
+
+    Example: orsched vllm results result.json --plan gsm8k-llama65b plan.json -o times.csv
     """
-    from orsched.files import load_schedule
-    from orsched.runner.vllm_outlet import write_batch, write_priorities, write_timed_trace
-
-    output, batch = given.output, given.batch
-    if (batch is None) == (given.kind == "batch"):
-        raise InputError(
-            "--as batch and --batch FILE go together",
-            field="--batch",
-            remedy="give both, or leave both out",
-        )
-    read = [Path(given.instance), given.schedule, *([] if batch is None else [batch])]
-    _require_other(output, read)
-    problem, plan = load_instance(given.instance).admitted(), load_schedule(given.schedule)
-    matched = ""
-    if given.kind == "priorities":
-        write_priorities(problem, plan, output)
-    elif given.kind == "trace":
-        write_timed_trace(problem, plan, output)
-    else:
-        assert batch is not None
-        matched = f", matched by {write_batch(problem, plan, batch, output)}"
-    remark(f"{len(problem)} requests written to {output}{matched}")
-
-
-class ResultsOptions(Printed):
-    """Options of ``orsched vllm results``."""
 
     result: Path = argument()
     plan: tuple[str, Path] | None = option(
@@ -86,45 +87,26 @@ class ResultsOptions(Printed):
     output: Path | None = option("Write the times of the requests (.csv).", "-o")
     drop_failed: bool = option("Leave failed requests out.")
 
+    def _run(self) -> None:
+        from orsched.files import load_schedule
+        from orsched.runner.vllm_outlet import read_request_times
+        from orsched.runner.vllm_outlet.export import sent_order
 
-@command("results", ResultsOptions, "Read what vllm bench serve has measured.", group=vllm_group)
-def results_command(given: ResultsOptions) -> None:
-    """Read RESULT of vllm bench serve --save-result --save-detailed: figures, or plan against run.
-
-    Example: orsched vllm results result.json --plan gsm8k-llama65b plan.json -o times.csv
-    """
-    from orsched.files import load_schedule
-    from orsched.runner.vllm_outlet import read_request_times
-    from orsched.runner.vllm_outlet.export import sent_order
-
-    plan, output = given.plan, given.output
-    if output is not None:
-        require_suffix(output, (".csv",))
-        _require_other(output, [given.result, *map(Path, plan or ())])
-    times = read_request_times(given.result, drop_failed=given.drop_failed)
-    if plan is None:
-        rows = _figure_rows(times.figures())
-    else:
-        problem, schedule = load_instance(plan[0]).admitted(), load_schedule(plan[1])
-        rows_sent = sent_order(problem, schedule)
-        if len(rows_sent) == len(times.requests):
-            times = times.in_rows_of(rows_sent)
-        rows = [_with_unit(row._asdict()) for row in times.against_plan(problem, schedule)]
-    if output is not None:
-        times.write_csv(output)
-        remark(f"{len(times.requests)} requests written to {output}")
-    print_rows(rows, given.style)
-
-
-def _require_other(output: Path, inputs: list[Path]) -> None:
-    """Raise ``InputError`` if the file to write is one that the command reads."""
-    if output.exists() and any(each.exists() and each.samefile(output) for each in inputs):
-        raise InputError(
-            "this file would be overwritten: the command reads it",
-            file=str(output),
-            field="--output",
-            remedy="choose another name",
-        )
+        plan, output = self.plan, self.output
+        check_paths({"output": output}, [self.result, *(plan or ())], (".csv",))
+        times = read_request_times(self.result, drop_failed=self.drop_failed)
+        if plan is None:
+            rows = _figure_rows(times.figures())
+        else:
+            problem, schedule = load_instance(plan[0]).admitted(), load_schedule(plan[1])
+            rows_sent = sent_order(problem, schedule)
+            if len(rows_sent) == len(times.requests):
+                times = times.in_rows_of(rows_sent)
+            rows = [_with_unit(row._asdict()) for row in times.against_plan(problem, schedule)]
+        if output is not None:
+            times.write_csv(output)
+            remark(f"{len(times.requests)} requests written to {output}")
+        print_rows(rows, self.style)
 
 
 def _figure_rows(figures: dict[str, Any]) -> list[dict[str, Any]]:

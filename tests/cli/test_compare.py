@@ -1,17 +1,19 @@
-"""``orsched compare``: another scenario for all, a method that fails is a row, exit codes."""
+"""``orsched compare``: another scenario, a method that fails is a row, exit codes, its page."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
+import shlex
 import sys
 from inspect import signature
 
 import pytest
 
 import orsched
-from orsched.cli.commands import cli
+from orsched.cli.commands import cli, run
 
 OWN = """
 from orsched import Policy, decode_rounds, prefill_stage
@@ -56,40 +58,41 @@ def rows_of(text):
 def test_own_files_stand_beside_names_in_one_scenario(call):
     options = ("--workers", 2, "--arrivals", "poisson:rate=5", "--slo-ttft", 2, "--seed", 3)
     methods = ("--methods", "fcfs,vllm,own.py:Mine", "--format", "json")
-    code, out, _ = call("compare", "i.json", *methods, *options)
+    code, out, _ = call("compare i.json", *methods, *options)
     assert code == 0
     rows = rows_of(out)
     assert list(rows) == ["fcfs", "vllm", "own.py:Mine"]
     for name, row in rows.items():
-        single = call("simulate", "i.json", "--policy", name, *options, "--format", "json")
+        single = call("simulate i.json --policy", name, *options, "--format", "json")
         assert json.loads(single[1])["makespan_s"] == row["makespan_s"]
         assert row["error"] is None
 
 
-def test_a_configuration_says_the_same_as_options(call, tmp_path):
+def test_a_configuration_says_the_same_as_options(call, refused, tmp_path):
     (tmp_path / "c.toml").write_text(
         'seed = 3\n[workers]\ncount = 2\n[arrivals]\nlaw = "poisson"\nrate = 5\n'
     )
     methods = ("--methods", "fcfs,vllm", "--format", "json")
     options = ("--workers", 2, "--arrivals", "poisson:rate=5", "--seed", 3)
     by_options = [
-        row["makespan_s"] for row in json.loads(call("compare", "i.json", *methods, *options)[1])
+        row["makespan_s"] for row in json.loads(call("compare i.json", *methods, *options)[1])
     ]
-    code, out, _ = call("compare", "i.json", *methods, "--config", "c.toml")
+    code, out, _ = call("compare i.json", *methods, "--config", "c.toml")
     assert (code, [row["makespan_s"] for row in json.loads(out)]) == (0, by_options)
-    code, _, err = call("compare", "i.json", *methods, "--config", "c.toml", "--workers", 3)
-    assert (code, "say it once" in err) == (2, True)
+    refused("say it once", "compare i.json", *methods, "--config", "c.toml", "--workers", 3)
     (tmp_path / "p.toml").write_text('[policy]\nname = "vllm"\n')
-    code, _, err = call("compare", "i.json", *methods, "--config", "p.toml")
-    assert code == 2
-    assert "p.toml, field 'policy': [policy] is for orsched simulate" in err
+    refused(
+        "p.toml, field 'policy': [policy] is for orsched simulate",
+        "compare i.json",
+        *methods,
+        "--config",
+        "p.toml",
+    )
 
 
 def test_a_method_that_does_not_suit_is_a_row_with_its_reason(call):
     methods = "fcfs,windows,vllm@predicted,own.py:Idle,own.py:Mine+stop_at=1,mico"
-    code, out, err = call(
-        "compare", "i.json", "--methods", methods, "--workers", 2, "--format", "json"
-    )
+    code, out, err = call("compare i.json --methods", methods, "--workers", 2, "--format", "json")
     assert code == 2
     rows = json.loads(out)
     assert [row["method"] for row in rows] == [
@@ -112,10 +115,10 @@ def test_a_method_that_does_not_suit_is_a_row_with_its_reason(call):
 
 def test_a_table_has_the_column_only_where_something_failed(call):
     methods = ("--methods", "fcfs,windows")
-    assert "error" not in call("compare", "i.json", *methods)[1]
-    code, out, _ = call("compare", "i.json", *methods, "--workers", 2)
+    assert "error" not in call("compare i.json", *methods)[1]
+    code, out, _ = call("compare i.json", *methods, "--workers", 2)
     assert (code, "windows is for one worker" in out) == (2, True)
-    code, out, _ = call("compare", "i.json", *methods, "--workers", 2, "--format", "csv")
+    code, out, _ = call("compare i.json", *methods, "--workers", 2, "--format", "csv")
     found = list(csv.DictReader(io.StringIO(out)))
     assert found[0]["error"] == ""
     assert "windows is for one worker, the instance has 2 (take one" in found[1]["error"]
@@ -136,13 +139,13 @@ def test_a_long_reason_is_cut_in_the_table_and_full_elsewhere(call, more):
     assert full.endswith("gittins, fcfs))")
 
 
-def test_exit_codes(call):
-    assert call("compare", "i.json", "--methods", "fcfs,vllm")[0] == 0
-    assert call("compare", "i.json", "--methods", "fcfs,windows", "--workers", 2)[0] == 2
-    code, out, err = call("compare", "i.json", "--methods", "windows,exact", "--workers", 2)
-    assert (code, out) == (2, "")
-    assert "no method made a schedule: windows: " in err
-    code, out, err = call("compare", "i.json", "--methods", "windows", "--workers", 2)
+def test_exit_codes(call, refused):
+    assert call("compare i.json --methods fcfs,vllm")[0] == 0
+    assert call("compare i.json --methods fcfs,windows --workers 2")[0] == 2
+    refused(
+        "no method made a schedule: windows: ", "compare i.json --methods windows,exact --workers 2"
+    )
+    code, out, err = call("compare i.json --methods windows --workers 2")
     assert (code, out) == (2, "")
     assert err.count("windows is for one worker") == 1
 
@@ -165,12 +168,10 @@ def test_exit_codes(call):
         (("--each",), "--seeds"),
     ],
 )
-def test_wrong_words_are_refused_before_anything_runs(call, monkeypatch, arguments, named):
+def test_wrong_words_are_refused_before_anything_runs(refused, monkeypatch, arguments, named):
     monkeypatch.setattr("orsched.solving.solver.solve", None)
     monkeypatch.setattr("orsched.cli.compare_command.load_instance", None)
-    code, out, err = call("compare", "i.json", *arguments)
-    assert (code, out) == (2, "")
-    assert named in err
+    refused(named, "compare i.json", *arguments)
 
 
 def test_seeds_take_the_scenario_and_keep_failures_apart(call):
@@ -190,20 +191,43 @@ def test_seeds_take_the_scenario_and_keep_failures_apart(call):
     assert rows["vllm"]["makespan_s"] == pytest.approx(mean)
 
 
-def test_simulate_takes_what_its_python_twin_takes(call, tmp_path):
+def test_simulate_takes_what_its_python_twin_takes(call, refused, tmp_path):
     options = ("--predictions", "classes", "--format", "json")
-    code, out, _ = call(
-        "simulate", "i.json", "--policy", "vllm", "--information", "predicted", *options
-    )
+    code, out, _ = call("simulate i.json --policy vllm --information predicted", *options)
     assert (code, json.loads(out)["information"]) == (0, "predicted")
     (tmp_path / "c.toml").write_text('[policy]\nname = "vllm"\ninformation = "predicted"\n')
-    code, out, err = call("simulate", "i.json", "--config", "c.toml", "--information", "none")
+    code, out, err = call("simulate i.json --config c.toml --information none")
     assert (code, out) == (2, "")
     assert "field '--information': c.toml already says this (say it once)" in err.replace(
         "'c.toml", "c.toml"
     )
-    code, _, err = call("simulate", "i.json", "--policy", "vllm@none", "--information", "none")
-    assert (code, "--information" in err) == (2, True)
+    refused("--information", "simulate i.json --policy vllm@none --information none")
     twin = signature(orsched.simulate).parameters
     flags = {p.name for p in cli.commands["simulate"].params}
     assert set(twin) - {"observer", "slo"} <= flags
+
+
+@pytest.fixture
+def page(repo_root, monkeypatch):
+    monkeypatch.chdir(repo_root)
+    monkeypatch.setattr(sys, "path", [str(repo_root), *sys.path])
+    return (repo_root / "docs" / "compare.md").read_text()
+
+
+def test_the_command_prints_what_the_page_shows(page, capsys):
+    command, shown = re.search(r"```console\n\$ (.*?)\n(.*?)```", page, re.DOTALL).groups()
+    assert command.startswith("orsched compare ")
+    assert run(shlex.split(command)[1:]) == 2  # windows is for one worker
+    assert capsys.readouterr().out == shown
+
+
+def test_its_python_finds_the_same(page):
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names = {"orsched": __import__("orsched")}
+    for block in blocks:
+        exec(compile(block, "compare.md", "exec"), names)
+    found = names["found"]
+    shown = re.search(r"^vllm +none +([0-9.]+) %", page, re.MULTILINE)
+    assert found["vllm"].slo_attainment == pytest.approx(float(shown[1]) / 100)
+    assert found.best().label.startswith("shortest-prompt-first")
+    assert found.failed == ()

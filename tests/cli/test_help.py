@@ -1,16 +1,23 @@
-"""Help texts fit a terminal, say each command in a line, and first what most people use."""
+"""Help, descriptions and completion: what the command line says of itself."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from orsched.cli import cli
 from orsched.cli.commands import run
+from orsched.cli.info_command import TOPICS
+from orsched.instances.catalog import GENERATORS, SHIPPED
+from orsched.solving.method_choice import method_names
 
 
 def _groups(command, path=()):
@@ -86,3 +93,192 @@ def test_help_needs_no_numpy():
     """It would take longer than all the rest."""
     code = "import sys, orsched.cli.commands; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def complete(*words):
+    """Return what click offers for the last word, and whether the shell adds files."""
+    shell = ShellComplete(cli, {}, "orsched", "_ORSCHED_COMPLETE")
+    items = shell.get_completions(list(words[:-1]), words[-1])
+    return [item.value for item in items if item.type == "plain"], any(
+        item.type == "file" for item in items
+    )
+
+
+@pytest.mark.parametrize("command", ["solve", "simulate", "bound", "check", "report", "capacity"])
+def test_instances_and_files(command):
+    assert complete(command, "") == (list(SHIPPED), True)
+    assert complete(command, "pang") == (["pang-100x20"], True)
+
+
+def test_a_comparison_takes_generators_too():
+    assert complete("compare", "gsm8k") == (["gsm8k", "gsm8k-llama65b"], True)
+
+
+def test_methods():
+    assert complete("solve", "two-by-two", "--method", "") == (method_names(), False)
+    assert complete("solve", "two-by-two", "--method", "hy") == (["hybrid", "hygen"], False)
+    assert complete("simulate", "two-by-two", "--policy=scl") == (
+        ["scls", "scls_continuous"],
+        False,
+    )
+    assert complete("simulate", "two-by-two", "--policy", "./own") == ([], True)
+
+
+def test_methods_behind_a_comma():
+    found, files = complete("compare", "two-by-two", "--methods", "fcfs,hy")
+    assert (found, files) == (["fcfs,hybrid", "fcfs,hygen"], False)
+    found, _ = complete("compare", "two-by-two", "--methods", "fcfs,")
+    assert found == [f"fcfs,{name}" for name in method_names()]
+    found, _ = complete("compare", "two-by-two", "--methods", "fcfs,hybrid@p")
+    assert found == ["fcfs,hybrid@predicted"]
+
+
+def test_parameters_of_methods():
+    assert complete("solve", "two-by-two", "--method", "windows+")[0] == ["windows+threads="]
+    found, _ = complete("solve", "two-by-two", "--method", "vllm+mode=mixed+ch")
+    assert found == ["vllm+mode=mixed+chunked_prefill="]
+    found, _ = complete("simulate", "x", "--policy", "gittins", "--param", "gate")
+    assert found == ["gate=", "gate_aging="]
+    assert complete("simulate", "x", "--policy", "os:path", "--param", "") == ([], False)
+    assert complete("simulate", "x", "--param", "") == ([], False)
+
+
+def test_generators_and_their_arguments():
+    assert complete("generate", "") == (list(GENERATORS), False)
+    found, _ = complete("generate", "gsm8k", "--set", "pre")
+    assert found == ["prefill_cap_tokens=", "prediction_sigma="]
+    assert "seed=" not in complete("generate", "gsm8k", "--set", "")[0]
+    assert complete("generate", "nothing", "--set", "") == ([], False)
+
+
+def test_laws_formats_data_sets_and_topics():
+    assert complete("simulate", "x", "--arrivals", "p")[0] == ["poisson"]
+    assert complete("simulate", "x", "--arrivals", "gamma:rate=2,")[0] == [
+        "gamma:rate=2,rate=", "gamma:rate=2,cv=",
+    ]  # fmt: skip
+    assert complete("compare", "x", "--predictions", "no")[0] == ["noise"]
+    assert complete("convert", "x", "y.json", "--from", "az")[0] == ["azure"]
+    assert complete("convert", "azure-co")[1]
+    assert {"hybrid", "hygen"} == set(complete("info", "hy")[0])
+    assert "levels" in complete("info", "le")[0]
+
+
+def test_costs_are_machines_and_files():
+    found, files = complete("solve", "x", "--cost", "")
+    assert files
+    assert all(isinstance(name, str) for name in found)
+
+
+def test_no_code_of_the_users_own_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert complete("simulate", "x", "--policy", "mine:Policy+")[0] == []
+    assert complete("simulate", "x", "--policy", "mine:Policy", "--param", "")[0] == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_each_shell(shell, monkeypatch):
+    if shell == "bash" and shutil.which("bash") is None:
+        pytest.skip("no bash")
+    done = _orsched(f"{shell}_source")
+    assert done.returncode == 0, done.stderr
+    assert "_ORSCHED_COMPLETE" in done.stdout
+
+
+def test_bash_completes_in_a_line():
+    if shutil.which("bash") is None:
+        pytest.skip("no bash")
+    done = _orsched(
+        "bash_complete", COMP_WORDS="orsched compare pang-100x20 --methods fcfs,hy", COMP_CWORD="4"
+    )
+    assert done.stdout.split() == ["plain,fcfs,hybrid", "plain,fcfs,hygen"]
+
+
+def _orsched(instruction, **variables):
+    return subprocess.run(
+        [sys.executable, "-c", "from orsched.cli import main; main()"],
+        env={**os.environ, "_ORSCHED_COMPLETE": instruction, **variables},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("vllm", "none, predicted, clairvoyant (the first is the default)"),
+        ("vllm", "arXiv 2309.06180"),
+        ("vllm", "max_num_batched_tokens = 2048"),
+        ("vllm", "the token budget, most tokens of a step"),
+        ("vllm", "E.g. vllm+policy=fcfs"),
+        ("windows", "yes: --gap, --time-limit and --iterations end it"),
+        ("windows", "threads = 2"),
+        ("exact", "search = auto"),
+        ("auto", "It has no parameters."),
+        ("gsm8k", "requests = 1319"),
+        ("gsm8k", "E.g. orsched generate gsm8k --set requests=1319"),
+        ("uniform", "clients = (required)"),
+        ("affine", "round_client_ns = 210000"),
+        ("levels", "requests"),  # an instance and a cost model have this name
+        ("", "fcfs first come first served, prefill first (vLLM V0, Pang's baseline) [none]"),
+        ("", "bound at full scale [clairvoyant]"),
+    ],
+)
+def test_a_description_shows_parameters_information_and_where_it_is_from(done, name, shown):
+    text = done(f"info {name}")
+    assert shown in (text if name else " ".join(text.split()))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "machines", "vllm", "windows", "roofline", "gsm8k", "h100-llama3-8b"]
+)
+def test_lines_fit_a_terminal_of_80_columns(done, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = done(f"info {name}")
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "..." not in shown
+
+
+def test_json_has_the_same(done):
+    method = json.loads(done("info online --format json"))
+    assert method["workers"] == "one"
+    steal = next(each for each in method["parameters"] if each["name"] == "steal")
+    assert (steal["default"], steal["required"]) == (True, False)
+    generator = json.loads(done("info uniform --format json"))
+    assert [each["required"] for each in generator["arguments"]][:3] == [True, True, False]
+    assert "default" not in generator["arguments"][0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("hybird", "hybrid"),
+        ("gsmk8", "gsm8k"),
+        ("pang-100x2", "pang-100x20"),
+        ("WINDOWS", "windows"),
+    ],
+)
+def test_names_that_are_nearly_right(refused, wrong, meant):
+    refused(f"did you mean {meant}?", "info", wrong)
+
+
+def test_names_that_are_far_from_all_and_files_are_instances(refused):
+    refused("there is no shipped instance 'zzzzzz'", "info zzzzzz")
+    assert "did you mean" not in refused("hybird.json", "info hybird.json")
+
+
+def test_more_topics_can_be_added(monkeypatch, done):
+    entry = (lambda name: name == "kernels", lambda name, style: print("all kernels", style))
+    monkeypatch.setattr("orsched.cli.info_command.TOPICS", [*TOPICS, entry])
+    assert done("info kernels") == "all kernels table\n"
+
+
+def test_a_method_says_what_it_minimises(done):
+    found = {name: done("info", name) for name in ("windows", "exact", "fcfs")}
+    lines = {name: next(x for x in text.splitlines() if x.startswith("minimises"))
+             for name, text in found.items()}  # fmt: skip
+    assert lines["windows"].split() == ["minimises", "makespan"]
+    assert "makespan, " in lines["exact"]
+    assert "jct_mean" in found["exact"]
+    assert "nothing" in lines["fcfs"]
+    assert json.loads(done("info windows --format json"))["objectives"] == ["makespan"]

@@ -124,12 +124,12 @@ def test_the_fewest_workers_for_an_azure_trace(do):
     assert found["workers"] > 1
     out, _ = do(
         f"orsched simulate azure.csv --clients 8 --policy vllm --workers {found['workers']} "
-        "--format json",
+        "--format json"
     )
     assert json.loads(out)["ttft_p99_s"] <= 2
     out, _ = do(
         f"orsched simulate azure.csv --clients 8 --policy vllm --workers {found['workers'] - 1} "
-        "--format json",
+        "--format json"
     )
     assert json.loads(out)["ttft_p99_s"] > 2
 

@@ -1,10 +1,16 @@
-"""``--objective`` of solve and compare."""
+"""``--objective`` of solve, compare and bound."""
+
+from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
+import orsched
 from orsched import AffineCost, Instance, Requests, Worker
+from orsched.cli.commands import run
+from orsched.common.errors import InputError
 from orsched.files import save_instance
 from tests.in_order import in_order
 
@@ -53,18 +59,14 @@ def test_without_the_option_the_makespan_is_meant(call, problem):
         ("0.5*slo_attainment+0.5*makespan", "no place"),
     ],
 )
-def test_a_wrong_objective_is_refused_before_loading(call, name, problem_said):
+def test_a_wrong_objective_is_refused_before_loading(refused, name, problem_said):
     for command in ("solve", "compare"):
-        code, _, err = call(command, "no-such-file.json", "--objective", name)
-        assert code == 2
-        assert "--objective" in err
+        err = refused("--objective", command, "no-such-file.json", "--objective", name)
         assert problem_said in err
 
 
-def test_attainment_needs_limits(call, problem):
-    code, _, err = call("solve", problem, "--objective", "slo_attainment")
-    assert code == 2
-    assert "--slo-ttft" in err
+def test_attainment_needs_limits(call, refused, problem):
+    refused("--slo-ttft", "solve", problem, "--objective", "slo_attainment")
     code, _, err = call("solve", problem, "--objective", "slo_attainment", "--slo-ttft", "1")
     assert code == 0, err
 
@@ -82,11 +84,8 @@ def test_compare_judges_all_by_the_objective(call, problem):
 
 
 def test_compare_over_seeds_has_means_of_the_objective(call):
-    code, out, err = call(
-        "compare", "uniform", "--seeds", "0:2", "--set", "requests=6", "--set", "clients=2",
-        "--objective", "mean_ttft",
-        "--methods", "fcfs", "--format", "json",
-    )  # fmt: skip
+    made = "compare uniform --seeds 0:2 --set requests=6 --set clients=2 --methods fcfs"
+    code, out, err = call(f"{made} --objective mean_ttft --format json")
     assert code == 0, err
     (row,) = json.loads(out)
     assert row["objective_value"] == pytest.approx(row["ttft_mean_s"])
@@ -116,7 +115,54 @@ def test_simulate_reports_the_objective_of_the_scenario(call, problem):
     assert (row["objective"], row["objective_value"]) == ("makespan", row["makespan_s"])
 
 
-def test_simulate_refuses_what_cannot_minimise_it(call, problem):
-    code, _, err = call("simulate", problem, "--policy", "hybrid", "--objective", "mean_jct")
-    assert code == 2
-    assert "hybrid minimises makespan" in err
+def test_simulate_refuses_what_cannot_minimise_it(refused, problem):
+    said = "hybrid minimises makespan"
+    refused(said, "simulate", problem, *["--policy", "hybrid", "--objective", "mean_jct"])
+
+
+@pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])
+def test_bound_takes_an_objective(capsys, objective):
+    code = run(["bound", "two-by-two", "--objective", objective, "--format", "json"])
+    facts = json.loads(capsys.readouterr().out)
+    found = orsched.bound(orsched.load("two-by-two"), objective)
+    assert code == 0
+    assert facts["bound_ns"] == found.value_ns
+    assert facts["bound"] == found.name
+    assert facts["certificate"] == "verified"
+
+
+def test_bound_takes_a_time_limit(capsys, done):
+    """Two small requests are bounded within any limit."""
+    command = ["bound", "two-by-two", "--format", "json", "--time-limit"]
+    assert json.loads(done(*command, "5"))["bound_ns"] > 0
+    assert run([*command, "-1"]) != 0
+    assert "--time-limit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])
+def test_an_infinite_time_limit_is_none(done, objective):
+    """As ``solve`` has it."""
+    instance = orsched.load("gate")
+    found = orsched.bound(instance, objective)
+    assert orsched.bound(instance, objective, time_limit=math.inf) == found
+    command = ["bound", "gate", "--objective", objective, "--format", "json", "--time-limit", "inf"]
+    assert json.loads(done(*command))["bound_ns"] == found.value_ns
+    for wrong in (math.nan, -math.inf, 0):
+        with pytest.raises(InputError) as caught:
+            orsched.bound(instance, objective, time_limit=wrong)
+        assert caught.value.field == "time_limit"
+
+
+def test_bound_takes_what_schedules_may_do(capsys, refused):
+    """A larger class of schedules has no larger bound; what is no allowance is named."""
+    instance = orsched.load("pang-100x20")
+    command = ["bound", "pang-100x20", "--objective", "jct_mean", "--format", "json"]
+    values = []
+    for allows in ("", "mixed", "chunks, mixed"):
+        assert run([*command, "--allows", allows]) == 0
+        values.append(json.loads(capsys.readouterr().out)["bound_ns"])
+    assert values == sorted(values, reverse=True)
+    assert values[0] > values[1]
+    assert values[2] == orsched.bound(instance, "mean_jct", allows=("chunks", "mixed")).value_ns
+    refused("chunks, mixed, restarts", *command, "--allows", "chunk")
+    refused("--allows", "bound pang-100x20 --objective bulk --allows mixed")

@@ -1,14 +1,23 @@
-"""Policies named module:Class: found in the working folder, blamed for their own errors."""
+"""Policies named module:Class or by a path: found, blamed for their own errors, allowed."""
 
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import subprocess
 import sys
 
 import pytest
 
+import orsched
 from orsched.cli.commands import run
+from orsched.common.errors import InputError
+from orsched.common.own_code import at_path, class_of, is_own, module_at, path_in
+from orsched.planning.study import read_study
+from orsched.planning.study import run as run_study
+from orsched.runner.vllm_outlet import make_order
+from orsched.solving.method_choice import read_spec
 
 SOURCE = """
 from orsched import Policy, decode_rounds, prefill_stage
@@ -180,3 +189,267 @@ def test_a_hook_that_is_set_on_an_object_is_not_called():
     assert heard == []
     orsched.simulate(orsched.load("two-by-two"), Listening())
     assert sorted(heard) == list(range(len(orsched.load("two-by-two"))))
+
+
+OWN_FILES_SOURCE = """
+from dataclasses import dataclass
+from orsched import Policy, decode_rounds, prefill_stage
+
+@dataclass
+class Noted:
+    number: int = 0
+
+class Mine(Policy):
+    name = "NAME"
+
+    def __init__(self, most=1):
+        self.queue, self.most = [], most
+
+    def on_arrival(self, view, request):
+        self.queue.append(request)
+
+    def decide(self, view):
+        if self.queue and view.free_clients:
+            return prefill_stage([self.queue.pop(0)])
+        return decode_rounds() if view.running else None
+"""
+
+
+@pytest.fixture
+def folder_of_own_files(tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    for name in ("one", "two + 2@home"):
+        (here / name).mkdir(parents=True)
+        (here / name / "json.py").write_text(OWN_FILES_SOURCE.replace("NAME", name))
+    monkeypatch.chdir(here)
+    before = dict(sys.modules)
+    yield here
+    for name in set(sys.modules) - set(before):
+        if name.startswith("_orsched_file_"):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("own.py:Mine", "own.py"),
+        ("../a/own.py:Mine+most=2", "../a/own.py"),
+        ("C:\\a\\own.py:Mine", "C:\\a\\own.py"),
+        ("own:Mine", None),
+        ("vllm", None),
+        ("vllm+file=x.py:y", None),
+        ("own.py", None),
+    ],
+)
+def test_what_is_a_path(name, path):
+    assert path_in(name) == path
+    assert is_own(name) == (path is not None or name == "own:Mine")
+    assert at_path(name, "/base").endswith(name if path is None else name[len(path) :])
+
+
+def test_a_path_keeps_its_signs_and_the_class_its_parameters(folder_of_own_files):
+    spec = read_spec("two + 2@home/json.py:Mine+most=2")
+    assert (spec.name, spec.parameters) == ("two + 2@home/json.py:Mine", {"most": 2})
+    assert spec.information is None
+
+
+def test_files_of_one_name_are_two_modules_and_hide_none(folder_of_own_files):
+    first, second = (
+        class_of(f"{name}/json.py:Mine", orsched.Policy) for name in ("one", "two + 2@home")
+    )
+    assert (first.name, second.name) == ("one", "two + 2@home")
+    assert sys.modules["json"] is json
+    assert first is class_of(str(folder_of_own_files / "one" / "json.py") + ":Mine", orsched.Policy)
+    assert not list((folder_of_own_files / "one").glob("__pycache__"))
+    made = module_at("one/json.py").Noted(3)
+    assert pickle.loads(pickle.dumps(made)) == made
+
+
+def test_a_file_that_changed_is_loaded_again(folder_of_own_files):
+    file = folder_of_own_files / "one" / "json.py"
+    before = class_of("one/json.py:Mine", orsched.Policy)
+    file.write_text(
+        OWN_FILES_SOURCE.replace("NAME", "two")
+    )  # the same size, within the same second
+    assert class_of("one/json.py:Mine", orsched.Policy).name == "two"
+    file.write_text("1 / 0")
+    with pytest.raises(ZeroDivisionError):
+        module_at("one/json.py")
+    file.write_text(OWN_FILES_SOURCE.replace("NAME", "one"))
+    after = class_of("one/json.py:Mine", orsched.Policy)
+    assert (before.name, after.name) == ("one", "one")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("simulate", "two-by-two", "--policy"),
+        ("solve", "two-by-two", "--method"),
+        ("compare", "two-by-two", "--methods"),
+        ("run", "two-by-two", "--worker", "virtual", "--policy"),
+        ("capacity", "two-by-two", "--slo-ttft", "5", "--policy"),
+    ],
+)
+@pytest.mark.parametrize("place", ["one/json.py", "two + 2@home/json.py", None])
+def test_every_command_takes_a_path(folder_of_own_files, capsys, command, place):
+    target = place or str(folder_of_own_files / "one" / "json.py")
+    assert run([*command, f"{target}:Mine"]) == 0, capsys.readouterr().err
+    assert run([*command, f"{target}:Min"]) == 2
+    assert "did you mean Mine?" in capsys.readouterr().err.splitlines()[-1]
+
+
+STUDY = 'instances = ["two-by-two"]\npolicies = ["fcfs", "one/json.py:Mine"]\n'
+
+
+def test_a_study_takes_paths_from_its_file_and_with_consent(
+    folder_of_own_files, tmp_path, monkeypatch, capsys, done, refused
+):
+    (folder_of_own_files / "s.toml").write_text(STUDY)
+    monkeypatch.chdir(tmp_path)
+    err = refused(
+        "here/s.toml, field 'policies.name': the file names code to run",
+        "study here/s.toml --jobs 2",
+    )
+    assert f"{folder / 'one' / 'json.py'})" in err
+    rows = json.loads(done("study here/s.toml --jobs 2 --allow-code --format json"))
+    assert [row["policy"] for row in rows] == ["fcfs", "one/json.py:Mine"]
+    assert run(["study", "here/s.toml", "--jobs", "2", "--allow-code"]) == 0
+    assert "(0 run now, 2 before)" in capsys.readouterr().err
+    source = folder_of_own_files / "one" / "json.py"
+    source.write_text(source.read_text() + "# changed\n")
+    assert run(["study", "here/s.toml", "--jobs", "2", "--allow-code"]) == 0
+    assert "(1 run now, 1 before)" in capsys.readouterr().err
+
+
+def test_a_study_in_python_takes_paths(folder_of_own_files, tmp_path):
+    study = read_study({"instances": ["two-by-two"], "policies": ["one/json.py:Mine"]})
+    done = run_study(study, tmp_path / "out", jobs=1)
+    assert (done.failed, done.rows[0]["policy"]) == ([], "one/json.py:Mine")
+
+
+def test_a_study_names_a_lost_file(folder_of_own_files):
+    with pytest.raises(InputError, match=r"one/jsn.py, field 'policies.name': no such file"):
+        read_study({"instances": ["two-by-two"], "policies": ["one/jsn.py:Mine"]})
+
+
+def test_a_configuration_takes_a_path_from_its_file_and_with_consent(
+    folder_of_own_files, tmp_path, monkeypatch, done, refused
+):
+    (folder_of_own_files / "c.toml").write_text('[policy]\nname = "one/json.py:Mine"\n')
+    monkeypatch.chdir(tmp_path)
+    command = ["simulate", "two-by-two", "--config", "here/c.toml"]
+    refused("the file names code to run", *command)
+    assert "one" in done(*command, "--allow-code")
+
+
+MINE = """
+import pathlib
+pathlib.Path("imported").touch()
+from orsched.heuristics.pang import FirstComeFirstServed
+class Mine(FirstComeFirstServed):
+    name = "mine"
+"""
+CODE_FROM_DATA_STUDY = """
+instances = ["two-by-two"]
+policies = [{name = "NAME", parameters = {PARAMETERS}}]
+"""
+CONFIG = """
+[policy]
+name = "NAME"
+parameters = {PARAMETERS}
+"""
+COMMANDS = {
+    "study": ["study", "f.toml", "--jobs", "1"],
+    "simulate": ["simulate", "two-by-two", "--config", "f.toml"],
+}
+
+
+@pytest.fixture
+def folder_of_code_from_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    (tmp_path / "my_named_policy.py").write_text(MINE)
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "__init__.py").write_text(MINE)
+    (tmp_path / "my_package" / "inner.py").write_text(MINE)
+    yield tmp_path
+    for name in ("my_named_policy", "my_package", "my_package.inner"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def command(folder_of_code_from_data, capsys):
+    """Write a study or a configuration, run it, and return exit code and stderr."""
+
+    def invoke(kind, name, *options, parameters=""):
+        text = CODE_FROM_DATA_STUDY if kind == "study" else CONFIG
+        text = text.replace("NAME", name).replace("PARAMETERS", parameters)
+        (folder_of_code_from_data / "f.toml").write_text(text)
+        code = run([*COMMANDS[kind], *options])
+        return code, capsys.readouterr().err
+
+    return invoke
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+@pytest.mark.parametrize("options", [[], ["--allow-code"]])
+def test_what_is_no_policy_is_not_called(command, folder_of_code_from_data, kind, options):
+    parameters = 'args = [["touch", "PWNED"]]'
+    code, err = command(kind, "subprocess:Popen", *options, parameters=parameters)
+    assert code == (4 if options and kind == "study" else 2)
+    assert ("'subprocess:Popen' is not a subclass of Policy" if options else "subprocess.py") in err
+    assert not (folder_of_code_from_data / "PWNED").exists()
+
+
+@pytest.mark.parametrize("target", ["subprocess:Popen", "os:system", "os:getcwd", "sys:path"])
+def test_nor_where_python_names_it(folder_of_code_from_data, target):
+    with pytest.raises(InputError, match="is not a subclass of Policy"):
+        orsched.simulate(orsched.load("two-by-two"), target, parameters={})
+    with pytest.raises(InputError, match="is not a subclass of Order"):
+        make_order({"order": target})
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+@pytest.mark.parametrize("module", ["my_named_policy", "my_package", "my_package.inner"])
+def test_code_that_a_file_names_waits_for_consent(command, folder_of_code_from_data, kind, module):
+    code, err = command(kind, f"{module}:Mine")
+    assert code == 2
+    place = os.path.join(folder_of_code_from_data, *module.split("."))
+    place = os.path.join(place, "__init__.py") if module == "my_package" else f"{place}.py"
+    assert "f.toml, field 'polic" in err
+    assert f"names code to run: {module}:Mine ({place})" in err
+    assert "--allow-code" in err
+    assert not (folder_of_code_from_data / "imported").exists()
+    assert command(kind, f"{module}:Mine", "--allow-code")[0] == 0
+    assert (folder_of_code_from_data / "imported").exists()
+
+
+@pytest.mark.parametrize("module", ["my_named_policy", "my_package.inner"])
+def test_a_list_of_cells_imports_nothing(command, folder_of_code_from_data, module):
+    assert command("study", f"{module}:Mine", "--list")[0] == 0
+    assert not (folder_of_code_from_data / "imported").exists()
+
+
+def test_a_name_on_the_command_line_is_consent(folder_of_code_from_data):
+    assert run(["simulate", "two-by-two", "--policy", "my_named_policy:Mine"]) == 0
+
+
+def test_in_python_a_file_needs_consent_and_a_mapping_does_not(
+    folder_of_code_from_data, monkeypatch
+):
+    monkeypatch.syspath_prepend(str(folder_of_code_from_data))
+    (folder_of_code_from_data / "f.toml").write_text(
+        CODE_FROM_DATA_STUDY.replace("NAME", "my_named_policy:Mine").replace("PARAMETERS", "")
+    )
+    for source in ("f.toml", read_study("f.toml")):
+        with pytest.raises(InputError, match="allow_code=True") as caught:
+            run_study(source, "out")
+        assert (caught.value.file, caught.value.field) == ("f.toml", "policies.name")
+        assert not (folder_of_code_from_data / "imported").exists()
+    done = run_study("f.toml", "out", jobs=1, allow_code=True)
+    given = {"instances": ["two-by-two"], "policies": ["my_named_policy:Mine"]}
+    assert [row["status"] for row in done.rows + run_study(given, "other", jobs=1).rows] == [
+        "ok",
+        "ok",
+    ]

@@ -43,52 +43,46 @@ def test_train_prints_the_figures_beside_simpler_predictors(here, tmp_path, caps
     assert (tmp_path / "m.json").read_bytes() == (here / "m.json").read_bytes()
 
 
-def test_tails_are_fitted_and_kept_in_the_file(here, tmp_path, capsys):
+def test_tails_are_fitted_and_kept_in_the_file(here, tmp_path, refused):
     words = ["predict", "train", "chat.jsonl", "-o", f"{tmp_path}/t.json", "--tails", "log-t"]
-    assert run(["-q", *words, "--trees", "5"]) == 2
-    assert "too few for a tail" in capsys.readouterr().err
+    refused("too few for a tail", "-q", *words, "--trees", "5")
     assert run(["-q", "predict", "corpus", "chat", f"{tmp_path}/more.jsonl", "--rows", "4000"]) == 0
     words[2] = f"{tmp_path}/more.jsonl"
     assert run(["-q", *words, "--trees", "5"]) == 0
     assert load_predictor(f"{tmp_path}/t.json").tails is not None
     assert load_predictor(here / "m.json").tails is None
-    assert run([*words, "--kind", "constant"]) == 2
-    assert "constant has none" in capsys.readouterr().err
+    refused("constant has none", *words, "--kind", "constant")
 
 
-def test_evaluate_in_and_across(here, capsys):
-    assert run(["predict", "evaluate", "m.json", "chat.jsonl", "code.jsonl", "--held-out",
-                "--format", "csv"]) == 0  # fmt: skip
-    inside, across = csv.DictReader(io.StringIO(capsys.readouterr().out))
+def test_evaluate_in_and_across(here, done):
+    inside, across = csv.DictReader(
+        io.StringIO(done("predict evaluate m.json chat.jsonl code.jsonl --held-out --format csv"))
+    )
     assert (inside["source"], across["source"]) == ("chat.jsonl", "code.jsonl")
     assert 200 < int(inside["rows"]) < 400
     assert float(inside["tau"]) > float(across["tau"])
-    assert run(["predict", "evaluate", "m.json", "chat.jsonl", "--format", "csv"]) == 0
-    (whole,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    (whole,) = csv.DictReader(io.StringIO(done("predict evaluate m.json chat.jsonl --format csv")))
     assert whole["rows"] == "1500"
 
 
-def test_held_out_rows_are_those_that_training_left_out(here, capsys):
+def test_held_out_rows_are_those_that_training_left_out(here, done):
     words = ["predict", "evaluate", "m.json", "chat.jsonl", "--held-out", "--format", "json"]
-    assert run(words) == 0
-    (row,) = json.loads(capsys.readouterr().out)
+    (row,) = json.loads(done(*words))
     test = read_labelled_prompts("chat.jsonl").part("test", 4)
     wanted = evaluate(load_predictor("m.json"), test, latency=False)
     assert {name: row[name] for name in wanted} == wanted
 
 
-def test_edges_are_taken_and_the_table_is_printed(here, capsys):
+def test_edges_are_taken_and_the_table_is_printed(here, done, refused):
     words = ["predict", "evaluate", "m.json", "chat.jsonl", "--edges"]
-    assert run([*words, "58,147,280,499"]) == 0
-    heading, _, row = capsys.readouterr().out.splitlines()
+    heading, _, row = done(*words, "58,147,280,499").splitlines()
     assert heading.split()[:3] == ["source", "kind", "rows"]
     assert row.split()[:3] == ["chat.jsonl", "lexical", "1,500"]
     for wrong in ("58;147", "9,5", ""):
-        assert run([*words, wrong]) == 2
-        assert "edges" in capsys.readouterr().err
+        refused("edges", *words, wrong)
 
 
-def test_apply_adds_the_column(here, tmp_path, capsys):
+def test_apply_adds_the_column(here, tmp_path, capsys, done, refused):
     texts = ["Is it true?", "Write a story of 5 paragraphs about tea.", "What?", "Why?"]
     lines = [json.dumps({"prompt": text}) + "\n" for text in texts]
     (tmp_path / "p.jsonl").write_text("".join(lines))
@@ -102,11 +96,9 @@ def test_apply_adds_the_column(here, tmp_path, capsys):
     quantiles = model.values.round().clip(1, found.output_limit_tokens)
     assert found.requests.predicted_quantiles.tolist() == quantiles.tolist()
     capsys.readouterr()
-    assert run(["info", f"{tmp_path}/t.json"]) == 0
-    assert "0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95" in capsys.readouterr().out
+    assert "0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95" in done("info", f"{tmp_path}/t.json")
     (tmp_path / "p.jsonl").write_text("".join(lines[1:]))
-    assert run([*words, f"{tmp_path}/u.json"]) == 2
-    assert f"{tmp_path}/p.jsonl, field 'prompts': 3 prompts for 4" in capsys.readouterr().err
+    refused(f"{tmp_path}/p.jsonl, field 'prompts': 3 prompts for 4", *words, f"{tmp_path}/u.json")
     assert not (tmp_path / "u.json").exists()
 
 
@@ -130,7 +122,7 @@ def test_schedules_of_predicted_distributions_are_checked(here, tmp_path, capsys
     assert "for another instance" in capsys.readouterr().out
 
 
-def test_convert_takes_prompts_from_the_requests_in_their_order(here, tmp_path, capsys):
+def test_convert_takes_prompts_from_the_requests_in_their_order(here, tmp_path, capsys, refused):
     texts = ["Write a story of 5 paragraphs about tea.", "Is it true that tea helps?", "Why?"]
     rows = [
         {"prompt_tokens": 5, "output_tokens": 600, "arrival_s": time, "prompt": text}
@@ -149,10 +141,10 @@ def test_convert_takes_prompts_from_the_requests_in_their_order(here, tmp_path, 
     assert run([*table, "--predict", "m.json"]) == 0
     assert read_requests_csv(tmp_path / "c.csv") == found
     capsys.readouterr()
-    assert run([*words, "--prompts", f"{tmp_path}/r.jsonl"]) == 2
-    assert "--predict MODEL" in capsys.readouterr().err
-    assert run(["convert", "two-by-two", f"{tmp_path}/d.json", "--predict", "m.json"]) == 2
-    assert "give --prompts FILE" in capsys.readouterr().err
+    refused("--predict MODEL", *words, "--prompts", f"{tmp_path}/r.jsonl")
+    refused(
+        "give --prompts FILE", "convert two-by-two", f"{tmp_path}/d.json", "--predict", "m.json"
+    )
 
 
 REFUSED = [
@@ -183,17 +175,15 @@ def test_wrong_input_is_one_line_and_nothing_is_written(here, words, said, capsy
     assert sorted(here.iterdir()) == before
 
 
-def test_a_predictor_without_a_seed_has_no_held_out_rows(here, tmp_path, capsys):
+def test_a_predictor_without_a_seed_has_no_held_out_rows(here, tmp_path, refused):
     document = json.loads((here / "m.json").read_text())
     del document["seed"]
     (tmp_path / "m.json").write_text(json.dumps(document))
-    assert run(["predict", "evaluate", f"{tmp_path}/m.json", "chat.jsonl", "--held-out"]) == 2
-    assert "field 'seed'" in capsys.readouterr().err
+    refused("field 'seed'", "predict evaluate", f"{tmp_path}/m.json", "chat.jsonl", "--held-out")
 
 
-def test_a_predictor_where_an_instance_belongs_is_named(here, capsys):
-    assert run(["info", "m.json"]) == 2
-    assert "load_predictor" in capsys.readouterr().err
+def test_a_predictor_where_an_instance_belongs_is_named(here, refused):
+    refused("load_predictor", "info m.json")
 
 
 def test_the_kinds_of_the_command_are_those_of_the_package():

@@ -54,10 +54,11 @@ from tests.fuzz.mutate import (
     damaged,
     json_bytes,
     mutated,
+    own_rows,
+    sheet_of,
     toml_text,
     without_marks,
 )
-from tests.fuzz.own_requests import own_rows, sheet_of
 from tests.fuzz.parquet import mutated_table
 from tests.models.test_bulk_bound import attained
 

@@ -24,7 +24,7 @@ GUARD_S = 30.0
 
 ALLOWED = {
     "fuzz/__main__.py": "a program, which prints how long it took",
-    "cli/test_progress.py": "a guard against hangs",
+    "cli/test_interrupts.py": "a guard against hangs",
     "runner/devices/test_device.py": "a wait takes at least its time, on any machine",
     "runner/devices/test_processes.py": "a guard against hangs",
     "runner/loop/test_live_real_time.py": "a device in real time: only an order is asserted",
@@ -37,7 +37,7 @@ ALLOWED = {
 """Files that read the wall clock, and why none of their outcomes depends on it."""
 
 RUNS_OUT = {
-    "cli/test_deadline.py": "the phase that is ended would go on for ever",
+    "cli/test_terminal.py": "the phase that is ended would go on for ever",
     "heuristics/test_time_limits.py": "one iteration ends it before",
     "models/best_first/test_best_first.py": "the search takes many times its limit",
     "models/best_first/test_second_start.py": "no clock: what is planned by the limit is asserted",
@@ -95,6 +95,10 @@ def _limits(nodes: list[ast.AST]) -> Iterator[tuple[int, float]]:
     """Lines with a time limit as a number, in Python or on a command line, and its seconds."""
     for node in nodes:
         pairs: list[tuple[object, ast.AST | None]] = []
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):  # a line of words
+            for flag, number in pairwise(node.value.split(" ")):
+                if flag in LIMITS and NUMBER.fullmatch(number):
+                    yield node.lineno, float(number)
         if isinstance(node, ast.keyword):
             pairs = [(node.arg, node.value)]
         elif isinstance(node, ast.Dict):
@@ -156,6 +160,7 @@ def test_a():
     solve(case, time_limit=2, **{"time_limit": 3})
     run("solve", "x", "--time-limit", "4.5")
     run(["--time-limit", 5], ["--time-limit", "2min"])
+    call("solve x --time-limit 6", "it says --time-limit twice")
 
 @pytest.mark.full
 def test_b():
@@ -163,5 +168,5 @@ def test_b():
 """
     nodes = list(_walk(ast.parse(source)))
     assert len(_clocks(nodes)) == 3
-    assert sorted(seconds for _, seconds in _limits(nodes)) == [2, 3, 4.5, 5]
+    assert sorted(seconds for _, seconds in _limits(nodes)) == [2, 3, 4.5, 5, 6]
     assert Path(__file__).name not in ALLOWED

@@ -1,10 +1,18 @@
-"""``orsched pack``: sizes from files and instances, formats, the check, and what is refused."""
+"""``orsched bound``, ``pack`` and ``export``: what is proven, checked and written."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+
+import orsched
+from orsched.cli.commands import cli, run
+from orsched.files import save_instance
+from orsched.instances.catalog import KNOWN_OPTIMA
+from orsched.models.mip import FORMATS, PROGRAMS
+from tests.models.mip.test_files import by_scip
+from tests.models.test_bulk_bound import small
 
 JOBS = [68, 66, 61, 57, 52, 49, 43, 38, 31, 30, 22, 17]
 
@@ -84,7 +92,7 @@ def test_forms_of_sizes(call, tmp_path, name, text, options):
 
 def test_an_instance_has_its_own_clients(call, tmp_path):
     path = tmp_path / "own.json"
-    call("generate", "gsm8k", "--set", "requests=20", "--set", "clients=4", "-o", path)
+    call("generate gsm8k --set requests=20 --set clients=4 -o", path)
     for source in (path, "gate"):
         code, out, _ = call("pack", source, "--format", "json")
         assert code == 0
@@ -151,18 +159,16 @@ def test_a_packing_of_a_column_is_checked_by_that_column(call, tmp_path):
         ("a.txt", "9" * 30 + "\n", [], "does not fit into 64 bits"),
     ],
 )
-def test_what_is_no_size_is_located(call, tmp_path, name, text, options, said):
+def test_what_is_no_size_is_located(refused, tmp_path, name, text, options, said):
     path = tmp_path / name
     path.write_text(text)
-    code, out, err = call("pack", path, "--clients", 2, *options)
-    assert (code, out) == (2, "")
-    assert said in err
+    err = refused(said, "pack", path, "--clients", 2, *options)
     assert err.count("\n") == 1
 
 
 def test_other_refusals(call, sizes, tmp_path):
     assert "give --clients N" in call("pack", sizes)[2]
-    assert "--column" in call("pack", "gate", "--column", "b")[2]
+    assert "--column" in call("pack gate --column b")[2]
     assert call("pack", tmp_path / "none.txt", "--clients", 2)[0] == 2
     assert call("pack", sizes, "--clients", 0)[0] == 2
     assert call("pack", sizes, "--clients", 2, "--gap", 1)[0] == 2
@@ -171,3 +177,116 @@ def test_other_refusals(call, sizes, tmp_path):
     latin = tmp_path / "latin.txt"
     latin.write_bytes(b"\xff\xfe\xe4")
     assert "is UTF-16 text" in call("pack", latin, "--clients", 2)[2]
+
+
+@pytest.fixture
+def instance(tmp_path):
+    path = tmp_path / "instance.json"
+    save_instance(small(n=6, bulk=20), path)
+    return str(path)
+
+
+def bulk(instance, *options):
+    return run(["bound", instance, "--objective", "bulk", "--windows", "20", *options])
+
+
+def test_the_figures(instance, capsys):
+    assert bulk(instance, "--attainment", "0.5", "--format", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["feasible"] is True
+    assert found["bulk_tokens"] > 0
+    assert found["attainment"] == 0.5
+    assert found["certificate"] == "verified"
+
+
+def test_the_certificate_is_checked(instance, tmp_path, capsys):
+    limits = ("--slo-ttft", "2", "--slo-tpot", "0.1")
+    assert bulk(instance, "--certificate", *limits, "--restarts", "3", "--horizon", "3") == 0
+    document = json.loads(capsys.readouterr().out)
+    claim = tmp_path / "bound.json"
+    claim.write_text(json.dumps(document))
+    assert run(["check", instance, str(claim)]) == 0
+    document["value"] -= 1
+    claim.write_text(json.dumps(document))
+    assert run(["check", instance, str(claim)]) == 1
+    assert "re-derived" in capsys.readouterr().out
+    document["classes"] = 3
+    claim.write_text(json.dumps(document))
+    assert run(["check", instance, str(claim)]) == 2
+
+
+def test_limits_out_of_reach(instance, capsys):
+    assert bulk(instance, "--slo-ttft", "0.001", "--slo-tpot", "0.001", "--format", "json") == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["feasible"] is False
+    assert "no schedule reaches the attainment" in shown.err
+
+
+@pytest.mark.parametrize("option", ["--attainment", "--horizon", "--slo-ttft", "--windows"])
+def test_bulk_options_beside_another_objective(instance, option, refused):
+    refused("--objective bulk", "bound", instance, option, "1")
+
+
+def test_the_choices_are_those_of_the_library():
+    choices = {each.name: each.type for each in cli.commands["export"].params}
+    assert tuple(choices["program"].choices) == PROGRAMS
+    assert tuple(choices["style"].choices) == FORMATS
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("model", ["full-mip", "window-mip"])
+def test_a_file_that_scip_reads(call, tmp_path, model, suffix):
+    path = tmp_path / f"gate.{suffix}"
+    code, out, err = call("export gate --model", model, "-o", path)
+    assert (code, out) == (0, "")
+    unit = int(err.partition("objective x ")[2].partition(" ns")[0])
+    assert "= makespan" in err
+    assert round(by_scip(path) * unit) == KNOWN_OPTIMA["gate"].makespan_ns
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_standard_output_and_options(call):
+    code, plain, err = call("export gate --stages 3")
+    assert (code, err) == (0, "")
+    assert plain.startswith("* orsched: full-mip of the instance gate")
+    assert plain.endswith("ENDATA\n")
+    _, bare, _ = call("export gate --stages 3 --no-symmetry-breaking")
+    assert " G s3_1_1" not in bare
+    assert len(bare) < len(plain)
+    _, printed, _ = call("export gate --stages 3 --formulation printed")
+    assert "e11_0_0_1_0" in printed
+    _, lp, _ = call("export gate --format lp")
+    assert lp.startswith("\\ orsched")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["gsm8k-llama65b"],
+            "nonzeros, more than 10,000,000 (take fewer requests or stages, or raise it)",
+        ),
+        (["gate", "--max-nonzeros", "10"], "field '--max-nonzeros': the model would have "),
+        (["gate", "-o", "gate.txt"], "not a suffix of this output"),
+        (["gate", "-o", "missing/gate.lp"], "missing"),
+        (["gate", "-o", "gate.lp", "--format", "mps"], "the file is named lp, the format is mps"),
+        (["gate", "--model", "mip"], "mip"),
+        (["gate", "--model", "latency-mip", "--objective", ""], "'' is not an objective"),
+        (["nothing.json"], "nothing.json"),
+    ],
+)
+def test_refusals_are_one_line_with_the_remedy(refused, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    err = refused(said, "export", *arguments)
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_does_not_map_is_said(refused, tmp_path):
+    path = tmp_path / "paged.json"
+    memory = orsched.BlockMemory(5, 1, "paged")
+    worker = orsched.Worker(2, orsched.AffineCost(), memory=memory)
+    orsched.save_instance(
+        orsched.Instance(orsched.Requests([1, 2], [3, 2]), worker, first_token="decode"), path
+    )
+    refused("memory", "export", path)
