@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import orsched
+from orsched.certificates.context import Context
 from orsched.checker.latency_certificates import bound_violations
 from orsched.common.units import NS_PER_S
 from orsched.instances import catalog
@@ -61,7 +62,7 @@ def _line(
     name: str, instance: Instance, objective: str, methods: Sequence[str], seconds: float
 ) -> str:
     best: dict[str, float] = {}
-    for found in candidates(instance, objective, lambda: False):
+    for found in candidates(Context(instance), objective, lambda: False):
         best[found["bound"]] = max(best.get(found["bound"], 0.0), found["value_ns"] / NS_PER_S)
     started = perf_counter()
     proven = bound(instance, objective)

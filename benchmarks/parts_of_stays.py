@@ -21,7 +21,7 @@ from benchmarks.arguments import share
 from benchmarks.reproductions import four_workloads_setting as setting
 from benchmarks.reproductions.page_tables import markdown
 from benchmarks.which_side_is_loose import bounds_of
-from orsched.certificates.scope import Scope
+from orsched.certificates.context import Context
 from orsched.certificates.shared_rounds import parts_of
 from orsched.common.units import NS_PER_S
 from orsched.data.schedule import DECODE, PREFILL
@@ -43,7 +43,7 @@ def stays(instance: Instance, schedule: Schedule) -> dict[str, float]:
 
     The schedule prefills each request once, on workers whose rounds cost each request the same.
     """
-    parts = parts_of(instance, Scope.allowing(ALLOWS, instance))
+    parts = parts_of(Context.allowing(instance, ALLOWS))
     work, steps = schedule.work, schedule.steps
     arrivals = instance.requests.arrival_ns
     begun = np.full(len(instance), np.iinfo(np.int64).max)

@@ -23,7 +23,7 @@ from benchmarks.arguments import count
 from benchmarks.reproductions import four_workloads_setting as setting
 from benchmarks.reproductions.page_tables import markdown
 from benchmarks.solved_cases import least_jct_sum
-from orsched.certificates.scope import Scope
+from orsched.certificates.context import Context
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.schedule_classes import allowances_of
@@ -86,8 +86,8 @@ def small_case(name: str, load: float, seed: int, requests: int, workers: int = 
 
 def bounds_of(instance: Instance, allows: Sequence[str]) -> dict[str, int]:
     """Return what each kind of bound proves of the sum of JCTs."""
-    scope, found = Scope.allowing(allows, instance), {}
-    for each in latency_certificates(instance, "mean_jct", lambda: False, True, scope):
+    context, found = Context.allowing(instance, allows), {}
+    for each in latency_certificates(context, "mean_jct", lambda: False):
         found[each["bound"]] = int(each["sum_ns"])
     return found
 

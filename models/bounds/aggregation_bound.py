@@ -15,41 +15,44 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.aggregation import Charged, Option, Workers
-from orsched.certificates.jobs import Jobs, jobs_on, sum_of_products, whole_memory
-from orsched.certificates.scope import PLAIN, Scope
+from orsched.certificates.aggregate_machine import Shares
+from orsched.certificates.aggregation import Charged, Workers
+from orsched.certificates.context import sum_of_products, whole_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from orsched.certificates.scope import Scope
+    from orsched.certificates.context import Context, Jobs
     from orsched.costs import Floor
-    from orsched.data.instance import Instance
     from orsched.data.workers import Worker
 
 
-def choices_of(instance: Instance, scope: Scope) -> list[dict[str, Any]]:
-    """Return the choices of all workers onto which a request fits, as in a certificate."""
-    found = []
-    for number, worker in enumerate(instance.workers):
-        rows, jobs = jobs_on(instance, worker, scope.chunks)
-        if rows:
-            found.append({"worker": number, "weight": 1, **shares_of(worker, jobs, scope)})
-    return found
+def best_shares(context: Context) -> dict[int, Shares]:
+    """Share the steps of all workers onto which a request fits so that much is charged."""
+    return {number: context.once(_best_shares, context.kinds[number]) for number in context.able}
 
 
-def shares_of(worker: Worker, jobs: Jobs, scope: Scope) -> dict[str, Any]:
+def _best_shares(context: Context, kind: int) -> Shares:
     """Share a worker's steps by clients, or by cap or memory where that charges more."""
+    worker, jobs, floor = (
+        context.instance.workers[kind],
+        context.fit(kind).jobs,
+        context.floor(kind),
+    )
     by_stage, by_round = _shared_by(worker, jobs)
-    choices: dict[str, Any] = {"stage_share": by_stage, "round_share": by_round}
-    floor = scope.require_floor(worker)
-    if floor.by_counts:
-        choices["line"] = list(_best_line(worker, floor, jobs, by_stage))
-        if scope.mixed and floor.mixed != "sum":
-            choices["line"] = [0, floor.stage.token if floor.mixed == "one_fixed" else 0, 1]
-    return choices
+    if not floor.by_counts:
+        return Shares(by_stage, by_round)
+    if context.scope.mixed and floor.mixed != "sum":
+        token = floor.stage.token if floor.mixed == "one_fixed" else 0
+        return Shares(by_stage, by_round, (0, token, 1))
+    return Shares(by_stage, by_round, _best_line(worker, floor, jobs, by_stage))
+
+
+def stated(shares: dict[int, Shares]) -> list[dict[str, Any]]:
+    """Return choices as they stand in a certificate, all workers of weight 1."""
+    return [{"worker": number, "weight": 1, **own.stated()} for number, own in shares.items()]
 
 
 def _shared_by(worker: Worker, jobs: Jobs) -> tuple[str, str]:
@@ -102,7 +105,7 @@ _STEPS, _SAMPLE, _WHOLE = 300, 4_000, 1 << 20
 _FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 24, 100_000
 
 
-def balanced_weights(workers: Workers, instance: Instance, makespan: int | None) -> list[int]:
+def balanced_weights(workers: Workers, makespan: int | None) -> list[int]:
     """Return a weight for each worker that makes the sum of least times on the machine large.
 
     Such weights are the dual of assigning requests, in parts, to workers so that the largest load
@@ -111,14 +114,17 @@ def balanced_weights(workers: Workers, instance: Instance, makespan: int | None)
     """
     if len(workers.parts) == 1:
         return [1]
-    times = np.full((len(workers.parts), len(instance)), np.inf)
-    arrivals = instance.requests.arrival_ns.tolist()
-    for k, part in enumerate(workers.parts):
-        rows, scale = part.charges.rows, part.charges.scale
-        times[k, rows] = [time / scale for time in workers.times[k]]
+    arrivals = workers.context.arrivals
+    columns: dict[int, NDArray[np.float64]] = {}
+    for part in workers.parts:
+        if id(part) in columns:
+            continue
+        column = columns[id(part)] = np.full(len(arrivals), np.inf)
+        column[part.rows] = [time / part.charges.scale for time in part.times]
         if makespan is not None:
-            alone = zip(rows, part.alone_ns, strict=True)
-            times[k, [row for row, time in alone if arrivals[row] + time >= makespan]] = np.inf
+            alone = zip(part.rows, part.alone_ns, strict=True)
+            column[[row for row, time in alone if arrivals[row] + time >= makespan]] = np.inf
+    times = np.stack([columns[id(part)] for part in workers.parts])
     times = times[:, np.isfinite(times).any(axis=0)]
     if times.shape[1] > _SAMPLE:
         times = times[:, :: -(-times.shape[1] // _SAMPLE)]
@@ -156,12 +162,11 @@ def _ascend(times: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def charged_certificates(
-    instance: Instance, out_of_time: Callable[[], bool], scope: Scope = PLAIN
+    context: Context, out_of_time: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
     """Yield certificates of bounds by charges, at several moments and for several weights."""
-    workers = Workers.of(instance, choices_of(instance, scope), scope)
-    weights = balanced_weights(workers, instance, None)
-    bounds = ChargedBound(instance, workers, weights)
+    workers = Workers.of(context, best_shares(context))
+    bounds = ChargedBound(workers, balanced_weights(workers, None))
     best: dict[str, Any] | None = None
     for moment in bounds.likely_moments():
         if best is not None and out_of_time():
@@ -171,8 +176,8 @@ def charged_certificates(
             best = found
             yield found
     if best is not None and bounds.late_are_elsewhere and not out_of_time():
-        weights = balanced_weights(workers, instance, best["value_ns"])
-        yield ChargedBound(instance, workers, weights).certificate(best["released_ns"])
+        weights = balanced_weights(workers, best["value_ns"])
+        yield ChargedBound(workers, weights).certificate(best["released_ns"])
 
 
 class ChargedBound(Charged):
@@ -185,32 +190,29 @@ class ChargedBound(Charged):
         value = moment + -(-(lost + self.needed_from[first]) // self.speed)
         value = max(value, self.last_end_from[first])
         if self.late_are_elsewhere:
-            value = self._without_late(moment, lost, self.options[first:], value)
+            value = self._without_late(moment, lost, first, value)
         return {
             "bound": "charged",
-            **self.workers.scope.stated(),
+            **self.workers.context.scope.stated(),
             "released_ns": moment,
             "workers": self.workers.choices(self.weights),
             "value_ns": value,
         }
 
-    def _without_late(self, moment: int, lost: int, options: list[list[Option]], value: int) -> int:
+    def _without_late(self, moment: int, lost: int, first: int, value: int) -> int:
         """Return the largest makespan bound that proves itself.
 
         Below a makespan V no worker serves a request that it cannot end before V. If what is left
         needs at least V, no schedule is shorter.
         """
-        contested = [each for each in options if max(option.end_ns for option in each) >= value]
-        settled = lost + sum(
-            min(option.time for option in each)
-            for each in options
-            if max(option.end_ns for option in each) < value
-        )
+        rows = range(first, len(self.arrivals))
+        contested = [at for at in rows if max(self.ends[at]) >= value]
+        settled = lost + sum(min(self.times[at]) for at in rows if max(self.ends[at]) < value)
 
         def needed(makespan: int) -> int:
             total = settled
-            for each in contested:
-                in_time = [option.time for option in each if option.end_ns < makespan]
+            for at in contested:
+                in_time = self.in_time(at, makespan)
                 if not in_time:
                     return makespan
                 total += min(in_time)
@@ -219,7 +221,7 @@ class ChargedBound(Charged):
         # Beyond all ends nothing is late.
         low = high = value
         if contested:
-            high = max(value, max(option.end_ns for each in contested for option in each))
+            high = max(value, max(max(self.ends[at]) for at in contested))
         while low < high:
             middle = (low + high + 1) // 2
             if needed(middle) >= middle:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from orsched.certificates.alignment import Floats, Numbers
-    from orsched.certificates.jobs import Jobs
+    from orsched.certificates.context import Jobs
 
 
 MOST_REQUESTS = 200

@@ -11,9 +11,9 @@ import logging
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.certificates.jobs import all_jobs, released_after
+from orsched.certificates.context import Context
 from orsched.certificates.prefix_sharing import FOR_ALL, prefills_grow, relaxed
-from orsched.certificates.scope import PLAIN, Scope, equal_workers, schedules_of
+from orsched.certificates.scope import PLAIN, Scope, schedules_of
 from orsched.checker.latency_certificates import bound_violations
 from orsched.common.errors import InputError
 from orsched.common.stop import Clock
@@ -102,11 +102,11 @@ def makespan_bound(instance: Instance, allows: Iterable[str] = ()) -> Bound:
         InputError: another allowance.
         InfeasibleError: no schedule exists.
     """
+    context = Context.allowing(instance, allows)
     # Unequal workers have no bound in its place.
-    seconds = _CHEAP_SECONDS if equal_workers(instance) else float("inf")
-    scope = Scope.allowing(allows, instance)
-    limits = Limits(lambda: False, lambda: seconds, False, scope)
-    return _largest_proven(instance, _improving(instance, limits))
+    seconds = _CHEAP_SECONDS if context.equal else float("inf")
+    limits = Limits(lambda: False, lambda: seconds, False)
+    return _largest_proven(instance, _improving(context, limits))
 
 
 def improving_bounds(
@@ -124,28 +124,29 @@ def improving_bounds(
         InfeasibleError: no schedule exists.
     """
     limits = Limits(out_of_time, seconds_left, True)
-    return (b for b in _improving(instance, limits) if _is_proven(instance, b, "makespan"))
+    return (b for b in _improving(Context(instance), limits) if _is_proven(instance, b, "makespan"))
 
 
-def _improving(instance: Instance, limits: Limits) -> Iterator[Bound]:
-    cache = _Cache.of(instance, limits.scope)
+def _improving(context: Context, limits: Limits) -> Iterator[Bound]:
+    instance, cache = context.instance, _Cache.of(context)
     if len(instance) == 0:
         yield Bound("empty", value_ns=0, certificate={"bound": "empty"}, reference={})
         return
-    one = len(instance.workers) == 1 and instance.link is None
-    plain = limits.scope.is_plain
-    reference = pang_reference(instance) if one and plain else {}
     if cache.hides:
-        last = last_arrival(instance)
-        yield Bound(last["bound"], value_ns=last["value_ns"], certificate=last, reference={})
+        yield _bound(last_arrival(context))
         return
+    one = len(instance.workers) == 1 and instance.link is None
+    reference = pang_reference(instance) if one and context.scope.is_plain else {}
     best = -1
     for found in makespan_certificates(cache.relaxed, limits):
         if found["value_ns"] > best:
             best = found["value_ns"]
-            yield Bound(
-                found["bound"], value_ns=best, certificate=cache.stated(found), reference=reference
-            )
+            yield _bound(cache.stated(found), reference)
+
+
+def _bound(certificate: dict[str, Any], reference: dict[str, int] | None = None) -> Bound:
+    value, reference = certificate["value_ns"], reference or {}
+    return Bound(certificate["bound"], value_ns=value, certificate=certificate, reference=reference)
 
 
 class _Cache(NamedTuple):
@@ -157,26 +158,26 @@ class _Cache(NamedTuple):
         hides: whether nothing is proven but what holds for all schedules: less may take longer.
     """
 
-    relaxed: Instance
+    relaxed: Context
     cut: int
     hides: bool
 
     @classmethod
-    def of(cls, instance: Instance, scope: Scope) -> _Cache:
+    def of(cls, context: Context) -> _Cache:
         """Return it; ``InfeasibleError`` where no schedule exists."""
+        instance, scope = context.instance, context.scope
         instance.require_feasible(chunks=True)
         found = relaxed(instance)
         found.require_feasible(scope.chunks)
         if found is instance:
-            return cls(instance, 0, False)
+            return cls(context, 0, False)
         cut = int((instance.requests.prompt_tokens - found.requests.prompt_tokens).sum())
-        return cls(found, cut, not prefills_grow(instance))
+        return cls(Context(found, scope), cut, not prefills_grow(instance))
 
     def stated(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return a certificate that says what was cut."""
-        return (
-            found if not self.cut or found["bound"] in FOR_ALL else found | {"cut_tokens": self.cut}
-        )
+        hidden = self.cut and found["bound"] not in FOR_ALL
+        return found | {"cut_tokens": self.cut} if hidden else found
 
 
 def bound(
@@ -206,14 +207,14 @@ def bound(
     require_instance(instance)
     objective = other_name(objective)
     clock = Clock(time_limit)
-    scope = Scope.allowing(allows, instance)
-    limits = Limits(clock.out, clock.left, True, scope)
+    context = Context.allowing(instance, allows)
+    limits = Limits(clock.out, clock.left, True)
     if objective == "makespan":
-        found = _improving(instance, limits)
+        found = _improving(context, limits)
     elif objective in BOUNDED:
         if len(instance):
             weighted_times(instance, objective)  # refuses weights that are all 0
-        found = _improving_latency_bounds(instance, objective, limits)
+        found = _improving_latency_bounds(context, objective, limits)
     else:
         raise InputError(
             f"no bound on {objective!r}",
@@ -250,9 +251,9 @@ def no_floor(instance: Instance, allows: Iterable[str] = ()) -> str | None:
     """Return why there is no bound but the last arrival, or None where there may be others."""
     scope = Scope.allowing(allows, instance)
     for worker in instance.workers:
-        if not scope.has_floor(worker):
+        if scope.floor_of(worker) is None:
             kind = type(worker.cost).__name__
-            plain = PLAIN.has_floor(worker)
+            plain = PLAIN.floor_of(worker) is not None
             what = f"schedules with {', '.join(scope.names)}" if plain else "its steps"
             return (
                 f"{kind} states no floor under {what}, so nothing is proven but that no schedule "
@@ -310,36 +311,23 @@ def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | 
     Without restarts a request's rounds are on one client, whatever else a schedule does.
     """
     certificate = lower.certificate.get("one_worker", lower.certificate)
-    rounds, cache = certificate.get("decode_rounds"), _Cache.of(instance, scope)
-    floor = all(scope.has_floor(worker) for worker in instance.workers)
-    if rounds is None or "duals" not in rounds or scope.restarts or not floor:
+    rounds, cache = certificate.get("decode_rounds"), _Cache.of(Context(instance, scope))
+    if rounds is None or "duals" not in rounds or scope.restarts or not cache.relaxed.has_floors:
         return None
-    one, moment = cache.relaxed.replace(workers=instance.workers[0]), certificate["released_ns"]
-    released = released_after(one, all_jobs(one), moment)
-    counted = stages_and_rounds(one.worker, released, moment, rounds, scope)
-    found = cache.stated(shared(counted, len(instance.workers)))
-    return Bound(found["bound"], value_ns=found["value_ns"], certificate=found, reference={})
+    counted = stages_and_rounds(cache.relaxed.one, certificate["released_ns"], rounds)
+    return _bound(cache.stated(shared(cache.relaxed, counted)))
 
 
-def _improving_latency_bounds(
-    instance: Instance, objective: str, limits: Limits
-) -> Iterator[Bound]:
-    cache = _Cache.of(instance, limits.scope)
+def _improving_latency_bounds(context: Context, objective: str, limits: Limits) -> Iterator[Bound]:
+    cache, instance = _Cache.of(context), context.instance
     if len(instance) == 0:
         yield Bound("empty", value_ns=0, certificate={"bound": "empty"}, reference={})
         return
     rows = len(instance) * len(instance.workers)
     enough = rows * _MEAN_SECONDS_A_ROW <= max(_ALWAYS_SECONDS, limits.seconds_left())
     enough = enough and not cache.hides
-    for found in latency_certificates(
-        cache.relaxed, objective, limits.out_of_time, enough, limits.scope
-    ):
-        yield Bound(
-            found["bound"],
-            value_ns=found["value_ns"],
-            certificate=cache.stated(found),
-            reference={},
-        )
+    for found in latency_certificates(cache.relaxed, objective, limits.out_of_time, enough):
+        yield _bound(cache.stated(found))
 
 
 def pang_reference(instance: Instance) -> dict[str, int]:

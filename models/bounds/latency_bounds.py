@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.aggregate_machine import machine_of
+from orsched.certificates.aggregate_machine import Shares
 from orsched.certificates.aggregation import Workers
 from orsched.certificates.budget import Budget
 from orsched.certificates.pools import alone_ns
@@ -25,21 +25,19 @@ from orsched.certificates.rank_costs import (
     counted,
     least_sum_by_ranks,
     weighted_busy,
+    weighted_sum,
     weights_of,
     work_of,
 )
-from orsched.certificates.scope import PLAIN, Scope
-from orsched.certificates.shared_rounds import shared_rounds
 from orsched.certificates.single_machine import least_sum
-from orsched.models.bounds.aggregation_bound import balanced_weights, choices_of
+from orsched.models.bounds.aggregation_bound import balanced_weights, best_shares, stated
 from orsched.models.bounds.shared_rounds_bound import shared_rounds_choices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from orsched.certificates.context import Context
     from orsched.certificates.rank_costs import Work
-    from orsched.certificates.scope import Scope
-    from orsched.data.instance import Instance
 
 
 MOST_REQUESTS = 10_000
@@ -49,7 +47,7 @@ _QUANTILES, _SMOOTH = (0.5, 0.35, 0.65), (5, 0, 1, 20)
 
 
 def rank_certificates(
-    instance: Instance, objective: str, scope: Scope, out_of_time: Callable[[], bool]
+    context: Context, objective: str, out_of_time: Callable[[], bool]
 ) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Yield kind, bound on the sum and choices of bounds by ranks; none where they do not apply.
 
@@ -60,12 +58,13 @@ def rank_certificates(
     Above ``MOST_REQUESTS`` requests there are none: their tables grow with the square.
     """
     kind = next(name for name, known in KINDS.items() if known == objective)
+    instance, scope = context.instance, context.scope
     one = len(instance.workers) == 1 and instance.link is None
     if not one or (scope.restarts and objective == "mean_ttft"):
         return
     if len(instance) > MOST_REQUESTS:
         return
-    (first,) = choices_of(instance, scope)
+    (best,) = best_shares(context).values()
     grain, weights = 1, None
     if objective == WEIGHTED:
         each = weights_of(instance)
@@ -75,16 +74,17 @@ def rank_certificates(
     one_made = False  # of few requests the first is made, whatever the time
     shares = ["clients"] if instance.worker.prefill_limit is None else ["clients", "cap"]
     for share in shares:
-        choices = {**first, "stage_share": share, "round_share": "clients"}
-        work = work_of(instance, scope, choices, weights)
+        chosen = Shares(share, "clients", best.line)
+        work = work_of(context, chosen, weights)
         for level in _levels(kind, work):
             if (one_made or len(work) > _FEW) and out_of_time():
                 return
             one_made = True
             for smooth in _SMOOTH if len(work) <= _FEW else _SMOOTH[:1]:
-                chosen = Choices(level, smooth, grain)
-                total = least_sum_by_ranks(kind, instance, work, chosen, Budget(None))
-                yield kind, total, {**scope.stated(), "workers": [choices], **chosen.stated(kind)}
+                prices = Choices(level, smooth, grain)
+                total = least_sum_by_ranks(kind, instance, work, prices, Budget(None))
+                workers = {"workers": stated({0: chosen})}
+                yield kind, total, {**scope.stated(), **workers, **prices.stated(kind)}
 
 
 def _levels(kind: str, work: Work) -> list[int]:
@@ -109,11 +109,7 @@ BOUNDED = (*OBJECTIVES, WEIGHTED)
 
 
 def latency_certificates(
-    instance: Instance,
-    objective: str,
-    out_of_time: Callable[[], bool],
-    enough: bool = True,
-    scope: Scope = PLAIN,
+    context: Context, objective: str, out_of_time: Callable[[], bool], enough: bool = True
 ) -> Iterator[dict[str, Any]]:
     """Yield certificates of lower bounds on a mean, one of ``BOUNDED``, each above the last.
 
@@ -135,89 +131,65 @@ def latency_certificates(
     and there are no queues. The instance is not empty, and each request fits onto a worker.
     """
     best = -1
-    for found in candidates(instance, objective, out_of_time, enough, scope):
+    for found in candidates(context, objective, out_of_time, enough):
         if found["sum_ns"] > best:
             best = found["sum_ns"]
             yield found
 
 
 def candidates(
-    instance: Instance,
-    objective: str,
-    out_of_time: Callable[[], bool],
-    enough: bool = True,
-    scope: Scope = PLAIN,
+    context: Context, objective: str, out_of_time: Callable[[], bool], enough: bool = True
 ) -> Iterator[dict[str, Any]]:
     """Yield the certificates of all relaxations, in no order of size; arguments as above."""
-    if not (enough and all(scope.has_floor(worker) for worker in instance.workers)):
-        yield _certificate(instance, objective, "arrivals", 0, {})
+    instance, allows = context.instance, context.scope.stated()
+
+    def certificate(name: str, total: int, choices: dict[str, Any]) -> dict[str, Any]:
+        value = total // counted(instance, objective)
+        head = {"bound": name, "objective": objective}
+        return {**head, **choices, "sum_ns": total, "value_ns": value}
+
+    if not (enough and context.has_floors):
+        yield certificate("arrivals", 0, {})
         return
     until_first = objective == "mean_ttft"
     if instance.link is not None:
-        total = _sum(instance, objective, alone_ns(instance, until_first, scope))
-        yield _certificate(instance, objective, "alone", total, scope.stated())
+        total = weighted_sum(instance, objective, alone_ns(context, until_first))
+        yield certificate("alone", total, allows)
         return
-    chosen = choices_of(instance, scope)
-    workers = Workers.of(instance, chosen, scope)
-    first = Workers.of(instance, chosen, scope, True) if until_first else workers
-    ones = [1] * len(workers.parts)
-    alone = machine_of(instance, first.parts, ones).alone_ns
-    total = _sum(instance, objective, alone)
-    yield _certificate(instance, objective, "alone", total, scope.stated())
-    for kind, total, choices in rank_certificates(instance, objective, scope, out_of_time):
-        yield _certificate(instance, objective, kind, total, choices)
-    yield from _of_machine(instance, objective, out_of_time, scope, workers, first)
-    if objective == "mean_jct" and _arrive_over_time(instance):
-        claim = shared_rounds_choices(instance, scope, out_of_time)
-        if claim is not None:
-            total, choices = shared_rounds(instance, scope, claim), {**scope.stated(), **claim}
-            yield _certificate(instance, objective, "shared_rounds", total, choices)
-
-
-def _arrive_over_time(instance: Instance) -> bool:
-    arrivals = instance.requests.arrival_ns
-    return int(arrivals.max()) > int(arrivals.min())
+    shares = best_shares(context)
+    workers = Workers.of(context, shares)
+    first = Workers.of(context, shares, True) if until_first else workers
+    alone = first.machine([1] * len(workers.parts)).alone_ns
+    yield certificate("alone", weighted_sum(instance, objective, alone), allows)
+    for kind, total, choices in rank_certificates(context, objective, out_of_time):
+        yield certificate(kind, total, choices)
+    for kind, total, weights in _of_machine(objective, out_of_time, workers, first):
+        yield certificate(kind, total, {**allows, "workers": workers.choices(weights)})
+    if objective == "mean_jct" and context.arrive_over_time:
+        found = shared_rounds_choices(context, out_of_time)
+        if found is not None:
+            yield certificate("shared_rounds", found[0], {**allows, **found[1]})
 
 
 def _of_machine(
-    instance: Instance,
-    objective: str,
-    out_of_time: Callable[[], bool],
-    scope: Scope,
-    workers: Workers,
-    first: Workers,
-) -> Iterator[dict[str, Any]]:
-    """Yield certificates by charges: all workers as one machine, until ends or first tokens."""
-    ones = [1] * len(workers.parts)
-    balanced = balanced_weights(workers, instance, None)
+    objective: str, out_of_time: Callable[[], bool], workers: Workers, first: Workers
+) -> Iterator[tuple[str, int, list[int]]]:
+    """Yield kind, bound on the sum and weights: all workers as one machine, by what is charged.
+
+    Until the ends, and until first tokens.
+    """
+    context, ones = workers.context, [1] * len(workers.parts)
+    balanced = balanced_weights(workers, None)
     for weights in [ones] if balanced == ones else [balanced, ones]:
         if out_of_time():
             return
-        choices = {**scope.stated(), "workers": workers.choices(weights)}
-        machine = machine_of(instance, first.parts, weights)
+        machine = first.machine(weights)
         if objective == WEIGHTED:
-            total = weighted_busy(instance, machine)
-            yield _certificate(instance, objective, "weighted_busy", total, choices)
+            yield "weighted_busy", weighted_busy(context.instance, machine), weights
             continue
         for kind in ("ranked", "mean_busy"):
-            total = least_sum(kind, machine)
-            yield _certificate(instance, objective, kind, total, choices)
-        if objective == "mean_ttft" and not scope.restarts and not out_of_time():
-            whole = machine_of(instance, workers.parts, weights)
+            yield kind, least_sum(kind, machine), weights
+        if objective == "mean_ttft" and not context.scope.restarts and not out_of_time():
+            whole = workers.machine(weights)
             for kind in ("queue", "queue_busy"):
-                total = least_sum(kind, machine, whole, workers.clients)
-                yield _certificate(instance, objective, kind, total, choices)
-
-
-def _sum(instance: Instance, objective: str, times: list[int]) -> int:
-    """Return the sum over the requests, by their weights where these count."""
-    if objective != WEIGHTED:
-        return sum(times)
-    return sum(w * time for w, time in zip(weights_of(instance).tolist(), times, strict=True))
-
-
-def _certificate(
-    instance: Instance, objective: str, name: str, total: int, choices: dict[str, Any]
-) -> dict[str, Any]:
-    value = total // counted(instance, objective)
-    return {"bound": name, "objective": objective, **choices, "sum_ns": total, "value_ns": value}
+                yield kind, least_sum(kind, machine, whole, workers.clients), weights

@@ -21,7 +21,7 @@ def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str 
     """
     if len(instance.workers) > 1 or instance.link is not None:
         return None
-    if not _fit_at_once(instance) or not PLAIN.has_floor(instance.worker):
+    if not _fit_at_once(instance) or PLAIN.floor_of(instance.worker) is None:
         return None
     lower = makespan_bound(instance) if lower is None else lower
     if _served_at_once(instance) != lower.value_ns:

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from orsched.certificates.scope import Scope
+    from orsched.certificates.context import Context
     from orsched.certificates.shared_rounds import Parts
-    from orsched.data.instance import Instance
     from orsched.models.bounds.shared_rounds_relaxation import Totals
 
     Numbers = NDArray[Any]
@@ -47,20 +46,20 @@ RATE = 0.1
 
 
 def shared_rounds_choices(
-    instance: Instance, scope: Scope, out_of_time: Callable[[], bool]
-) -> dict[str, Any] | None:
-    """Return windows, levels and numbers that prove a bound on the sum of JCTs, or None.
+    context: Context, out_of_time: Callable[[], bool]
+) -> tuple[int, dict[str, Any]] | None:
+    """Return a bound on the sum of JCTs, and the windows, levels and numbers that prove it.
 
     None where nothing is known of these schedules, or no two requests have to share a round.
     """
     try:
-        parts = parts_of(instance, scope)
+        parts = parts_of(context)
         require_room(parts, windows_of(parts)[-1])
     except ValueError:
         return None
     order = np.lexsort((parts.decode, parts.prefill, parts.arrivals))  # whatever the rows' order
     relaxation = Relaxation(_taken(parts, order))
-    part = min(1.0, ROWS / len(instance))
+    part = min(1.0, ROWS / len(context.arrivals))
     best: Found | None = None
     for free in LEAST_FREE:
         found = averages(relaxation, free, max(8, round(AVERAGES * part)), out_of_time)
@@ -79,10 +78,9 @@ def shared_rounds_choices(
         return None
     claim = relaxation.claim(*best[1:])
     try:
-        shared_rounds(instance, scope, claim)
+        return shared_rounds(context, claim), claim
     except ValueError:  # numbers beyond 64 bits
         return None
-    return claim
 
 
 def _taken(parts: Parts, order: Numbers) -> Parts:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.jobs import Jobs, sum_of_products, whole_memory
+from orsched.certificates.context import Jobs, sum_of_products, whole_memory
 from orsched.models.packing import packing_bound
 
 if TYPE_CHECKING:

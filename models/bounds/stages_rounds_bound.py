@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.certificates.budget import Budget
-from orsched.certificates.jobs import Jobs, all_jobs, released_after
-from orsched.certificates.scope import PLAIN, Scope
 from orsched.certificates.stages_rounds import stages_and_rounds as valued
 from orsched.certificates.step_lower_bounds import decode_floor, own_rounds_ns, prefill_floor
 from orsched.certificates.windows import rounds_by_stages
@@ -25,11 +23,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from orsched.certificates.jobs import Jobs
+    from orsched.certificates.context import Context, Jobs
     from orsched.common.columns import IntColumn
     from orsched.costs import Floor
     from orsched.data.instance import Instance
-    from orsched.data.workers import Worker
     from orsched.models.bounds.alignment_lp import Proof
 
 
@@ -38,16 +35,16 @@ _MOST_AHEAD = 8
 
 
 def ends_certificate(
-    worker: Worker, jobs: Jobs, joint: dict[str, Any], out_of_time: Callable[[], bool]
+    context: Context, joint: dict[str, Any], out_of_time: Callable[[], bool]
 ) -> dict[str, Any] | None:
     """Return a joint certificate with proofs (``ends``) that raise it, or None.
 
     Where the least time is at K stages and R rounds, it is proven that K stages need more rounds,
     as long as that can be done; or that more stages do, if these would be next.
     """
+    jobs, floor = context.released(joint["released_ns"]), context.floor(0)
     shorts = shorts_of(jobs)
-    floor = PLAIN.floor_of(worker)
-    if floor is None or not floor.by_counts or shorts is None:
+    if not floor.by_counts or shorts is None:
         return None
     known = rounds_by_stages(jobs, joint, Budget())
     if max(known) > MOST_ROUNDS:
@@ -135,90 +132,82 @@ _LARGEST_PACKING, _LARGEST_TOTAL = 20_000, 2**60
 
 
 def by_counts(
-    instance: Instance, last: dict[str, Any], out_of_time: Callable[[], bool]
+    context: Context, last: dict[str, Any], out_of_time: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
     """Yield the bounds by stages and rounds, for one worker or several equal ones."""
-    one, workers = instance.replace(workers=instance.workers[0]), len(instance.workers)
-    jobs = all_jobs(one)
-    moments = release_moments(one, jobs)
-    plain = stages_and_rounds(one.worker, released_after(one, jobs, moments[0]), moments[0])
-    longest = longest_chain(one, PLAIN.require_floor(one.worker), jobs.clients)
-    yield larger(larger(last, shared(plain, workers)), longest)
+    moments = release_moments(context.one)
+    plain = stages_and_rounds(context.one, moments[0])
+    yield larger(larger(last, shared(context, plain)), longest_chain(context.one))
     for moment in moments[1:]:
         if out_of_time():
             return
-        found = stages_and_rounds(one.worker, released_after(one, jobs, moment), moment)
-        yield shared(found, workers)
-        if shared(found, workers)["value_ns"] > shared(plain, workers)["value_ns"]:
+        found = stages_and_rounds(context.one, moment)
+        yield shared(context, found)
+        if shared(context, found)["value_ns"] > shared(context, plain)["value_ns"]:
             plain = found
     if not out_of_time():
-        yield from _jointly(one, plain, workers)
+        yield from _jointly(context, plain)
 
 
-def _jointly(one: Instance, plain: dict[str, Any], workers: int) -> Iterator[dict[str, Any]]:
+def _jointly(context: Context, plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the joint bound over what is released as in a bound by stages and rounds."""
-    released = released_after(one, all_jobs(one), plain["released_ns"])
-    joint = joint_certificate(one.worker, released, plain)
+    joint = joint_certificate(context.one, plain)
     if joint is not None:
-        yield shared(joint, workers)
+        yield shared(context, joint)
 
 
 def by_packing(
-    instance: Instance, best: dict[str, Any], seconds_left: Callable[[], float]
+    context: Context, best: dict[str, Any], seconds_left: Callable[[], float]
 ) -> Iterator[dict[str, Any]]:
     """Yield bounds whose rounds are proven by dual prices of packing them onto the clients.
 
     That is the linear program of Pang (26)-(30) with a column for each content of a client.
     """
-    one, workers = instance.replace(workers=instance.workers[0]), len(instance.workers)
-    jobs = all_jobs(one)
-    moment = best.get("one_worker", best).get(
-        "released_ns", int(instance.requests.arrival_ns.min())
-    )
-    released = released_after(one, jobs, moment)
+    moment = best.get("one_worker", best).get("released_ns", min(context.arrivals))
+    released = context.one.released(moment)
     seconds = min(SEARCH_SECONDS, seconds_left())
     total = sum(released.rounds.tolist())
     if seconds <= 0 or len(released) > _LARGEST_PACKING or not 0 < total < _LARGEST_TOTAL:
         return
     result = pack(released.rounds.tolist(), released.clients, time_limit=seconds)
     packed = result.uninterrupted().certificate
-    if packed["value"] > round_bound(released, one.worker)["value"] and "duals" in packed:
+    known = round_bound(released, context.one.instance.worker)["value"]
+    if packed["value"] > known and "duals" in packed:
         proof = {name: field for name, field in packed.items() if name not in ("bound", "value")}
         rounds = {"value": packed["value"], "reason": packed["bound"], **proof}
         try:
-            plain = stages_and_rounds(one.worker, released, moment, rounds)
+            plain = stages_and_rounds(context.one, moment, rounds)
         except ValueError as error:  # beyond what is verified, or no proof at all
             _LOG.warning("a packing's bound is left out, for it is not proven: %s", error)
             return
         if plain["decode_rounds"] != rounds:
             _LOG.warning("a packing's bound is left out, for it is not proven: %s", rounds["value"])
             return
-        yield shared(plain, workers)
-        yield from _jointly(one, plain, workers)
+        yield shared(context, plain)
+        yield from _jointly(context, plain)
 
 
 def by_ends(
-    instance: Instance, best: dict[str, Any], out_of_time: Callable[[], bool]
+    context: Context, best: dict[str, Any], out_of_time: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
     """Yield the best bound by counts, if it is one, raised by where clients begin and end.
 
     None where pyscipopt is missing.
     """
-    workers, counted = len(instance.workers), best.get("one_worker", best)
+    counted = best.get("one_worker", best)
     if counted["bound"] not in ("stages_and_rounds", "joint"):
         return
-    one = instance.replace(workers=instance.workers[0])
-    released = released_after(one, all_jobs(one), counted["released_ns"])
     try:
-        found = ends_certificate(one.worker, released, counted, out_of_time)
+        found = ends_certificate(context.one, counted, out_of_time)
     except MissingDependencyError:  # pyscipopt: the bounds before stand
         return
     if found is not None:
-        yield shared(found, workers)
+        yield shared(context, found)
 
 
-def shared(certificate: dict[str, Any], workers: int) -> dict[str, Any]:
-    """Return the certificate for several workers, from that for one of them."""
+def shared(context: Context, certificate: dict[str, Any]) -> dict[str, Any]:
+    """Return the certificate for all workers, from that for one of them."""
+    workers = len(context.instance.workers)
     if workers == 1:
         return certificate
     released = certificate["released_ns"]
@@ -237,27 +226,25 @@ def larger(best: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def stages_and_rounds(
-    worker: Worker,
-    jobs: Jobs,
-    released: int,
-    rounds: dict[str, Any] | None = None,
-    scope: Scope = PLAIN,
+    context: Context, released: int, rounds: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the certificate of the bound by the jobs released at or after a moment.
+    """Return the certificate of the bound by what one worker's requests need from a moment on.
 
     ``rounds``: a bound on them with its reason, in place of the best by formula.
     """
+    jobs, worker, scope = context.released(released), context.instance.worker, context.scope
     stages = stage_bound(jobs, worker, scope.chunks)
     rounds = round_bound(jobs, worker, scope.restarts) if rounds is None else rounds
-    return valued(worker, jobs, released, stages, rounds, scope, Budget())
+    return valued(context, released, stages, rounds, Budget())
 
 
-def release_moments(instance: Instance, jobs: Jobs) -> list[int]:
+def release_moments(context: Context) -> list[int]:
     """Return the moments whose later requests may give the best bound, the first one always.
 
     Ranked by an estimate in floats, with stages and rounds of typical contents; what is returned
     is then bounded exactly. The more requests, the fewer moments are tried.
     """
+    instance, jobs = context.instance, context.jobs
     moments, index = np.unique(instance.requests.arrival_ns, return_inverse=True)
     if len(moments) == 1:
         return [int(moments[0])]
@@ -272,7 +259,8 @@ def release_moments(instance: Instance, jobs: Jobs) -> list[int]:
     rounds = np.maximum(
         later(jobs.rounds) / jobs.clients, np.maximum.accumulate(longest[::-1])[::-1]
     )
-    floor, limit = PLAIN.require_floor(instance.worker), instance.worker.prefill_limit
+    floor, limit = context.stated[0], instance.worker.prefill_limit
+    assert floor is not None
     prompt = int(jobs.prompts.mean())
     context = prompt + int(jobs.rounds.mean()) // 2 + 1
     round_ns = floor.round_ns(jobs.clients, jobs.clients * context, context)
@@ -284,20 +272,19 @@ def release_moments(instance: Instance, jobs: Jobs) -> list[int]:
     return list(dict.fromkeys([int(moments[0]), *likely.tolist()]))
 
 
-def longest_chain(instance: Instance, floor: Floor, clients: int) -> dict[str, Any]:
+def longest_chain(context: Context) -> dict[str, Any]:
     """Return the request that ends last if each were served alone at its arrival.
 
     A request needs its own prefill stage and its rounds, each at least as long as with nothing else
     in it, but for a mean context: see ``own_rounds_ns``.
     """
-    rounds, requests = instance.rounds_needed, instance.requests
-    prompts, arrivals = requests.prompt_tokens, requests.arrival_ns
-    least = int(prompts.min())
+    jobs, floor = context.jobs, context.floor(0)
+    least = int(jobs.prompts.min())
     best: dict[str, Any] = {"value_ns": -1}
-    for row in _candidates(instance):
-        p, d = int(prompts[row]), int(rounds[row])
-        alone = floor.prefill_ns([p]) + own_rounds_ns(floor, clients, least, p, d)
-        value = int(arrivals[row]) + alone
+    for row in _candidates(context.instance):
+        p, d = int(jobs.prompts[row]), int(jobs.rounds[row])
+        alone = floor.prefill_ns([p]) + own_rounds_ns(floor, jobs.clients, least, p, d)
+        value = context.arrivals[row] + alone
         if value > best["value_ns"]:
             best = {"bound": "longest_request", "request": row, "value_ns": value}
     return best

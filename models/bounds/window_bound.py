@@ -17,19 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.certificates.alignment import short_windows
-from orsched.certificates.scope import PLAIN
 from orsched.certificates.step_lower_bounds import decode_floor, prefill_floor
 from orsched.certificates.windows import Long, Rounding, long_of, windows
 
 if TYPE_CHECKING:
-    from orsched.certificates.jobs import Jobs
+    from orsched.certificates.context import Context, Jobs
     from orsched.costs import Floor
-    from orsched.data.workers import Worker
 
 MAX_REQUESTS, MAX_WORK, MAX_ROUNDS_IN_ALL = 2_000, 12_000, 2**60
 
 
-def joint_certificate(worker: Worker, jobs: Jobs, plain: dict[str, Any]) -> dict[str, Any] | None:
+def joint_certificate(context: Context, plain: dict[str, Any]) -> dict[str, Any] | None:
     """Return the certificate of the joint bound, given that by stages and rounds each alone.
 
     None where it cannot improve (so many windows as there are lengths), where the cost model has
@@ -37,10 +35,10 @@ def joint_certificate(worker: Worker, jobs: Jobs, plain: dict[str, Any]) -> dict
     one for all windows and, where there is a ``long`` length, one for those shorter than it. For
     more stages than are listed the time of the stages and the rounds alone suffices.
     """
+    jobs, floor = context.released(plain["released_ns"]), context.floor(0)
     rounding = Rounding.of(jobs.rounds)
     lengths, n = rounding.lengths, len(rounding.lengths)
-    floor = PLAIN.floor_of(worker)
-    if floor is None or not floor.by_counts or len(jobs) > MAX_REQUESTS or n == 0:
+    if not floor.by_counts or len(jobs) > MAX_REQUESTS or n == 0:
         return None
     if n * (isqrt(2 * n) + 1) > MAX_WORK or lengths[-1] * len(jobs) > MAX_ROUNDS_IN_ALL:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orsched.certificates.jobs import all_jobs
+from orsched.certificates.context import Context
 from orsched.certificates.step_lower_bounds import level_floor
 from orsched.costs import splits
 from orsched.models.bounds.stage_round_counts import round_bound, stage_bound
@@ -80,7 +80,7 @@ class Terms:
 def terms_of(instance: Instance) -> Terms:
     """Return the terms of an instance whose time splits into stages and rounds."""
     worker, n = instance.worker, len(instance)
-    jobs, prompts = all_jobs(instance), instance.requests.prompt_tokens
+    jobs, prompts = Context(instance).jobs, instance.requests.prompt_tokens
     stages, rounds = stage_bound(jobs, worker)["value"], round_bound(jobs, worker)["value"]
     limit, floor, tokens = worker.prefill_limit, splits(worker.cost), int(prompts.sum())
     assert floor is not None

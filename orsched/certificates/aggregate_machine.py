@@ -1,4 +1,4 @@
-"""What each request is charged of each worker's time, and all workers as one machine.
+"""What each request is charged of each worker's time.
 
 A step's time is divided among the requests in it, so that no request is charged more than its part
 and no step charges more than it takes (docs/bounds.md has the proofs). Until its end a request has
@@ -8,12 +8,11 @@ been charged a *machine time*; whatever a schedule does, it serves these on one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import lcm
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.certificates.jobs import Jobs, whole_memory
-from orsched.certificates.scope import PLAIN, Scope, equal_workers
-from orsched.certificates.single_machine import Machine
+from orsched.certificates.context import whole_memory
+from orsched.certificates.scope import PLAIN
 from orsched.certificates.step_lower_bounds import (
     lost_in_round,
     lost_in_stage,
@@ -25,9 +24,9 @@ from orsched.costs.exact import round_half_up
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.common.columns import IntColumn
+    from orsched.certificates.context import Context, Jobs
+    from orsched.certificates.scope import Scope
     from orsched.costs import Floor
-    from orsched.data.instance import Instance
     from orsched.data.workers import Worker
 
 
@@ -47,31 +46,81 @@ class Terms:
     context_own: int
 
 
-@dataclass(frozen=True)
-class Charges:
-    """What a worker's steps charge the requests that it can serve.
+class Shares(NamedTuple):
+    """How a worker's steps are divided among requests, as a certificate chooses.
 
     Attributes:
-        choices: how fixed parts are shared, as it stands in a certificate.
+        stage, round: by what the fixed part of a stage and of a round is shared.
+        line: (a, b, scale), with no stage below (a + b tokens) / scale, where there is one.
+    """
+
+    stage: str
+    round: str
+    line: tuple[int, ...] | None = None
+
+    @classmethod
+    def read(cls, choice: dict[str, Any]) -> Shares:
+        """Return the choice of a certificate."""
+        line = tuple(choice["line"]) if "line" in choice else None
+        return cls(choice["stage_share"], choice["round_share"], line)
+
+    def stated(self) -> dict[str, Any]:
+        """Return the fields of a certificate."""
+        line = {} if self.line is None else {"line": list(self.line)}
+        return {"stage_share": self.stage, "round_share": self.round, **line}
+
+
+def read_shares(context: Context, choices: list[dict[str, Any]]) -> dict[int, Shares]:
+    """Return the choices of a certificate, by worker.
+
+    Raises:
+        ValueError: they are not one for each worker onto which a request fits.
+    """
+    chosen = {choice["worker"]: choice for choice in choices}
+    found = {number: Shares.read(chosen[number]) for number in context.able}
+    if [choice["worker"] for choice in choices] != context.able:
+        raise ValueError(f"the workers listed are not {context.able}")
+    return found
+
+
+def any_shares(context: Context) -> dict[int, Shares]:
+    """Return choices for the workers onto which a request fits, of no bearing on times alone."""
+    found = {}
+    for number in context.able:
+        line = (0, 0, 1) if context.floor(number).by_counts else None
+        found[number] = Shares("clients", "clients", line)
+    return found
+
+
+@dataclass(frozen=True)
+class Charges:
+    """What a worker's steps charge the requests that fit onto it, in 1 / scale nanoseconds.
+
+    Attributes:
+        shares: how fixed parts are shared.
+        terms: what is shared, in units ``whole`` times as large.
         clients: most requests that are on the worker's clients at one time.
-        rows: the requests that fit onto the worker.
-        scale: charges are in 1 / scale nanoseconds.
-        stages: of the prefill stage, by row of ``rows``.
+        stages: of the prefill stage, by request.
         first: of a round, less what grows with the rounds before.
         growth: by which each further round charges more.
         round_fixed, round_most: a round of y requests takes ``round_fixed * (1 - y / clients)``
             more than it charges, and charges each at most ``round_most``; (0, 1) if unknown.
     """
 
-    choices: dict[str, Any]
+    shares: Shares
+    terms: Terms
     clients: int
-    rows: list[int]
-    scale: int
+    whole: int
     stages: list[int]
     first: list[int]
     growth: int
     round_fixed: int
     round_most: int
+
+    @property
+    def scale(self) -> int:
+        """Charges are in so many parts of a nanosecond."""
+        return self.terms.unit * self.whole
 
     def machine_times(self, rounds: Sequence[int]) -> list[int]:
         """Charges until so many rounds are done."""
@@ -80,21 +129,29 @@ class Charges:
         return [stage + u * d + grown * (d * (d + 1) // 2) for stage, u, d in columns]
 
 
-def charges_of(
-    worker: Worker, jobs: Jobs, rows: list[int], scope: Scope, choices: dict[str, Any]
-) -> Charges:
-    """Divide a worker's steps as chosen: by the clients, or by cap or memory.
-
-    ``jobs`` are the requests that fit onto the worker, at least one. Where a mixed step has one
-    fixed part, stages charge tokens only; where it is only known to take no less than either part,
-    nothing. Where a repeated prefill yields tokens, none is charged more than that takes.
+def charges_of(context: Context, worker: int, shares: Shares) -> Charges:
+    """Return what a worker's steps charge the requests that fit onto it, at least one, as chosen.
 
     Raises:
         ValueError: the worker's steps cannot be shared so, or its cost model has no floor.
     """
-    floor, clients, prompts = scope.require_floor(worker), jobs.clients, jobs.prompts.tolist()
-    by_stage, by_round = choices["stage_share"], choices["round_share"]
-    line = _line_of(worker, floor, scope, choices)
+    return context.once(_charges, context.kinds[worker], shares)
+
+
+def _charges(context: Context, kind: int, shares: Shares) -> Charges:
+    return divided(context, kind, context.fit(kind).jobs, context.scope, shares)
+
+
+def divided(context: Context, kind: int, jobs: Jobs, scope: Scope, shares: Shares) -> Charges:
+    """Divide a worker's steps as chosen: by the clients, or by cap or memory.
+
+    Where a mixed step has one fixed part, stages charge tokens only; where it is only known to take
+    no less than either part, nothing. Where a repeated prefill yields tokens, none is charged more
+    than that takes.
+    """
+    worker, floor, clients = context.instance.workers[kind], context.floor(kind), jobs.clients
+    prompts, by_stage, by_round = jobs.prompts.tolist(), shares.stage, shares.round
+    line = _line_of(worker, floor, scope, shares.line)
     terms = terms_of(floor, prompts, clients, line)
     free = scope.chunks and floor.stage.is_curved
     free = free or (scope.mixed and line is None and floor.mixed != "sum")
@@ -111,9 +168,11 @@ def charges_of(
         """Charges of stages that prefill the prompts and so many tokens more, or what is left."""
         if free:
             return [0] * len(prompts)
-        tokens = [1 if more and scope.cached else p + more for p in prompts]
+        tokens, own = prompts, terms.stage_own
+        if more:
+            tokens = [1 if scope.cached else p + more for p in prompts]
+            own = terms_of(floor, tokens, clients, line).stage_own
         parts = tokens if by_stage == "cap" else [1] * len(tokens)
-        own = terms_of(floor, tokens, clients, line).stage_own
         pairs = zip(parts, own, strict=True)
         return [terms.stage_fixed * part * round_whole + each * both for part, each in pairs]
 
@@ -127,16 +186,13 @@ def charges_of(
         most = max(u + growth * d for u, d in zip(first, jobs.rounds.tolist(), strict=True))
     if scope.yielding:
         first, growth = _or_again(first, growth, stages(1), stages(2))
-    return Charges(
-        choices, clients, rows, terms.unit * both, stages(0), first, growth, fixed, max(1, most)
-    )
+    return Charges(shares, terms, clients, both, stages(0), first, growth, fixed, max(1, most))
 
 
 def _line_of(
-    worker: Worker, floor: Floor, scope: Scope, choices: dict[str, Any]
-) -> Sequence[int] | None:
+    worker: Worker, floor: Floor, scope: Scope, line: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
     """Return the line (a, b, scale), once known that no stage is below (a + b tokens) / scale."""
-    line = choices.get("line")
     if (line is not None) != floor.by_counts:
         raise ValueError("there is a line where, and only where, time splits into two counts")
     if line is None:
@@ -152,7 +208,7 @@ def _line_of(
         raise ValueError("the line is above a stage")
     if scope.mixed and floor.mixed != "sum" and (fixed or (token and floor.mixed == "larger")):
         raise ValueError("a mixed step is charged by its round, and more is not known of it")
-    return list(line)
+    return line
 
 
 def _or_again(
@@ -218,33 +274,39 @@ def _round_terms(floor: Floor, least: int, clients: int) -> tuple[int, int, int]
 
 @dataclass(frozen=True)
 class OneWorker:
-    """A worker's charges, and the times of requests served alone there, by row of ``charges``."""
+    """A worker's charges, and the times of requests served alone there.
+
+    Attributes:
+        rows: the requests that fit onto the worker; all else is by these.
+        rounds: until a request's end, or its first token.
+        stage_ns, round_ns, alone_ns: least times of the stage, of each round and of all.
+    """
 
     charges: Charges
+    rows: list[int]
     rounds: list[int]
     stage_ns: list[int]
     round_ns: list[int]
     alone_ns: list[int]
     scope: Scope = PLAIN
 
-    def after_ns(self, times: list[int]) -> list[int]:
-        """Return the least distance of an end from the mean time of its charges, rounded down.
+    @cached_property
+    def times(self) -> list[int]:
+        """Machine times: all that each request is charged."""
+        return self.charges.machine_times(self.rounds)
+
+    @cached_property
+    def after_ns(self) -> list[int]:
+        """The least distance of an end from the mean time of its charges, rounded down.
 
         The rounds take ``round_ns`` each at least, one after the other, after the stage. Of chunks
         it is known only that they are before all rounds; and of a token's repeated prefill, that
         it is before the next token.
         """
         charges, found = self.charges, []
-        columns = (
-            times,
-            charges.stages,
-            charges.first,
-            self.rounds,
-            self.stage_ns,
-            self.round_ns,
-            self.alone_ns,
-        )
-        for time, stage, u, d, stage_ns, round_ns, alone in zip(*columns, strict=True):
+        times = zip(self.times, self.stage_ns, self.round_ns, self.alone_ns, strict=True)
+        parts = zip(charges.stages, charges.first, self.rounds, strict=True)
+        for (time, stage_ns, round_ns, alone), (stage, u, d) in zip(times, parts, strict=True):
             grown = charges.growth * (d * (d + 1) * (2 * d + 1) // 6)
             half = 0 if self.scope.chunks else stage_ns
             twice = (u * d * d + grown) * round_ns + stage * (2 * d * round_ns + half)
@@ -255,31 +317,38 @@ class OneWorker:
 
 
 def on_worker(
-    worker: Worker,
-    jobs: Jobs,
-    rows: list[int],
-    rounds: IntColumn,
-    scope: Scope,
-    choices: dict[str, Any],
+    context: Context, worker: int, shares: Shares, until_first: bool = False
 ) -> OneWorker:
-    """Return a worker's charges for these many rounds of the requests that fit onto it."""
-    charges = charges_of(worker, jobs, rows, scope, choices)
-    alone = Alone(worker, jobs, scope)
-    pairs = list(zip(jobs.prompts.tolist(), rounds.tolist(), strict=True))
+    """Return a worker's charges for the rounds of the requests that fit onto it.
+
+    ``until_first``: for those until a request's first token, one or none.
+    """
+    return context.once(_on_worker, context.kinds[worker], shares, until_first)
+
+
+def _on_worker(context: Context, kind: int, shares: Shares, until_first: bool) -> OneWorker:
+    rows, jobs = context.fit(kind)
+    rounds = jobs.rounds.tolist()
+    if until_first:
+        rounds = [int(context.instance.first_token == "decode")] * len(rows)
+    charges, alone = charges_of(context, kind, shares), alone_on(context, kind)
+    pairs = list(zip(jobs.prompts.tolist(), rounds, strict=True))
     known = {pair: alone.times(*pair) for pair in set(pairs)}
-    stage_ns, round_ns, alone_ns = ([known[pair][k] for pair in pairs] for k in range(3))
-    return OneWorker(charges, rounds.tolist(), stage_ns, round_ns, alone_ns, scope)
+    stage_ns, round_ns, alone_ns = map(list, zip(*map(known.__getitem__, pairs), strict=True))
+    return OneWorker(charges, rows, rounds, stage_ns, round_ns, alone_ns, context.scope)
+
+
+def alone_on(context: Context, worker: int) -> Alone:
+    """Return the least times of requests that are alone on a worker."""
+    return context.once(Alone, context.kinds[worker])
 
 
 class Alone:
     """Least times of requests that are alone in their steps."""
 
-    def __init__(self, worker: Worker, jobs: Jobs, scope: Scope) -> None:
-        self.limit, self.floor, self.scope = (
-            worker.prefill_limit,
-            scope.require_floor(worker),
-            scope,
-        )
+    def __init__(self, context: Context, kind: int) -> None:
+        self.limit = context.instance.workers[kind].prefill_limit
+        self.floor, self.scope, jobs = context.floor(kind), context.scope, context.fit(kind).jobs
         self.least, self.clients = int(jobs.prompts.min()), jobs.clients
         self._steps: dict[int, tuple[int, int]] = {}
 
@@ -322,74 +391,3 @@ def _at_best_rate(levels: Sequence[tuple[int, int]], limit: int | None, tokens: 
     """Return the least time of tokens on any levels, in full use."""
     assert limit is not None
     return min(-(-tokens * time // min(cap, limit)) for cap, time in levels)
-
-
-def joined(instance: Instance, workers: list[OneWorker], weights: Sequence[int]) -> OneWorker:
-    """Return all workers as one for requests that may change between them.
-
-    Of each part of a request's time, prefill or round, the least on any worker, charged at that
-    worker's speed; so the scale is that of the machine with a speed of 1.
-    """
-    common = lcm(*(worker.charges.scale for worker in workers))
-    n, equal = len(instance), equal_workers(instance)
-    columns: list[list[int | None]] = [[None] * n for _ in range(5)]
-    rounds, growth = [0] * n, None
-    for worker, weight in zip(workers, weights, strict=True):
-        charges, factor = worker.charges, weight * (common // worker.charges.scale)
-        growth = _least(growth, factor * charges.growth)
-        for at, row in enumerate(charges.rows):
-            rounds[row] = worker.rounds[at]
-            for column, value in zip(
-                columns,
-                (
-                    factor * charges.stages[at],
-                    factor * (charges.first[at] + charges.growth),
-                    worker.stage_ns[at],
-                    worker.round_ns[at],
-                    worker.alone_ns[at],
-                ),
-                strict=True,
-            ):
-                column[row] = _least(column[row], value)
-    stages, tokens, stage_ns, round_ns, alone_ns = map(_whole, columns)
-    grown = growth or 0
-    if not equal:
-        times = zip(stage_ns, rounds, round_ns, strict=True)
-        alone_ns = [stage + d * a_round for stage, d, a_round in times]
-    first = [token - grown for token in tokens]
-    charges = Charges({}, n, list(range(n)), common, stages, first, grown, 0, 1)
-    return OneWorker(charges, rounds, stage_ns, round_ns, alone_ns, workers[0].scope)
-
-
-def machine_of(instance: Instance, workers: list[OneWorker], weights: Sequence[int]) -> Machine:
-    """Return all workers as one machine, worker w with the speed ``weights[w]``.
-
-    A request's time is the least of its times on the workers, each at that worker's speed; with
-    restarts that of each part of it.
-    """
-    common = lcm(*(worker.charges.scale for worker in workers))
-    speed = common * sum(weights)
-    if workers[0].scope.restarts and len(workers) > 1:
-        workers, weights = [joined(instance, workers, weights)], [1]
-    n = len(instance)
-    times: list[int | None] = [None] * n
-    after: list[int | None] = [None] * n
-    alone: list[int | None] = [None] * n
-    for worker, weight in zip(workers, weights, strict=True):
-        factor = weight * (common // worker.charges.scale)
-        own = worker.charges.machine_times(worker.rounds)
-        columns = zip(worker.charges.rows, own, worker.after_ns(own), worker.alone_ns, strict=True)
-        for row, time, later, by_itself in columns:
-            times[row] = _least(times[row], factor * time)
-            after[row] = _least(after[row], later)
-            alone[row] = _least(alone[row], by_itself)
-    arrivals = instance.requests.arrival_ns.tolist()
-    return Machine(speed, arrivals, _whole(times), _whole(after), _whole(alone))
-
-
-def _least(one: int | None, other: int) -> int:
-    return other if one is None or other < one else one
-
-
-def _whole(column: list[int | None]) -> list[int]:
-    return [value for value in column if value is not None]

@@ -1,33 +1,33 @@
-"""Makespan bounds by what requests are charged (docs/bounds.md): all workers are one machine."""
+"""All workers as one machine: their steps as chosen, and makespan bounds by what is charged.
+
+docs/bounds.md has the proofs.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from math import lcm
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from orsched.certificates.aggregate_machine import OneWorker, joined, on_worker
-from orsched.certificates.jobs import jobs_on
-from orsched.certificates.scope import PLAIN, Scope
+from orsched.certificates.aggregate_machine import Charges, OneWorker, Shares, on_worker
+from orsched.certificates.single_machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.data.instance import Instance
+    from orsched.certificates.context import Context
 
 
-class Option(NamedTuple):
-    """A worker that can serve a request: earliest end, and what it charges on the machine."""
+class Part(NamedTuple):
+    """Workers that charge alike, by how much is multiplied on the machine, at least and at most."""
 
-    end_ns: int
-    time: int
-    stage: int
+    worker: OneWorker
+    least: int
+    most: int
 
 
 @dataclass(frozen=True)
@@ -36,43 +36,22 @@ class Workers:
 
     Attributes:
         numbers: their numbers in the instance.
-        parts: their charges.
+        parts: their charges; workers that are alike have the same.
     """
 
+    context: Context
     numbers: list[int]
     parts: list[OneWorker]
-    scope: Scope = PLAIN
+    _machines: dict[tuple[int, ...], Machine] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(
-        cls, instance: Instance, choices: list[dict[str, Any]], scope: Scope, first: bool = False
-    ) -> Workers:
+    def of(cls, context: Context, shares: dict[int, Shares], first: bool = False) -> Workers:
         """Return the workers onto which a request fits, their steps shared as chosen.
 
         ``first``: with the rounds until a request's first token, one or none.
-
-        Raises:
-            ValueError: the choices are not one for each of these workers, or prove nothing.
         """
-        numbers, parts = [], []
-        until_first = int(instance.first_token == "decode")
-        chosen = {choice["worker"]: choice for choice in choices}
-        for number, worker in enumerate(instance.workers):
-            rows, jobs = jobs_on(instance, worker, scope.chunks)
-            if rows:
-                rounds = np.full(len(rows), until_first) if first else jobs.rounds
-                numbers.append(number)
-                named = ("stage_share", "round_share", "line")
-                own = {name: chosen[number][name] for name in named if name in chosen[number]}
-                parts.append(on_worker(worker, jobs, rows, rounds, scope, own))
-        if [choice["worker"] for choice in choices] != numbers:
-            raise ValueError(f"the workers listed are not {numbers}")
-        return cls(numbers, parts, scope)
-
-    @cached_property
-    def times(self) -> list[list[int]]:
-        """Machine times, by worker and row of its charges."""
-        return [part.charges.machine_times(part.rounds) for part in self.parts]
+        parts = [on_worker(context, number, own, first) for number, own in shares.items()]
+        return cls(context, list(shares), parts)
 
     @cached_property
     def scale(self) -> int:
@@ -84,44 +63,126 @@ class Workers:
         """Most requests that are on clients at one time, of all workers together."""
         return sum(part.charges.clients for part in self.parts)
 
-    def factors(self, weights: Sequence[int]) -> list[int]:
-        """Return by what a worker's charges are multiplied on the machine."""
-        pairs = zip(weights, self.parts, strict=True)
-        return [weight * (self.scale // part.charges.scale) for weight, part in pairs]
-
     def choices(self, weights: Sequence[int]) -> list[dict[str, Any]]:
         """Return how the workers' steps are shared, as it stands in a certificate."""
         rows = zip(self.numbers, weights, self.parts, strict=True)
-        return [{"worker": k, "weight": w, **part.charges.choices} for k, w, part in rows]
+        return [{"worker": k, "weight": w, **part.charges.shares.stated()} for k, w, part in rows]
+
+    def weighted(self, weights: Sequence[int]) -> list[Part]:
+        """Return the workers by what they charge, for given weights.
+
+        With restarts requests may change between workers: all are one then.
+        """
+        found: dict[int, Part] = {}
+        for part, weight in zip(self.parts, weights, strict=True):
+            factor = weight * (self.scale // part.charges.scale)
+            known = found.get(id(part), Part(part, factor, factor))
+            found[id(part)] = Part(part, min(known.least, factor), max(known.most, factor))
+        if self.context.scope.restarts and len(self.parts) > 1:
+            return [Part(self._joined(list(found.values())), 1, 1)]
+        return list(found.values())
+
+    def _joined(self, parts: list[Part]) -> OneWorker:
+        """Return all workers as one for requests that may change between them.
+
+        Of each part of a request's time, prefill or round, the least on any worker, charged at that
+        worker's speed; so the scale is that of the machine with a speed of 1.
+        """
+        n, rounds = len(self.context.arrivals), dict[int, int]()
+        columns: list[list[Column]] = [[] for _ in range(5)]
+        for worker, factor, _ in parts:
+            charges, rows = worker.charges, worker.rows
+            rounds |= zip(rows, worker.rounds, strict=True)
+            stages = [factor * each for each in charges.stages]
+            tokens = [factor * (each + charges.growth) for each in charges.first]
+            times = (stages, tokens, worker.stage_ns, worker.round_ns, worker.alone_ns)
+            for column, values in zip(columns, times, strict=True):
+                column.append((rows, values))
+        stages, tokens, stage_ns, round_ns, alone_ns = (least_of(each, n) for each in columns)
+        every, counts = list(range(n)), [rounds[row] for row in range(n)]
+        if not self.context.equal:
+            each_ns = zip(stage_ns, counts, round_ns, strict=True)
+            alone_ns = [stage + d * a_round for stage, d, a_round in each_ns]
+        growth = min(part.least * part.worker.charges.growth for part in parts)
+        first, terms = [token - growth for token in tokens], self.parts[0].charges.terms
+        whole, no_shares = self.scale // terms.unit, Shares("", "")
+        charges = Charges(no_shares, terms, n, whole, stages, first, growth, 0, 1)
+        scope = self.context.scope
+        return OneWorker(charges, every, counts, stage_ns, round_ns, alone_ns, scope)
+
+    def machine(self, weights: Sequence[int]) -> Machine:
+        """Return all workers as one machine, worker w with the speed ``weights[w]``.
+
+        A request's time is the least of its times on the workers, each at that worker's speed; with
+        restarts that of each part of it.
+        """
+        if tuple(weights) not in self._machines:
+            self._machines[tuple(weights)] = self._machine(weights)
+        return self._machines[tuple(weights)]
+
+    def _machine(self, weights: Sequence[int]) -> Machine:
+        speed, n = self.scale * sum(weights), len(self.context.arrivals)
+        parts = self.weighted(weights)
+        times = [(part.rows, [factor * time for time in part.times]) for part, factor, _ in parts]
+        after = [(part.rows, part.after_ns) for part, *_ in parts]
+        alone = [(part.rows, part.alone_ns) for part, *_ in parts]
+        columns = (least_of(each, n) for each in (times, after, alone))
+        return Machine(speed, self.context.arrivals, *columns)
+
+
+Column = tuple[list[int], list[int]]
+"""Some rows, and a value of each."""
+
+
+def by_request(columns: list[Column], count: int) -> list[tuple[int, ...]]:
+    """Return the values that each of so many requests has in some columns."""
+    if all(len(rows) == count for rows, _ in columns):
+        return list(zip(*(values for _, values in columns), strict=True))
+    found: list[tuple[int, ...]] = [()] * count
+    for rows, values in columns:
+        for row, value in zip(rows, values, strict=True):
+            found[row] += (value,)
+    return found
+
+
+def least_of(columns: list[Column], count: int) -> list[int]:
+    """Return the least value of each request, of which each has one."""
+    return list(map(min, by_request(columns, count)))
 
 
 class Charged:
-    """What is charged of the requests released at or after a moment, for given weights."""
+    """What is charged of the requests released at or after a moment, for given weights.
 
-    def __init__(self, instance: Instance, workers: Workers, weights: list[int]) -> None:
-        self.workers, self.weights = workers, weights
-        arrivals = instance.requests.arrival_ns.tolist()
-        restarts = workers.scope.restarts
-        self.late_are_elsewhere = len(weights) > 1 and not restarts
-        parts, factors = workers.parts, workers.factors(weights)
-        if restarts and len(weights) > 1:
-            parts, factors = [joined(instance, parts, weights)], [1]
-        options: list[list[Option]] = [[] for _ in arrivals]
-        for part, factor in zip(parts, factors, strict=True):
-            charges, times = part.charges, part.charges.machine_times(part.rounds)
+    Attributes:
+        arrivals: of the requests, in order; all that follows is in this order.
+        ends, times: earliest ends, and charges on the machine, of a request on the workers that can
+            serve it, those that are alike once.
+        stages: the most that its stage is charged.
+    """
+
+    def __init__(self, workers: Workers, weights: list[int]) -> None:
+        self.workers, self.weights, scope = workers, weights, workers.context.scope
+        self.late_are_elsewhere = len(weights) > 1 and not scope.restarts
+        arrivals, n = workers.context.arrivals, len(workers.context.arrivals)
+        ends, times, stages = list[Column](), list[Column](), list[Column]()
+        for part, least, most in workers.weighted(weights):
+            rows = part.rows
+            own = zip(rows, part.alone_ns, strict=True)
+            ends.append((rows, [arrivals[row] + alone for row, alone in own]))
+            times.append((rows, [least * time for time in part.times]))
             # Where prefills yield tokens, all of a request may be charged in stages.
-            stages = times if workers.scope.yielding else charges.stages
-            columns = zip(charges.rows, part.alone_ns, times, stages, strict=True)
-            for row, alone, time, stage in columns:
-                options[row].append(Option(arrivals[row] + alone, factor * time, factor * stage))
-        order = sorted(range(len(arrivals)), key=arrivals.__getitem__)
+            charged = part.times if scope.yielding else part.charges.stages
+            stages.append((rows, [most * stage for stage in charged]))
+        order = sorted(range(n), key=arrivals.__getitem__)
         self.arrivals = [arrivals[row] for row in order]
-        self.options = [options[row] for row in order]
+        self.ends, self.times = (
+            [each[row] for row in order] for each in (by_request(ends, n), by_request(times, n))
+        )
+        by_row = by_request(stages, n)
+        self.stages = [max(by_row[row]) for row in order]
         self.speed = workers.scale * sum(weights)
-        least = (min(option.time for option in each) for each in reversed(self.options))
-        ends = (min(option.end_ns for option in each) for each in reversed(self.options))
-        self.needed_from = list(accumulate(least))[::-1]
-        self.last_end_from = list(accumulate(ends, max))[::-1]
+        self.needed_from = list(accumulate(map(min, reversed(self.times))))[::-1]
+        self.last_end_from = list(accumulate(map(min, reversed(self.ends)), max))[::-1]
 
     def proven(self, moment: int, claimed: int) -> int:
         """Return the claimed makespan if no schedule is shorter, else one that is charged.
@@ -131,11 +192,16 @@ class Charged:
         first = bisect_left(self.arrivals, moment)
         if first == len(self.arrivals):
             raise ValueError(f"no request arrives at {moment} or later")
-        in_time = [[o.time for o in each if o.end_ns < claimed] for each in self.options[first:]]
+        in_time = [self.in_time(at, claimed) for at in range(first, len(self.arrivals))]
         if not all(in_time):
             return claimed
         total = self.lost(first) + sum(map(min, in_time))
         return min(claimed, moment - (-total // self.speed))
+
+    def in_time(self, at: int, makespan: int) -> list[int]:
+        """Return what a request is charged on the workers that can end it before a makespan."""
+        pairs = zip(self.times[at], self.ends[at], strict=True)
+        return [time for time, end in pairs if end < makespan]
 
     def lost(self, first: int) -> int:
         """Return what the machine loses while fewer have arrived than there are clients.
@@ -148,7 +214,7 @@ class Charged:
         lost = saved = there = 0
         most = max(part.charges.clients for part in self.workers.parts)
         for number, at in enumerate(range(first, len(self.arrivals) - 1), start=1):
-            there += max(option.stage for option in self.options[at])
+            there += self.stages[at]
             span = self.arrivals[at + 1] - self.arrivals[at]
             if number >= most:
                 break
@@ -156,16 +222,15 @@ class Charged:
                 continue
             free = min(self.speed * span, there - saved)
             saved += free
-            parts = [self._share_lost(part, number) for part in self.workers.parts]
+            parts = [_share_lost(part.charges, number) for part in self.workers.parts]
             over, under = max(parts, key=lambda part: Fraction(*part))
             lost -= -(-free * over // under)
             for weight, (over, under) in zip(self.weights, parts, strict=True):
                 lost += weight * self.workers.scale * span * over // under
         return max(0, lost)
 
-    @staticmethod
-    def _share_lost(part: OneWorker, there: int) -> tuple[int, int]:
-        """Return the least share of a round's time that it does not charge, as a fraction."""
-        charges = part.charges
-        free = max(0, charges.clients - there) * charges.round_fixed
-        return free, max(1, there * charges.clients * charges.round_most + free)
+
+def _share_lost(charges: Charges, there: int) -> tuple[int, int]:
+    """Return the least share of a round's time that it does not charge, as a fraction."""
+    free = max(0, charges.clients - there) * charges.round_fixed
+    return free, max(1, there * charges.clients * charges.round_most + free)

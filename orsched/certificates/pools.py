@@ -11,14 +11,13 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.certificates.aggregate_machine import Alone, Charges, charges_of
-from orsched.certificates.jobs import Jobs, jobs_on
-from orsched.certificates.scope import Scope
+from orsched.certificates.aggregate_machine import alone_on, any_shares, charges_of, read_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from orsched.data.instance import Instance
+    from orsched.certificates.aggregate_machine import Alone, Charges, Shares
+    from orsched.certificates.context import Context
     from orsched.data.workers import Worker
 
 
@@ -37,26 +36,27 @@ class Needs(NamedTuple):
     decode_ns: int
     transfer_ns: int
 
+    @property
+    def alone_ns(self) -> int:
+        """All of it, one after the other."""
+        return self.prefill_ns + self.transfer_ns + self.decode_ns
 
-def jobs_of(instance: Instance, worker: Worker, scope: Scope) -> tuple[list[int], Jobs]:
-    """Return the rows of the requests that fit onto a worker as far as it serves them."""
-    return jobs_on(instance, worker, scope.chunks or not worker.prefills)
 
-
-def pools(instance: Instance, claim: dict[str, Any]) -> dict[str, Any]:
-    """Return the certificate that follows from the choices of a claim.
+def pools(context: Context, released: int, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the certificate that follows from a moment and the choices of the workers.
 
     Raises:
         ValueError: the choices are not one for each worker, or prove nothing.
     """
-    scope, released = Scope.read(claim, instance), claim["released_ns"]
-    needs = needs_of(instance, claim["workers"], scope, instance.rounds_needed.tolist())
-    arrivals = instance.requests.arrival_ns.tolist()
-    rows = [row for row, arrival in enumerate(arrivals) if arrival >= released]
+    weights = {choice["worker"]: choice["weight"] for choice in choices}
+    for number in context.able:
+        if weights.get(number) != 1:
+            raise ValueError(f"worker {number} has no shares, or another weight than 1")
+    needs = context.once(needs_of, tuple(read_shares(context, choices).items()))
+    rows = [row for row, arrival in enumerate(context.arrivals) if arrival >= released]
     if not rows:
         raise ValueError("nothing is released then")
-    some = [needs[row] for row in rows]
-    workers = instance.workers
+    some, workers = [needs[row] for row in rows], context.instance.workers
     prefill = _devices(worker for worker in workers if worker.prefills)
     decode = _devices(worker for worker in workers if worker.decodes)
     senders = sum(worker.prefills for worker in workers)
@@ -64,22 +64,19 @@ def pools(instance: Instance, claim: dict[str, Any]) -> dict[str, Any]:
     come = min(each.prefill_ns + each.transfer_ns for each in some)
     stages, rounds = sum(each.stages for each in some), sum(each.rounds for each in some)
     moved = sum(each.transfer_ns for each in some)
+    pairs = zip(rows, some, strict=True)
     found = {
         "prefill_ns": ceil(stages / prefill),
         "decode_ns": come + ceil(rounds / decode) if rounds else 0,
         "all_ns": ceil((stages + rounds) / _devices(workers)),
         "link_ns": first + -(-moved // senders) if moved else 0,
+        "path_ns": max(context.arrivals[row] - released + each.alone_ns for row, each in pairs),
     }
-    path = max(
-        arrivals[row] - released + each.prefill_ns + each.transfer_ns + each.decode_ns
-        for row, each in zip(rows, some, strict=True)
-    )
-    found["path_ns"] = path
     return {
         "bound": "pools",
-        **scope.stated(),
+        **context.scope.stated(),
         "released_ns": released,
-        "workers": claim["workers"],
+        "workers": choices,
         **found,
         "value_ns": released + max(found.values()),
     }
@@ -92,57 +89,59 @@ def _devices(workers: Iterable[Worker]) -> int:
 
 
 def needs_of(
-    instance: Instance, choices: list[dict[str, Any]], scope: Scope, rounds: list[int]
+    context: Context, shares: tuple[tuple[int, Shares], ...], until_first: bool = False
 ) -> list[Needs]:
-    """Return what each request needs for so many rounds, from the choices of the workers.
-
-    Raises ``ValueError`` for choices of others.
+    """Return what each request needs until its end or its first token, by the workers' shares.
 
     Where prefills that are done again yield tokens, no rounds and no transfer are certain.
     """
+    instance = context.instance
     assert instance.link is not None
-    parts = _parts(instance, choices, scope)
-    prompts = instance.requests.prompt_tokens.tolist()
+    # Workers that are alike and whose steps are shared alike count once.
+    alike = dict.fromkeys((context.kinds[number], own) for number, own in shares)
+    parts = [_Part.of(context, kind, own) for kind, own in alike]
+    prompts, rounds = instance.requests.prompt_tokens.tolist(), instance.rounds_needed.tolist()
+    if until_first:
+        rounds = [int(instance.first_token == "decode")] * len(instance)
     moves = all(worker.role != "both" for worker in instance.workers)
     found = []
     for row, (prompt, count) in enumerate(zip(prompts, rounds, strict=True)):
-        mine = [(worker, part) for worker, part in parts if row in part.at]
-        stage = [part.stage_of(row, prompt) for worker, part in mine if worker.prefills]
+        mine = [part for part in parts if row in part.at]
+        stage = [part.stage_of(row, prompt) for part in mine if part.worker.prefills]
         stages, prefill_ns = min(s for s, _ in stage), min(t for _, t in stage)
-        if scope.yielding or not count:
+        if context.scope.yielding or not count:
             found.append(Needs(stages, Fraction(0), prefill_ns, 0, 0))
             continue
-        round_ = [part.rounds_of(row, prompt, count) for worker, part in mine if worker.decodes]
+        round_ = [part.rounds_of(row, prompt, count) for part in mine if part.worker.decodes]
         transfer = instance.link.transfer_ns(prompt) if moves else 0
         least, decode_ns = min(s for s, _ in round_), min(t for _, t in round_)
         found.append(Needs(stages, least, prefill_ns, decode_ns, transfer))
     return found
 
 
-def alone_ns(instance: Instance, until_first: bool, scope: Scope) -> list[int]:
+def alone_ns(context: Context, until_first: bool) -> list[int]:
     """Return the least times of requests alone, until the first token or the last one.
 
     No choice has a bearing on them.
     """
-    choices: list[dict[str, Any]] = []
-    for number, worker in enumerate(instance.workers):
-        if jobs_of(instance, worker, scope)[0]:
-            line = {"line": [0, 0, 1]} if scope.require_floor(worker).by_counts else {}
-            shares = {"stage_share": "clients", "round_share": "clients"}
-            choices.append({"worker": number, "weight": 1, **shares, **line})
-    rounds = instance.rounds_needed.tolist()
-    if until_first:
-        rounds = [int(instance.first_token == "decode")] * len(instance)
-    needs = needs_of(instance, choices, scope, rounds)
-    return [each.prefill_ns + each.transfer_ns + each.decode_ns for each in needs]
+    needs = needs_of(context, tuple(any_shares(context).items()), until_first)
+    return [each.alone_ns for each in needs]
 
 
 class _Part(NamedTuple):
     """A worker's charges and times, by row of the instance."""
 
+    worker: Worker
     charges: Charges
     alone: Alone
     at: dict[int, int]
+
+    @classmethod
+    def of(cls, context: Context, kind: int, shares: Shares) -> _Part:
+        """Return those of a worker."""
+        at = {row: index for index, row in enumerate(context.fit(kind).rows)}
+        charges, alone = charges_of(context, kind, shares), alone_on(context, kind)
+        return cls(context.instance.workers[kind], charges, alone, at)
 
     def stage_of(self, row: int, prompt: int) -> tuple[Fraction, int]:
         """Return what a prefill is charged, and how long it takes alone."""
@@ -154,25 +153,3 @@ class _Part(NamedTuple):
         first, growth = self.charges.first[self.at[row]], self.charges.growth
         charged = first * rounds + growth * (rounds * (rounds + 1) // 2)
         return Fraction(charged, self.charges.scale), self.alone.rounds(prompt, rounds)
-
-
-def _parts(
-    instance: Instance, choices: list[dict[str, Any]], scope: Scope
-) -> list[tuple[Worker, _Part]]:
-    chosen = {choice["worker"]: choice for choice in choices}
-    numbers, found = [], []
-    for number, worker in enumerate(instance.workers):
-        rows, jobs = jobs_of(instance, worker, scope)
-        if rows:
-            numbers.append(number)
-            named = ("stage_share", "round_share", "line")
-            each = chosen.get(number, {})
-            own = {name: each[name] for name in named if name in each}
-            if "stage_share" not in own or each.get("weight") != 1:
-                raise ValueError(f"worker {number} has no shares, or another weight than 1")
-            charges = charges_of(worker, jobs, rows, scope, own)
-            at = {row: index for index, row in enumerate(rows)}
-            found.append((worker, _Part(charges, Alone(worker, jobs, scope), at)))
-    if [choice["worker"] for choice in choices] != numbers:
-        raise ValueError(f"the workers listed are not {numbers}")
-    return found

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.aggregate_machine import charges_of, terms_of
-from orsched.certificates.jobs import jobs_on
+from orsched.certificates.aggregate_machine import charges_of, divided
 from orsched.certificates.single_machine import mean_busy
 
 if TYPE_CHECKING:
+    from orsched.certificates.aggregate_machine import Shares
     from orsched.certificates.budget import Budget
-    from orsched.certificates.jobs import Jobs
-    from orsched.certificates.scope import Scope
+    from orsched.certificates.context import Context
     from orsched.certificates.single_machine import Machine
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
-    from orsched.data.workers import Worker
 
 WEIGHTED = "weighted_jct_mean"
 KINDS = {"ranks": "mean_jct", "queue_ranks": "mean_ttft", "weighted_ranks": WEIGHTED}
@@ -90,9 +88,7 @@ class Choices:
         return {**found, "grain": self.grain} if KINDS[kind] == WEIGHTED else found
 
 
-def work_of(
-    instance: Instance, scope: Scope, choices: dict[str, Any], weights: IntColumn | None = None
-) -> Work:
+def work_of(context: Context, shares: Shares, weights: IntColumn | None = None) -> Work:
     """Return what one worker's steps take, with a stage's fixed time shared as chosen.
 
     Requests of weight 0 are left out: steps take no less for them.
@@ -100,24 +96,20 @@ def work_of(
     Raises:
         ValueError: several workers or a link, a step cannot be shared so, or no floor is known.
     """
+    instance, scope = context.instance, context.scope
     if len(instance.workers) > 1 or instance.link is not None:
         raise ValueError("ranks are of one worker")
-    if choices["round_share"] != "clients":
+    if shares.round != "clients":
         raise ValueError("rounds are not shared by memory here")
-    worker = instance.worker
-    rows, jobs = jobs_on(instance, worker, scope.chunks)
+    rows, jobs = context.fit(0)
     if len(rows) < len(instance):
         raise ValueError("a request does not fit onto the worker")
-    named = ("stage_share", "round_share", "line")
-    own: dict[str, Any] = {name: choices[name] for name in named if name in choices}
-    charges = charges_of(worker, jobs, rows, scope, own)
+    charges = charges_of(context, 0, shares)
     prompts, rounds = jobs.prompts.tolist(), jobs.rounds.tolist()
-    terms = terms_of(scope.require_floor(worker), prompts, jobs.clients, own.get("line"))
-    both, least = charges.scale // terms.unit, min(prompts) + 1
-    stages = [each // both for each in charges.stages]
-    grown = terms.context_own
-    again = _again(worker, jobs, rows, scope, own) // both if scope.yielding else None
-    grown = 0 if scope.yielding else grown
+    terms, least = charges.terms, min(prompts) + 1
+    stages = [each // charges.whole for each in charges.stages]
+    again = _again(context, shares) // charges.whole if scope.yielding else None
+    grown = 0 if scope.yielding else terms.context_own
     pairs = zip(prompts, rounds, strict=True)
     contexts = [grown * (d * (p - least) + d * (d + 1) // 2) for p, d in pairs]
     own_ns = terms.round_own + grown * least
@@ -141,14 +133,15 @@ def work_of(
     )
 
 
-def _again(worker: Worker, jobs: Jobs, rows: list[int], scope: Scope, own: dict[str, Any]) -> int:
+def _again(context: Context, shares: Shares) -> int:
     """Return the least charge of a prefill that is done again, with a token more at least.
 
     Or of one token, where a cache may have all others.
     """
+    jobs, scope = context.fit(0).jobs, context.scope
     tokens = np.ones_like(jobs.prompts) if scope.cached else jobs.prompts + 1
     later, once = replace(jobs, prompts=tokens), replace(scope, yielding=False)
-    return min(charges_of(worker, later, rows, once, own).stages)
+    return min(divided(context, 0, later, once, shares).stages)
 
 
 def weights_of(instance: Instance, grain: int = 1) -> IntColumn:
@@ -160,6 +153,13 @@ def weights_of(instance: Instance, grain: int = 1) -> IntColumn:
 def counted(instance: Instance, objective: str) -> int:
     """Return what a sum over the requests is divided by: their number, or all weights."""
     return sum(weights_of(instance).tolist()) if objective == WEIGHTED else len(instance)
+
+
+def weighted_sum(instance: Instance, objective: str, times: list[int]) -> int:
+    """Return the sum over the requests, by their weights where these count."""
+    if objective != WEIGHTED:
+        return sum(times)
+    return sum(w * time for w, time in zip(weights_of(instance).tolist(), times, strict=True))
 
 
 def weighted_busy(instance: Instance, machine: Machine) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orsched.certificates.prefix_sharing import FOR_ALL, has_prefix_cache
@@ -76,13 +76,12 @@ class Scope:
         """Return the field of a certificate; none for plain schedules."""
         return {} if self.is_plain else {"allows": self.names}
 
-    def has_floor(self, worker: Worker) -> bool:
-        """Say if the cost model states a floor under the steps of these schedules."""
-        return self.floor_of(worker) is not None
-
     def floor_of(self, worker: Worker) -> Floor | None:
         """Return the floor under the steps of these schedules that the cost model states."""
-        floor = floor_of(worker.cost)
+        return self.holding(floor_of(worker.cost), worker)
+
+    def holding(self, floor: Floor | None, worker: Worker) -> Floor | None:
+        """Return what a floor that a worker's cost model states says of these schedules."""
         if floor is None or (self.mixed and floor.mixed is None):
             return None
         if (worker.padding or self.yielding) and not floor.stage.grows:
@@ -108,9 +107,3 @@ def schedules_of(*certificates: dict[str, Any]) -> ScheduleClass:
             allows = certificate.get("one_worker", certificate).get("allows", ())
             features &= ScheduleClass.allowing(allows).features
     return ScheduleClass(features)
-
-
-def equal_workers(instance: Instance) -> bool:
-    """Say if all workers are equal but for their names, and for when they are there."""
-    first, *others = [worker.as_seen for worker in instance.workers]
-    return all(replace(worker, name=first.name) == first for worker in others)

@@ -16,19 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.certificates.aggregate_machine import Alone
-from orsched.certificates.jobs import jobs_on
+from orsched.certificates.aggregate_machine import alone_on
 from orsched.certificates.step_lower_bounds import lost_in_round, lost_in_stage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orsched.certificates.budget import Budget
-    from orsched.certificates.jobs import Jobs
-    from orsched.certificates.scope import Scope
+    from orsched.certificates.context import Context, Jobs
     from orsched.costs import Floor
-    from orsched.data.instance import Instance
-    from orsched.data.workers import Worker
 
     Numbers = NDArray[Any]
 
@@ -93,26 +89,26 @@ class Parts:
         return found
 
 
-def parts_of(instance: Instance, scope: Scope) -> Parts:
+def parts_of(context: Context) -> Parts:
     """Return the least parts of the requests over all workers that can serve them.
 
     Raises:
         ValueError: nothing is known of how the parts of steps add up in these schedules.
     """
-    if scope.restarts or instance.link is not None:
+    return context.once(_parts)
+
+
+def _parts(context: Context) -> Parts:
+    instance = context.instance
+    if context.scope.restarts or instance.link is not None:
         raise ValueError("requests may change workers, and then share no rounds for certain")
-    arrivals, n = instance.requests.arrival_ns, len(instance)
-    least = {
-        name: np.full(n, _MOST, np.int64)
-        for name in ("prefill", "stage", "decode", "longest", "token")
-    }
+    n, names = len(instance), ("prefill", "stage", "decode", "longest", "token")
+    least = {name: np.full(n, _MOST, np.int64) for name in names}
     fixed, shared = [], []
-    for worker in instance.workers:
-        rows, jobs = jobs_on(instance, worker, scope.chunks)
-        if not rows:
-            continue
-        floor = scope.require_floor(worker)
-        columns = {**_stages(worker, floor, jobs, scope), **_rounds(floor, jobs)}
+    for kind in dict.fromkeys(context.kinds[number] for number in context.able):
+        rows, jobs = context.fit(kind)
+        floor = context.floor(kind)
+        columns = {**_stages(context, kind, jobs), **_rounds(floor, jobs)}
         for name, column in columns.items():
             least[name][rows] = np.minimum(least[name][rows], column)
         fixed.append(_round_fixed(floor) * floor.times // floor.unit)
@@ -120,7 +116,7 @@ def parts_of(instance: Instance, scope: Scope) -> Parts:
     if not fixed or min(fixed) < 1 or int(least["stage"].max(initial=0)) >= _MOST:
         raise ValueError("rounds have no fixed part, or a request fits onto no worker")
     return Parts(
-        arrivals,
+        instance.requests.arrival_ns,
         np.minimum(least["prefill"], least["stage"]),
         np.maximum(0, least["stage"] - least["prefill"]),
         least["decode"],
@@ -154,8 +150,9 @@ def _rounds(floor: Floor, jobs: Jobs) -> dict[str, Numbers]:
     return {name: _whole(column) for name, column in found.items()}
 
 
-def _stages(worker: Worker, floor: Floor, jobs: Jobs, scope: Scope) -> dict[str, Numbers]:
+def _stages(context: Context, kind: int, jobs: Jobs) -> dict[str, Numbers]:
     """Return what each prefill adds to steps, and all that it takes alone, in whole ns."""
+    worker, floor, scope = context.instance.workers[kind], context.floor(kind), context.scope
     stage, prompts = floor.stage, jobs.prompts.tolist()
     if stage.levels is not None:
         caps = [(min(cap, worker.prefill_limit or cap), time) for cap, time in stage.levels]
@@ -164,7 +161,7 @@ def _stages(worker: Worker, floor: Floor, jobs: Jobs, scope: Scope) -> dict[str,
     fixed = stage.fixed - lost_in_stage(floor)
     adds_up = not scope.mixed or floor.mixed in ("sum", "one_fixed")
     if fixed < 0 or not adds_up or (scope.chunks and stage.is_curved):
-        alone = Alone(worker, jobs, scope)
+        alone = alone_on(context, kind)
         whole = [alone.prefill(p, scope.chunks) for p in prompts]
         return {"prefill": _whole([0] * len(whole)), "stage": _whole(whole)}
     if scope.mixed and floor.mixed == "one_fixed":
@@ -210,9 +207,7 @@ def round_prices(
     return prices, back
 
 
-def shared_rounds(
-    instance: Instance, scope: Scope, claim: dict[str, Any], budget: Budget | None = None
-) -> int:
+def shared_rounds(context: Context, claim: dict[str, Any], budget: Budget | None = None) -> int:
     """Return what the windows, levels and numbers of a claim prove of the sum of JCTs.
 
     Raises:
@@ -221,10 +216,10 @@ def shared_rounds(
     starts, levels = claim["starts"], claim["levels"]
     _require_shape(claim)
     if budget is not None:
-        table = len(instance) * len(starts)
+        table = len(context.arrivals) * len(starts)
         budget.spend(table * (len(starts) + len(levels)))
         budget.hold(8 * table)
-    parts = parts_of(instance, scope)
+    parts = parts_of(context)
     level = np.searchsorted(np.array(levels, np.int64), parts.prefill, side="right")
     kinds, kind = np.unique(np.stack([level, parts.weights()], 1), axis=0, return_inverse=True)
     if budget is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import cached_property, cmp_to_key
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,16 @@ class Machine:
         """Arrivals in the machine's unit."""
         return [arrival * self.scale for arrival in self.arrivals]
 
+    @cached_property
+    def ends(self) -> list[int]:
+        """Earliest k-th ends, for each k: of requests served alone, and of the machine.
+
+        Shortest remaining time first has at every moment the most requests done (Schrage 1968).
+        """
+        alone = sorted(a + t for a, t in zip(self.arrivals, self.alone_ns, strict=True))
+        ends = shortest_remaining_first(self.releases(), self.times)
+        return [max(one, -(-end // self.scale)) for one, end in zip(alone, ends, strict=True)]
+
 
 def least_sum(kind: str, machine: Machine, whole: Machine | None = None, clients: int = 0) -> int:
     """Return what a relaxation proves of the sum of times from arrivals on.
@@ -42,7 +52,7 @@ def least_sum(kind: str, machine: Machine, whole: Machine | None = None, clients
     """
     arrivals = sum(machine.arrivals)
     if kind == "ranked":
-        return ranked(machine) - arrivals
+        return sum(machine.ends) - arrivals
     if kind == "mean_busy":
         return mean_busy(machine) - arrivals
     assert whole is not None
@@ -50,24 +60,9 @@ def least_sum(kind: str, machine: Machine, whole: Machine | None = None, clients
     return starts - arrivals + sum(machine.alone_ns)
 
 
-def ranked(machine: Machine) -> int:
-    """Sum of ends, the k-th no earlier than served alone and by shortest remaining time first."""
-    return sum(_ranked_ends(machine))
-
-
-def _ranked_ends(machine: Machine) -> list[int]:
-    """Earliest k-th ends, for each k: of requests served alone, and of the machine.
-
-    Shortest remaining time first has at every moment the most requests done (Schrage 1968).
-    """
-    alone = sorted(a + t for a, t in zip(machine.arrivals, machine.alone_ns, strict=True))
-    ends = shortest_remaining_first(machine.releases(), machine.times)
-    return [max(one, -(-end // machine.scale)) for one, end in zip(alone, ends, strict=True)]
-
-
 def queue(whole: Machine, clients: int) -> int:
     """Sum of starts: the k-th start is no earlier than the (k - J)-th end."""
-    ends = _ranked_ends(whole)[: max(0, len(whole.arrivals) - clients)]
+    ends = whole.ends[: max(0, len(whole.arrivals) - clients)]
     earliest = [0] * (len(whole.arrivals) - len(ends)) + ends
     return sum(max(a, e) for a, e in zip(sorted(whole.arrivals), earliest, strict=True))
 
@@ -119,7 +114,7 @@ def mean_busy(machine: Machine, weights: Sequence[int] | None = None) -> int:
     weights = [1] * len(machine.times) if weights is None else weights
     columns = (machine.times, machine.releases(), machine.after_ns, weights)
     kept = (row for row in zip(*columns, strict=True) if row[3])
-    rows = sorted(kept, key=_for_its_weight)  # equal rows are served in any order
+    rows = sorted(kept, key=None if min(weights) == max(weights) else cmp_to_key(_before))
     squares = _busy_squares([row[1] for row in rows], [row[0] for row in rows])
     total = 0
     for (time, release, after, weight), square in zip(rows, squares, strict=True):
@@ -128,10 +123,9 @@ def mean_busy(machine: Machine, weights: Sequence[int] | None = None) -> int:
     return total
 
 
-def _for_its_weight(row: tuple[int, int, int, int]) -> tuple[int | Fraction, ...]:
-    """Order requests by their time over their weight."""
-    time, _, _, weight = row
-    return (time if weight == 1 else Fraction(time, weight), *row)
+def _before(one: tuple[int, int, int, int], other: tuple[int, int, int, int]) -> int:
+    """Order requests by their time over their weight; equal ones are served in any order."""
+    return one[0] * other[3] - other[0] * one[3] or (one > other) - (one < other)
 
 
 def _busy_squares(releases: Sequence[int], times: Sequence[int]) -> list[int]:

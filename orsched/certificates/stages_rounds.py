@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.jobs import sum_of_products, whole_memory
+from orsched.certificates.context import sum_of_products, whole_memory
 from orsched.certificates.packing import SEARCHED, proven
 from orsched.certificates.step_lower_bounds import decode_floor, prefill_floor
 
 if TYPE_CHECKING:
     from orsched.certificates.budget import Budget
-    from orsched.certificates.jobs import Jobs
+    from orsched.certificates.context import Context, Jobs
     from orsched.certificates.scope import Scope
     from orsched.common.columns import IntColumn
     from orsched.costs import Floor
@@ -20,24 +20,23 @@ if TYPE_CHECKING:
 
 
 def stages_and_rounds(
-    worker: Worker,
-    jobs: Jobs,
+    context: Context,
     released: int,
     stages: dict[str, Any],
     rounds: dict[str, Any],
-    scope: Scope,
     budget: Budget,
 ) -> dict[str, Any]:
-    """Return the certificate of the bound by the jobs released at or after a moment.
+    """Return the certificate of the bound by what one worker's requests need from a moment on.
 
     ``stages``, ``rounds``: the reasons of the bounds on the counts, with what these choose.
 
     Raises:
         ValueError: they prove nothing.
     """
-    floor = scope.require_floor(worker)
+    worker, floor, scope = context.instance.worker, context.floor(0), context.scope
     if scope.yielding:
         raise ValueError("prefills that yield tokens stand for rounds")
+    jobs = context.released(released)
     if len(jobs) == 0:
         raise ValueError(f"no request arrives at {released} or later")
     stages = {**stages, "value": _stages(jobs, worker, stages, scope)}
@@ -48,7 +47,7 @@ def stages_and_rounds(
         "bound": "stages_and_rounds",
         **scope.stated(),
         "released_ns": released,
-        **jobs.totals(),
+        **jobs.totals,
         "prefill_stages": stages,
         "decode_rounds": rounds,
         "prefill_ns": prefill_ns,

@@ -16,7 +16,7 @@ import numpy as np
 from orsched.costs.exact import round_half_up_sum
 
 if TYPE_CHECKING:
-    from orsched.certificates.jobs import Jobs
+    from orsched.certificates.context import Jobs
     from orsched.costs import Floor
 
 MAX_COVER_UNITS = 200_000
@@ -55,7 +55,7 @@ def decode_floor(floor: Floor, jobs: Jobs, rounds: int) -> int:
     In a round the longest context is at least the mean one, which is at least the sum over the
     clients; over all rounds, the longest ones add up at least to those of any one request.
     """
-    totals, parts = jobs.totals(), floor.round
+    totals, parts = jobs.totals, floor.round
     contexts, needed = totals["context_sum"], totals["rounds_needed"]
     fixed = parts.fixed - lost_in_round(floor)
     exact = fixed * (rounds if fixed >= 0 else needed)

@@ -17,7 +17,7 @@ from orsched.certificates.budget import STEP, Budget
 from orsched.certificates.step_lower_bounds import decode_floor, prefill_floor
 
 if TYPE_CHECKING:
-    from orsched.certificates.jobs import Jobs
+    from orsched.certificates.context import Jobs
     from orsched.common.columns import IntColumn
     from orsched.costs import Floor
 

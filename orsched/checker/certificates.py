@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from orsched.certificates.aggregate_machine import read_shares
 from orsched.certificates.aggregation import Charged, Workers
 from orsched.certificates.budget import DEFAULT_BUDGET, Budget
+from orsched.certificates.context import Context
 from orsched.certificates.fields import require_bound
-from orsched.certificates.jobs import all_jobs, released_after
 from orsched.certificates.pools import pools
 from orsched.certificates.prefix_sharing import FOR_ALL, without_cache
-from orsched.certificates.scope import PLAIN, Scope, equal_workers, schedules_of
+from orsched.certificates.scope import Scope, schedules_of
 from orsched.certificates.stages_rounds import stages_and_rounds
 from orsched.certificates.step_lower_bounds import own_rounds_ns
 from orsched.certificates.windows import joint_ns
@@ -48,7 +49,8 @@ def certificate_violations(
     if text is not None and vars(instance).get(_PROVEN) == text:
         return []
     problem, claim = without_cache(instance, bound["certificate"])
-    found = _differences(problem, {**bound, "certificate": claim}, Budget(budget))
+    scope = Scope.read(claim.get("one_worker", claim), problem)
+    found = _differences(Context(problem, scope), {**bound, "certificate": claim}, Budget(budget))
     if text is not None and not found:
         vars(instance)[_PROVEN] = text
     return found
@@ -62,17 +64,17 @@ def _text(bound: dict[str, Any]) -> str | None:
         return None
 
 
-def _differences(instance: Instance, bound: dict[str, Any], budget: Budget) -> list[str]:
+def _differences(context: Context, bound: dict[str, Any], budget: Budget) -> list[str]:
     """Return how a bound differs from what its certificate's choices prove."""
-    certificate = bound["certificate"]
+    certificate, instance = bound["certificate"], context.instance
     kind = certificate["bound"]
     if (kind == "pools") != (instance.link is not None) and kind not in FOR_ALL:
         return [f"the bound {kind!r} does not know of links, or that there are none"]
     if len(instance.workers) > 1 and kind not in ("empty", "last_arrival", "charged", "pools"):
-        return _several_workers(instance, bound, budget)
+        return _several_workers(context, bound, budget)
     if kind not in _KINDS or bound["name"] != kind:
         return [f"unknown bound {bound['name']!r} with certificate {kind!r}"]
-    expected = _KINDS[kind](instance, certificate, budget)
+    expected = _KINDS[kind](context, certificate, budget)
     found = [
         f"{name} is {certificate.get(name)!r}, re-derived {value!r}"
         for name, value in expected.items()
@@ -85,18 +87,18 @@ def _differences(instance: Instance, bound: dict[str, Any], budget: Budget) -> l
     return found
 
 
-def _several_workers(instance: Instance, bound: dict[str, Any], budget: Budget) -> list[str]:
+def _several_workers(context: Context, bound: dict[str, Any], budget: Budget) -> list[str]:
     """Equal workers: no request is faster for more of them, and they share the busy time."""
-    if not equal_workers(instance):
+    if not context.equal:
         return ["the workers are not equal"]
-    one, claim = instance.replace(workers=instance.workers[0]), bound["certificate"]
+    claim = bound["certificate"]
     if claim["bound"] == "longest_request":
-        return _differences(one, bound, budget)
+        return _differences(context.one, bound, budget)
     if claim["bound"] != "shared":
         return [f"unknown bound {claim['bound']!r} on several workers"]
-    inner, workers = claim["one_worker"], len(instance.workers)
+    inner, workers = claim["one_worker"], len(context.instance.workers)
     document = {"name": inner["bound"], "value_ns": inner["value_ns"], "certificate": inner}
-    found = _differences(one, document, budget)
+    found = _differences(context.one, document, budget)
     if found:
         return found
     released = inner["released_ns"]
@@ -113,62 +115,55 @@ def _equal(found: object, expected: object) -> bool:
     return type(found) is type(expected) and found == expected
 
 
-def _empty(instance: Instance, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
-    if len(instance):
+def _empty(context: Context, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
+    if context.arrivals:
         raise ValueError("the instance has requests")
     return {"bound": "empty"}
 
 
-def _last_arrival(
-    instance: Instance, certificate: dict[str, Any], budget: Budget
-) -> dict[str, Any]:
-    arrivals = instance.requests.arrival_ns.tolist()
-    return {"bound": "last_arrival", "value_ns": max(arrivals)}
+def _last_arrival(context: Context, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
+    return {"bound": "last_arrival", "value_ns": max(context.arrivals)}
 
 
 def _longest_request(
-    instance: Instance, certificate: dict[str, Any], budget: Budget
+    context: Context, certificate: dict[str, Any], budget: Budget
 ) -> dict[str, Any]:
-    floor, request = PLAIN.require_floor(instance.worker), certificate["request"]
-    if request >= len(instance):
+    floor, request, jobs = context.floor(0), certificate["request"], context.jobs
+    if request >= len(jobs):
         raise ValueError(f"there is no request {request}")
-    jobs, arrivals = all_jobs(instance), instance.requests.arrival_ns
     prompt, rounds = int(jobs.prompts[request]), int(jobs.rounds[request])
     decode = own_rounds_ns(floor, jobs.clients, int(jobs.prompts.min()), prompt, rounds)
-    value = int(arrivals[request]) + floor.prefill_ns([prompt]) + decode
+    value = context.arrivals[request] + floor.prefill_ns([prompt]) + decode
     return {"bound": "longest_request", "request": request, "value_ns": value}
 
 
-def _counted(instance: Instance, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
-    released, scope = certificate["released_ns"], Scope.read(certificate, instance)
-    jobs = released_after(instance, all_jobs(instance), released)
+def _counted(context: Context, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
     claims = certificate["prefill_stages"], certificate["decode_rounds"]
-    return stages_and_rounds(instance.worker, jobs, released, *claims, scope, budget)
+    return stages_and_rounds(context, certificate["released_ns"], *claims, budget)
 
 
-def _joint(instance: Instance, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
-    counted, released = _counted(instance, certificate, budget), certificate["released_ns"]
+def _joint(context: Context, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
+    counted, released = _counted(context, certificate, budget), certificate["released_ns"]
     del counted["prefill_ns"], counted["decode_ns"]
     kept = [name for name in ("long", "prices", "ends") if name in certificate]
     found = counted | {name: certificate[name] for name in kept} | {"bound": "joint"}
-    jobs = released_after(instance, all_jobs(instance), released)
-    floor = PLAIN.require_floor(instance.worker)
-    return found | {"value_ns": released + joint_ns(floor, jobs, found, budget)}
+    least = joint_ns(context.floor(0), context.released(released), found, budget)
+    return found | {"value_ns": released + least}
 
 
-def _charged(instance: Instance, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
-    choices, scope = certificate["workers"], Scope.read(certificate, instance)
-    workers = Workers.of(instance, choices, scope)
-    charged = Charged(instance, workers, [choice["weight"] for choice in choices])
+def _charged(context: Context, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
+    choices = certificate["workers"]
+    workers = Workers.of(context, read_shares(context, choices))
+    charged = Charged(workers, [choice["weight"] for choice in choices])
     value = charged.proven(certificate["released_ns"], certificate["value_ns"])
     return certificate | {"value_ns": value}
 
 
-def _pools(instance: Instance, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
-    return pools(instance, certificate)
+def _pools(context: Context, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
+    return pools(context, certificate["released_ns"], certificate["workers"])
 
 
-_KINDS: dict[str, Callable[[Instance, dict[str, Any], Budget], dict[str, Any]]] = {
+_KINDS: dict[str, Callable[[Context, dict[str, Any], Budget], dict[str, Any]]] = {
     "charged": _charged,
     "empty": _empty,
     "joint": _joint,

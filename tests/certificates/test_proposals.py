@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from orsched.certificates.scope import Scope
+from orsched.certificates.context import Context
 from orsched.checker.latency_certificates import bound_violations
 from orsched.common.errors import OrschedError
 from orsched.common.units import MAX_TOKENS
@@ -42,10 +42,10 @@ EXTREME = {
 
 def proposals(instance, objective, allows):
     """All certificates that are tried for a bound on an objective."""
-    scope = Scope.allowing(allows, instance)
+    context = Context.allowing(instance, allows)
     if objective != "makespan":
-        return candidates(instance, objective, lambda: False, True, scope)
-    return makespan_certificates(instance, Limits(lambda: False, lambda: 5.0, True, scope))
+        return candidates(context, objective, lambda: False)
+    return makespan_certificates(context, Limits(lambda: False, lambda: 5.0, True))
 
 
 def verify(instance, allows):

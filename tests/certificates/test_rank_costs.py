@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched.certificates.aggregate_machine import Shares
 from orsched.certificates.budget import Budget, BudgetError
+from orsched.certificates.context import Context
 from orsched.certificates.rank_costs import (
     KINDS,
     Choices,
@@ -22,13 +24,12 @@ from orsched.certificates.rank_costs import (
     weights_of,
     work_of,
 )
-from orsched.certificates.scope import PLAIN, Scope
 from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.models.bounds.aggregation_bound import choices_of
+from orsched.models.bounds.aggregation_bound import best_shares
 from orsched.models.bounds.latency_bounds import candidates, rank_certificates
 from tests.in_order import in_order
 from tests.models.least_sums import least_sum_ns
@@ -83,13 +84,13 @@ def test_prices_bound_every_ranking(data, count):
 @given(small(), st.integers(0, 60), st.integers(0, 3), st.sampled_from(("clients", "cap")))
 def test_whatever_is_chosen_is_at_most_the_least_sum(instance, level, smooth, share):
     """INV: every level, order and share proves a bound, whatever the instance and its costs."""
-    if not PLAIN.has_floor(instance.worker):
+    if not Context(instance).has_floors:
         return
-    (choices,) = choices_of(instance, PLAIN)
+    context = Context(instance)
     if share == "cap" and instance.worker.prefill_limit is None:
         return
-    choices = {**choices, "stage_share": share, "round_share": "clients"}
-    work = work_of(instance, PLAIN, choices)
+    shares = best_shares(context)[0]._replace(stage=share, round="clients")
+    work = work_of(context, shares)
     chosen = Choices(min(level * work.unit, int(work.stages.max())), smooth)
     for kind in ("ranks", "queue_ranks"):
         objective = KINDS[kind]
@@ -103,12 +104,12 @@ def test_weighted_bounds_are_at_most_the_least_weighted_sum(instance, data):
     """INV: with any weights, counted in any grain, and by whatever level."""
     requests = instance.requests
     weights = data.draw(st.lists(st.integers(0, 5), min_size=len(requests), max_size=len(requests)))
-    if not PLAIN.has_floor(instance.worker) or not any(weights):
+    if not Context(instance).has_floors or not any(weights):
         return
     weighted = instance.replace(requests=replace(requests, weights=weights))
-    grain, (choices,) = data.draw(st.integers(1, 3)), choices_of(weighted, PLAIN)
-    choices["round_share"] = "clients"
-    work = work_of(weighted, PLAIN, choices, weights_of(weighted, grain))
+    grain, context = data.draw(st.integers(1, 3)), Context(weighted)
+    shares = best_shares(context)[0]._replace(round="clients")
+    work = work_of(context, shares, weights_of(weighted, grain))
     level = data.draw(st.integers(0, 60)) * work.unit
     chosen = Choices(min(level, int(work.stages.max(initial=0))), 1, grain)
     found = least_sum_by_ranks("weighted_ranks", weighted, work, chosen, Budget())
@@ -137,7 +138,7 @@ def test_equal_weights_prove_what_none_do():
 def test_ranks_are_above_all_others_where_clients_are_full(objective, gain):
     instance = orsched.load("pang-100x20")
     by_name = {}
-    for each in candidates(instance, objective, lambda: False):
+    for each in candidates(Context(instance), objective, lambda: False):
         by_name[each["bound"]] = max(by_name.get(each["bound"], 0), each["sum_ns"])
     kind = next(name for name in KINDS if KINDS[name] == objective)
     assert by_name[kind] > gain * max(v for name, v in by_name.items() if name != kind)
@@ -165,8 +166,8 @@ def test_numbers_of_any_size_do_not_wrap_around():
         first_token="decode",
     )
     little = instance.replace(workers=Worker(4, in_order(AffineCost, 25, 1, 29, 2)))
-    (_, total, _), *_ = rank_certificates(instance, "mean_jct", PLAIN, lambda: False)
-    (_, exact, _), *_ = rank_certificates(little, "mean_jct", PLAIN, lambda: False)
+    (_, total, _), *_ = rank_certificates(Context(instance), "mean_jct", lambda: False)
+    (_, exact, _), *_ = rank_certificates(Context(little), "mean_jct", lambda: False)
     assert 0.999 < total / (exact * large) < 1.001
 
 
@@ -175,16 +176,16 @@ def test_what_it_does_not_know_is_refused():
         Requests([3, 4], [2, 5]), Worker(2, in_order(AffineCost, 5, 1, 10, 1)), first_token="decode"
     )
     two = one.replace(workers=(one.worker, Worker(2, one.worker.cost, name="b")))
-    shares = {"stage_share": "clients", "round_share": "clients", "line": [5, 1, 1]}
-    work = work_of(one, PLAIN, shares)
+    shares = Shares("clients", "clients", (5, 1, 1))
+    work = work_of(Context(one), shares)
     with pytest.raises(ValueError, match="above all prefills"):
         least_sum_by_ranks("ranks", one, work, Choices(10**6, 0), Budget())
     with pytest.raises(BudgetError):
         least_sum_by_ranks("ranks", one, work, Choices(0, 0), Budget(5))
     with pytest.raises(ValueError, match="one worker"):
-        work_of(two, PLAIN, shares)
+        work_of(Context(two), shares)
     with pytest.raises(ValueError, match="memory"):
-        work_of(one, PLAIN, {**shares, "round_share": "memory"})
+        work_of(Context(one), shares._replace(round="memory"))
 
 
 def test_repeated_prefills_that_yield_tokens_take_the_place_of_rounds():
@@ -201,7 +202,5 @@ def test_repeated_prefills_that_yield_tokens_take_the_place_of_rounds():
 
 def sum_by_ranks(instance, allows):
     """Return the best bound by ranks on the sum of JCTs of schedules that may do this."""
-    scope = Scope.allowing(allows, instance)
-    return max(
-        total for _, total, _ in rank_certificates(instance, "mean_jct", scope, lambda: False)
-    )
+    found = rank_certificates(Context.allowing(instance, allows), "mean_jct", lambda: False)
+    return max(total for _, total, _ in found)

@@ -14,8 +14,7 @@ from hypothesis import assume, given, settings
 
 import orsched
 from orsched.certificates.aggregation import Workers
-from orsched.certificates.jobs import jobs_on
-from orsched.certificates.scope import PLAIN
+from orsched.certificates.context import Context
 from orsched.checker.certificates import certificate_violations
 from orsched.checker.latency_certificates import bound_violations
 from orsched.common.errors import InfeasibleError
@@ -26,8 +25,8 @@ from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.models.bounds.aggregation_bound import (
     balanced_weights,
+    best_shares,
     charged_certificates,
-    choices_of,
 )
 from orsched.models.bounds.bounds import improving_bounds, makespan_bound
 from orsched.models.bounds.latency_bounds import OBJECTIVES
@@ -82,7 +81,7 @@ def test_no_changed_certificate_proves_too_much(instance):
 def charged_if_any(instance):
     if all(bound.name != "charged" for bound in improving_bounds(instance, lambda: False)):
         return []
-    return list(charged_certificates(instance, lambda: False))
+    return list(charged_certificates(Context(instance), lambda: False))
 
 
 def changed(document):
@@ -113,9 +112,10 @@ def leaves(value, path=()):
 def test_no_step_charges_more_than_it_takes(instance):
     """The heart of the proof, step by step: random stages and rounds of requests that fit."""
     (worker,) = instance.workers
-    rows, jobs = jobs_on(instance, worker)
+    context = Context(instance)
+    rows, jobs = context.fit(0)
     assume(rows)
-    (part,) = Workers.of(instance, choices_of(instance, PLAIN), PLAIN).parts
+    (part,) = Workers.of(context, best_shares(context)).parts
     charges, rng = part.charges, random.Random(len(rows))
     prompts, rounds = jobs.prompts.tolist(), jobs.rounds.tolist()
     for _ in range(20):
@@ -187,7 +187,7 @@ def least_with_mixed_steps(instance):
 def test_a_bound_that_holds_for_mixed_steps(instance):
     worker = replace(instance.worker, memory=None)
     instance = instance.replace(workers=worker)
-    assume(jobs_on(instance, worker)[0] == list(range(len(instance))))
+    assume(Context(instance).fit(0).rows == list(range(len(instance))))
     bound = orsched.bound(instance, allows=("chunks", "mixed"))
     assert bound.value_ns <= least_with_mixed_steps(instance)
     assert certificate_violations(instance, bound.to_dict()) == []
@@ -238,9 +238,8 @@ def test_weights_are_the_speeds_of_proportional_workers():
         Worker(1, in_order(AffineCost, 0, 0, 20, 0), name="slow"),
     )
     instance = Instance(Requests([1] * 9, [10] * 9), (fast, slow), first_token="decode")
-    assert balanced_weights(
-        Workers.of(instance, choices_of(instance, PLAIN), PLAIN), instance, None
-    ) == [2, 1]
+    context = Context(instance)
+    assert balanced_weights(Workers.of(context, best_shares(context)), None) == [2, 1]
     assert makespan_bound(instance).value_ns == 600
     assert makespan_bound(instance).value_ns == least_over_divisions(instance, optimum_ns, max)
 

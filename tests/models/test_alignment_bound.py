@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import orsched
 from orsched.certificates.alignment import Contents, Weights, lightest, proven_rounds
 from orsched.certificates.budget import Budget
-from orsched.certificates.jobs import Jobs
+from orsched.certificates.context import Jobs
 from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, LevelsCost
 from orsched.data.instance import Instance

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched.certificates.context import Context
 from orsched.certificates.shared_rounds import WINDOW_FIELDS
 from orsched.certificates.single_machine import shortest_remaining_first
 from orsched.checker.latency_certificates import bound_violations
@@ -150,7 +151,7 @@ def _leaves(value, path=()):
 
 def named(instance, name):
     """Return the bound of a name among those on the mean JCT, whether or not it is the best."""
-    for found in candidates(instance, "mean_jct", lambda: False):
+    for found in candidates(Context(instance), "mean_jct", lambda: False):
         if found["bound"] == name:
             return Bound(name, value_ns=found["value_ns"], certificate=found, reference={})
     raise AssertionError(name)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import orsched
+from orsched.certificates.context import Context
 from orsched.certificates.scope import PLAIN, Scope
 from orsched.certificates.shared_rounds import (
     LATE,
@@ -58,7 +59,7 @@ def _any(rng, n, high):
 
 def any_claim(rng, instance, scope):
     """Windows, levels and numbers at random, of which each proves something that is true."""
-    parts, last = parts_of(instance, scope), int(instance.requests.arrival_ns.max())
+    parts, last = parts_of(Context(instance, scope)), int(instance.requests.arrival_ns.max())
     middle = rng.randint(1, last + len(instance) * int(parts.own.max()))
     starts = sorted({0, middle, rng.choice((middle, rng.randint(1, middle)))})
     prefill = [int(each) for each in parts.prefill if each > 0]
@@ -83,9 +84,9 @@ def test_any_numbers_prove_no_more_than_the_least_sum(seed):
     rng, more = random.Random(seed), 0
     for _ in range(25):
         instance = drawn(rng, rng.randint(2, 5), late=rng.choice((0, 3, 20)))
-        alone, least = int(parts_of(instance, PLAIN).own.sum()), None
+        alone, least = int(parts_of(Context(instance)).own.sum()), None
         for _ in range(40):
-            proven = shared_rounds(instance, PLAIN, any_claim(rng, instance, PLAIN))
+            proven = shared_rounds(Context(instance), any_claim(rng, instance, PLAIN))
             if proven > alone:
                 least = least or least_sum_ns(instance, "mean_jct")
                 more += 1
@@ -101,8 +102,8 @@ def test_any_numbers_prove_no_more_where_steps_are_mixed():
         instance = drawn(rng, 2, most=3, late=0)
         scope = Scope.allowing(allows, instance)
         claims = [any_claim(rng, instance, scope) for _ in range(20)]
-        proven = max(shared_rounds(instance, scope, claim) for claim in claims)
-        if proven > int(parts_of(instance, scope).own.sum()):
+        proven = max(shared_rounds(Context(instance, scope), claim) for claim in claims)
+        if proven > int(parts_of(Context(instance, scope)).own.sum()):
             assert proven <= Search(instance, allows, "mean_jct").least()
 
 
@@ -148,7 +149,7 @@ def test_of_two_that_share_rounds_the_product_of_weights_is_small_enough():
     """A pair pays for each shared round no more than the smaller prefill over all of them."""
     requests = Requests([3] * 40, list(range(1, 41)))
     instance = Instance(requests, Worker(2, in_order(AffineCost, 1, 1, 2, 2)), first_token="decode")
-    weights, tokens = parts_of(instance, PLAIN).weights().tolist(), range(1, 41)
+    weights, tokens = parts_of(Context(instance)).weights().tolist(), range(1, 41)
     for (s, p), (t, q) in product(zip(weights, tokens, strict=True), repeat=2):
         assert s * t * min(p, q) <= WEIGHT**2
         assert p != q or s * t * p > 0.99 * WEIGHT**2
@@ -159,7 +160,7 @@ def test_who_is_prefilled_later_has_waited_for_it():
     instance = Instance(
         Requests([10], [1]), Worker(1, in_order(AffineCost, 0, 1, 5, 0)), first_token="decode"
     )
-    parts = parts_of(instance, PLAIN)
+    parts = parts_of(Context(instance))
     assert (parts.prefill[0], parts.first[0], parts.decode[0]) == (10, 0, 5)
     starts, none = np.array([0, 100, 200]), np.zeros((1, 3), np.int64)
     for share in (0, 1, 3, 4):
@@ -177,10 +178,10 @@ def test_a_queue_for_prefills_counts_in_full(allows):
     made = Requests([50] * 60, [3] * 60, arrival_ns=[25 * k for k in range(60)])
     instance = Instance(made, Worker(60, in_order(AffineCost, 0, 1, 2, 0)), first_token="prefill")
     scope = Scope.allowing(allows, instance)
-    alone = int(parts_of(instance, scope).own.sum())
-    claim = shared_rounds_choices(instance, scope, lambda: False)
+    alone = int(parts_of(Context(instance, scope)).own.sum())
+    _, claim = shared_rounds_choices(Context(instance, scope), lambda: False)
     in_turn = sum((50 + 2 * 2) * (k + 1) - 25 * k for k in range(60))
-    assert alone + (in_turn - alone) / 2 < shared_rounds(instance, scope, claim) <= in_turn
+    assert alone + (in_turn - alone) / 2 < shared_rounds(Context(instance, scope), claim) <= in_turn
 
 
 def test_who_waits_pays_no_share_of_rounds():
@@ -194,7 +195,7 @@ def test_who_waits_pays_no_share_of_rounds():
     for middle, late in product(range(60, 400, 20), range(0, LATE + 1, 64)):
         rows = {"late": [late, 0], "rounds": [1, 0], "meet": [[], []]}
         claim = {"starts": [0, middle], "levels": [], **rows}
-        assert shared_rounds(instance, PLAIN, claim) <= 120 + 240
+        assert shared_rounds(Context(instance), claim) <= 120 + 240
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -205,10 +206,10 @@ def test_a_steady_stream_is_close_to_its_bound(workers):
         made, (Worker(200, in_order(AffineCost, 0, 0, 20, 1)),) * workers, first_token="decode"
     )
     least = orsched.solve(instance, "fcfs").schedule.results["jct_ns"]["mean"] * len(instance)
-    alone, proven = int(parts_of(instance, PLAIN).own.sum()), []
-    claim = shared_rounds_choices(instance, PLAIN, lambda: False)
+    alone, proven = int(parts_of(Context(instance)).own.sum()), []
+    _, claim = shared_rounds_choices(Context(instance), lambda: False)
     for late in (claim["late"], *([share] * len(claim["late"]) for share in (400, 600, 800, 900))):
-        proven.append(shared_rounds(instance, PLAIN, {**claim, "late": late}))
+        proven.append(shared_rounds(Context(instance), {**claim, "late": late}))
     assert alone + (least - alone) // 2 < max(proven) <= least
 
 
@@ -226,7 +227,7 @@ def test_equal_requests_at_once(cost, requests, prompt):
     instance = Instance(
         Requests([prompt] * requests, [6] * requests), Worker(4, cost), first_token="decode"
     )
-    least, parts = least_sum_ns(instance, "mean_jct"), parts_of(instance, PLAIN)
+    least, parts = least_sum_ns(instance, "mean_jct"), parts_of(Context(instance))
     alone, levels = int(parts.own.sum()), sorted({*parts.prefill.tolist()} - {0})
     weight = int(parts.weights()[0])
     best, middles = 0, range(least // requests // 2, 2 * least // requests, 10)
@@ -234,7 +235,7 @@ def test_equal_requests_at_once(cost, requests, prompt):
         meet = [[b * weight // 2] * len(levels), [0] * len(levels)]
         rows = {"late": [late, 0], "rounds": [a, 0], "meet": meet}
         claim = {"starts": [0, middle], "levels": levels, **rows}
-        best = max(best, shared_rounds(instance, PLAIN, claim))
+        best = max(best, shared_rounds(Context(instance), claim))
     assert alone + (least - alone) // 6 < best <= least
 
 
@@ -254,7 +255,7 @@ def test_it_is_above_all_others_where_requests_are_there_together():
     bound = orsched.bound(instance, "mean_jct", allows=allows)
     assert bound.name == "shared_rounds"
     scope = Scope.allowing(allows, instance)
-    others = list(candidates(instance, "mean_jct", lambda: False, True, scope))[:-1]
+    others = list(candidates(Context(instance, scope), "mean_jct", lambda: False))[:-1]
     assert bound.value_ns > 1.1 * max(each["value_ns"] for each in others)
     for method in ("vllm", "gittins@clairvoyant", "fcfs+dispatch=least_work"):
         assert bound.value_ns <= orsched.solve(instance, method).schedule.results["jct_ns"]["mean"]
@@ -305,13 +306,13 @@ def test_where_parts_do_not_add_up_there_is_none():
     """Restarts, a mean context, and rounds without a fixed part."""
     instance = busy()
     never = lambda: False  # noqa: E731
-    assert shared_rounds_choices(instance, Scope.allowing(["restarts"], instance), never) is None
+    assert shared_rounds_choices(Context.allowing(instance, ["restarts"]), never) is None
     for cost in (
         in_order(PoolingCost, 10, 10**6, 5 * 10**6, 10**6, 10**6),
         in_order(AffineCost, 0, 1, 0, 1),
     ):
         other = instance.replace(workers=(Worker(4, cost),))
-        assert shared_rounds_choices(other, PLAIN, never) is None
+        assert shared_rounds_choices(Context(other), never) is None
 
 
 def test_shares_that_rise_become_their_mean():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.certificates.alignment import short_windows
-from orsched.certificates.jobs import all_jobs
+from orsched.certificates.context import Context
 from orsched.certificates.windows import Rounding, windows
 from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, LevelsCost
@@ -90,9 +90,9 @@ def test_long_requests_leave_fewer_short_windows():
 
 def test_long_lengths_by_hand():
     """Two clients: three requests of five on one of them, or five of four."""
-    jobs = all_jobs(
+    jobs = Context(
         Instance(Requests([1] * 6, [5, 5, 5, 4, 4, 1]), Worker(2), first_token="decode")
-    )
+    ).jobs
     assert [(long.length, long.fitting) for long in long_lengths(jobs, 12)] == [(5, 2), (4, 3)]
     assert [(long.length, long.fitting) for long in long_lengths(jobs, 9)] == [
         (5, 1),
