@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orsched
 from orsched.certificates.context import Context
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations
 from orsched.common.units import NS_PER_S
 from orsched.instances import catalog
 from orsched.models.bounds.bounds import bound, bound_for

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orsched
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations
 from orsched.common.errors import InfeasibleError
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.costs.bilinear import COEFFICIENTS

@@ -12,7 +12,7 @@ from orsched.data.step import decode_rounds
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
 from orsched.heuristics.continuous.params import ContinuousParams
 from orsched.heuristics.policy_method import ANY, PolicyMethod
-from orsched.metrics.tenant_service import OUTPUT_WEIGHT, PROMPT_WEIGHT
+from orsched.metrics.class_metrics import OUTPUT_WEIGHT, PROMPT_WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

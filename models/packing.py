@@ -47,7 +47,7 @@ class PackingResult:
         optimal: whether the two are equal.
         assignment: client of each job.
         certificate: ``{"bound": kind, "value": bound, ...}`` with the integers that re-derive
-            the bound; ``orsched.checker.packing`` verifies it. Kinds: ``volume``, ``longest``,
+            the bound; ``orsched.checker.certificates`` verifies it. Kinds: ``volume``, ``longest``,
             ``lifted`` (k, l), ``dual`` and ``cover`` (an integer for each size) and ``tree``
             (such integers, and more of them at each node).
         runtime: seconds spent.

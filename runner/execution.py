@@ -18,7 +18,7 @@ from orsched.common.units import NS_PER_S
 from orsched.common.versions import environment
 from orsched.data.instance import say_unused
 from orsched.data.schedule import Schedule
-from orsched.metrics.distributions import ratio
+from orsched.metrics.flat_figures import ratio
 from orsched.metrics.summary import distribution, summarise
 from orsched.metrics.timeline import Timeline
 from orsched.models.bounds.bounds import Bound, bound_for

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from orsched.calibration.observed import StepContents, step_contents
-from orsched.metrics.client_time import client_time
-from orsched.metrics.request_times import request_times
+from orsched.metrics.summary import client_time
+from orsched.metrics.token_times import request_times
 from orsched.metrics.timeline import Timeline
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.checker.packing import packing_violations
+from orsched.checker.certificates import packing_violations
 from orsched.cli.commands import run
 from orsched.common.errors import InfeasibleError, InputError, TimeLimitError
 from orsched.common.registry import names

@@ -25,7 +25,7 @@ from orsched.data.splits import Split, read_split
 from orsched.data.workers import Worker
 from orsched.heuristics.disaggregated import DISAGGREGATED
 from orsched.instances.arrivals import with_arrivals
-from orsched.metrics.distributions import distribution
+from orsched.metrics.flat_figures import distribution
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from orsched.solving.scenario import with_workers

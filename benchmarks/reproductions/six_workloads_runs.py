@@ -15,7 +15,7 @@ from benchmarks.reproductions.four_workloads_runs import Scheduler
 from benchmarks.reproductions.six_workloads_ablations import build
 from benchmarks.reproductions.six_workloads_settings import COLD, spec
 from orsched.checker import check
-from orsched.metrics.distributions import distribution
+from orsched.metrics.flat_figures import distribution
 from orsched.simulator import simulate_policy
 
 if TYPE_CHECKING:

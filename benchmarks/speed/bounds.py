@@ -15,7 +15,7 @@ import numpy as np
 
 import orsched
 from benchmarks.speed.section import Options, Section
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations
 from orsched.instances import catalog
 from orsched.models.bounds.bounds import improving_bounds
 

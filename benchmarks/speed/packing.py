@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.speed.packing_families import FAMILIES, Packing, gsm8k_like
 from benchmarks.speed.packing_peers import beside
 from benchmarks.speed.section import Options, Section, Target
-from orsched.checker.packing import packing_violations
+from orsched.checker.certificates import packing_violations
 from orsched.models.packing import PackingResult, pack
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from unittest import mock
 
 from benchmarks.arguments import count, share
 from benchmarks.speed.packing_families import FAMILIES, gsm8k_like
-from orsched.checker.packing import packing_violations
+from orsched.checker.certificates import packing_violations
 from orsched.common import stop
 from orsched.models.packing import pack
 

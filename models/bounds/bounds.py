@@ -12,16 +12,15 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.certificates.context import Context
-from orsched.certificates.prefix_sharing import FOR_ALL, prefills_grow, relaxed
-from orsched.certificates.scope import PLAIN, Scope, schedules_of
-from orsched.checker.latency_certificates import bound_violations
+from orsched.certificates.scope import FOR_ALL, PLAIN, Scope, prefills_grow, relaxed, schedules_of
+from orsched.checker.certificates import bound_violations
 from orsched.common.errors import InputError
 from orsched.common.stop import Clock
 from orsched.common.units import NS_PER_S
 from orsched.data.instance import require_instance
 from orsched.data.schedule_classes import ALLOWANCES, allowances_of
 from orsched.metrics.objective_values import weighted_times
-from orsched.models.bounds.latency_bounds import BOUNDED, latency_certificates
+from orsched.models.bounds.latency_bounds import BOUNDED, OBJECTIVES, latency_certificates
 from orsched.models.bounds.makespan_certificates import Limits, last_arrival, makespan_certificates
 from orsched.models.bounds.stages_rounds_bound import (
     SEARCH_SECONDS,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
+
 
 _LOG = logging.getLogger(__name__)
 _CHEAP_SECONDS, _ALWAYS_SECONDS = 2.0, 0.1
@@ -350,3 +350,108 @@ def pang_reference(instance: Instance) -> dict[str, int]:
         "pang_31_32_prefill_ns": prefill,
         "pang_31_32_decode_ns": decode,
     }
+
+
+def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str | None:
+    """Return why no order of the requests can change the makespan, or None if one might.
+
+    True when nothing ever has to wait and that is optimal: all requests are there at once, fit
+    together on the clients, under the prefill cap and into memory, and serving them so (one
+    prefill stage, then rounds) meets the lower bound, which is computed unless it is given.
+    """
+    if len(instance.workers) > 1 or instance.link is not None:
+        return None
+    if not _fit_at_once(instance) or PLAIN.floor_of(instance.worker) is None:
+        return None
+    lower = makespan_bound(instance) if lower is None else lower
+    if _served_at_once(instance) != lower.value_ns:
+        return None
+    n, worker = len(instance), instance.worker
+    return (
+        f"all {n} requests fit at once on {worker.clients} clients, under the prefill cap and into "
+        "memory, and serving them so meets the bound: there is no queue, so no order can help "
+        f"{lower.schedules}"
+    )
+
+
+def _fit_at_once(instance: Instance) -> bool:
+    req, worker = instance.requests, instance.worker
+    n = len(req)
+    if n == 0 or int(req.arrival_ns.max()) > int(req.arrival_ns.min()) or n > worker.clients:
+        return False
+    limit, memory = worker.prefill_limit, worker.memory
+    if limit is not None and int(req.prompt_tokens.sum()) > limit:
+        return False
+    if memory is not None:
+        reserved = -(-(req.prompt_tokens + instance.output_limit_tokens) // memory.block_tokens)
+        return int(reserved.sum()) <= memory.blocks
+    return True
+
+
+def _served_at_once(instance: Instance) -> int:
+    """Return the makespan of one prefill stage over all requests, then rounds until the end."""
+    req, cost = instance.requests, instance.worker.cost
+    now = int(req.arrival_ns[0]) + cost.prefill_ns(req.prompt_tokens.tolist())
+    left = sorted(zip(instance.rounds_needed.tolist(), req.prompt_tokens.tolist(), strict=True))
+    done = 0
+    while left:
+        rounds = left[0][0] - done
+        contexts = [prompt + done + 1 for _, prompt in left]
+        if rounds:
+            now += cost.rounds_ns(rounds, len(left), sum(contexts), max(contexts))
+            done += rounds
+        left = [entry for entry in left if entry[0] > done]
+    return now
+
+
+def require_objectives(names: object) -> tuple[str, ...]:
+    """Return the names of objectives on which bounds are asked for, each once.
+
+    ``makespan``, whose bound is always there, may be among them. Raises ``InputError``.
+    """
+    known = ("makespan", *OBJECTIVES)
+    found = (names,) if isinstance(names, str) else tuple(names)  # type: ignore[arg-type]
+    found = tuple(other_name(name) for name in found)
+    for name in found:
+        if name not in known:
+            raise InputError(
+                f"there is no bound on {name!r}", field="bounds", remedy=", ".join(known)
+            )
+    return tuple(name for name in OBJECTIVES if name in found)
+
+
+def mean_bounds(
+    instance: Instance, schedule: Schedule, objectives: Iterable[str], time_limit: float | None
+) -> dict[str, dict[str, Any]]:
+    """Return a proven bound on each objective that holds for what the schedule does.
+
+    By objective, each with ``name``, ``value_ns`` and ``certificate``, as in a schedule file.
+    Nothing on an empty instance.
+
+    Args:
+        instance, schedule: the problem and a valid schedule.
+        objectives: names from ``require_objectives``.
+        time_limit: seconds for each.
+    """
+    if len(instance) == 0:
+        return {}
+    allows = allowances_of(instance, schedule)
+    kinds = tuple(type(worker.cost) for worker in instance.workers)  # one file may fit several
+    found = {}
+    for objective in objectives:
+        key = (instance.sha256, kinds, objective, allows)
+        if time_limit is not None:
+            found[objective] = bound(instance, objective, time_limit, allows).to_dict()
+            continue
+        if key not in _MEANS:
+            _MEANS[key] = bound(instance, objective, None, allows).to_dict()
+            if len(_MEANS) > _MOST_MEANS:
+                del _MEANS[next(iter(_MEANS))]
+        found[objective] = _MEANS[key]
+    return found
+
+
+_MEANS: dict[tuple[Hashable, ...], dict[str, Any]] = {}
+"""Bounds that no clock has cut short: the methods of a comparison share them."""
+
+_MOST_MEANS = 8

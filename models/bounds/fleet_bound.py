@@ -2,7 +2,7 @@
 
 A linear program over the requests with a row for each window and measure, solved by row
 generation: windows between moments of a grid that the present solution overfills are added. What
-it finds is a proposal; ``orsched.certificates.fleet_attainment`` says what it proves.
+it finds is a proposal; ``orsched.certificates.fleet_demand`` says what it proves.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.certificates.fleet_attainment import value_of
-from orsched.certificates.fleet_demand import FAR, PACE, PARTS, UNIT, Demand, Measure
+from orsched.certificates.fleet_demand import FAR, PACE, PARTS, UNIT, Demand, Measure, value_of
 from orsched.costs import floor_of
 
 if TYPE_CHECKING:

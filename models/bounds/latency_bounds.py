@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.aggregate_machine import Shares
-from orsched.certificates.aggregation import Workers
-from orsched.certificates.budget import Budget
+from orsched.certificates.charges import Shares
+from orsched.certificates.fields import Budget
+from orsched.certificates.one_machine import Workers, least_sum
 from orsched.certificates.pools import alone_ns
 from orsched.certificates.rank_costs import (
     KINDS,
@@ -29,8 +29,7 @@ from orsched.certificates.rank_costs import (
     weights_of,
     work_of,
 )
-from orsched.certificates.single_machine import least_sum
-from orsched.models.bounds.aggregation_bound import balanced_weights, best_shares, stated
+from orsched.models.bounds.makespan_certificates import balanced_weights, best_shares, stated
 from orsched.models.bounds.shared_rounds_bound import shared_rounds_choices
 
 if TYPE_CHECKING:

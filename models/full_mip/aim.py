@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orsched.metrics.class_metrics import request_limits
 from orsched.metrics.objective_values import weighted_times
-from orsched.metrics.request_limits import request_limits
-from orsched.metrics.request_times import finishes_ns, first_tokens_ns
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import finishes_ns, first_tokens_ns
 
 if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.slo import SLO
+    from orsched.metrics.class_metrics import RequestLimits
     from orsched.metrics.objective_values import WeightedTimes
-    from orsched.metrics.request_limits import RequestLimits
     from orsched.models.full_mip.problem import Problem
     from orsched.solving.objectives import Objective
 

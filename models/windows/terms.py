@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orsched.certificates.context import Context
 from orsched.certificates.step_lower_bounds import level_floor
 from orsched.costs import splits
-from orsched.models.bounds.stage_round_counts import round_bound, stage_bound
+from orsched.models.bounds.stages_rounds_bound import round_bound, stage_bound
 from orsched.models.windows.prices import Prices, prices_of
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from orsched.calibration.stages import (
 from orsched.common.errors import InputError
 from orsched.costs.floor import floor_of
 from orsched.data.schedule import DECODE, PREFILL, require_same_instance
-from orsched.metrics.distributions import ratio
+from orsched.metrics.flat_figures import ratio
 from orsched.metrics.timeline import Timeline
 
 if TYPE_CHECKING:

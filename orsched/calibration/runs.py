@@ -24,7 +24,7 @@ from orsched.heuristics.continuous.async_scheduling import VLLM
 from orsched.instances.readers import detect, read
 from orsched.instances.readers.traces import DROP_REMEDY
 from orsched.instances.readers.vllm_bench import read_bench_times
-from orsched.metrics.request_times import request_times
+from orsched.metrics.token_times import request_times
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 

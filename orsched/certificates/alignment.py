@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.certificates.budget import STEP, Budget
+from orsched.certificates.fields import STEP, Budget
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

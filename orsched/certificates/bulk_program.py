@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.demands import Demands, hopeless
-from orsched.certificates.linear_bound import Program
-from orsched.certificates.prefix_sharing import Sharing
-from orsched.certificates.scope import Scope
-from orsched.certificates.step_rates import active_at_most, rates_of
+from orsched.certificates.bulk_parts import Demands, Program, active_at_most, hopeless, rates_of
+from orsched.certificates.scope import Scope, Sharing
 
 if TYPE_CHECKING:
-    from orsched.certificates.budget import Budget
+    from orsched.certificates.fields import Budget
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.certificates.budget import STEP, Budget
+from orsched.certificates.fields import STEP, Budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,12 +11,12 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.certificates.aggregate_machine import alone_on, any_shares, charges_of, read_shares
+from orsched.certificates.charges import alone_on, any_shares, charges_of, read_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from orsched.certificates.aggregate_machine import Alone, Charges, Shares
+    from orsched.certificates.charges import Alone, Charges, Shares
     from orsched.certificates.context import Context
     from orsched.data.workers import Worker
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.aggregate_machine import charges_of, divided
-from orsched.certificates.single_machine import mean_busy
+from orsched.certificates.charges import charges_of, divided
+from orsched.certificates.one_machine import mean_busy
 
 if TYPE_CHECKING:
-    from orsched.certificates.aggregate_machine import Shares
-    from orsched.certificates.budget import Budget
+    from orsched.certificates.charges import Shares
     from orsched.certificates.context import Context
-    from orsched.certificates.single_machine import Machine
+    from orsched.certificates.fields import Budget
+    from orsched.certificates.one_machine import Machine
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
 

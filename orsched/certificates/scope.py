@@ -1,11 +1,17 @@
-"""For which schedules a bound holds (``data.schedule_classes``), and the floor under them."""
+"""For which schedules a bound holds (``data.schedule_classes``), and what caches can hold for them.
+
+A block of a prompt that is full, and whose key stands in another request too, may be found in a
+prefix cache; everything else a request computes itself (docs/bounds.md, under prefix caches).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from orsched.certificates.prefix_sharing import FOR_ALL, has_prefix_cache
+import numpy as np
+
 from orsched.common.errors import InputError
 from orsched.costs import floor_of
 from orsched.data.schedule_classes import ALL_SCHEDULES, ALLOWANCES, ScheduleClass
@@ -13,9 +19,201 @@ from orsched.data.schedule_classes import ALL_SCHEDULES, ALLOWANCES, ScheduleCla
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from orsched.common.columns import IntColumn
     from orsched.costs import Floor
     from orsched.data.instance import Instance
     from orsched.data.workers import Worker
+
+
+FOR_ALL = ("empty", "last_arrival", "arrivals")
+"""Bounds that hold for every schedule, whatever steps take."""
+
+
+def has_prefix_cache(instance: Instance) -> bool:
+    """Whether some worker keeps blocks that are freed, and finds them again."""
+    memories = (worker.memory for worker in instance.workers)
+    return any(memory is not None and memory.prefix_cache is not None for memory in memories)
+
+
+def cut_tokens(instance: Instance) -> IntColumn:
+    """Return the most tokens of each prompt that a cache can hold before the request computes them.
+
+    Full blocks whose key also is that of a full block of another request; at least one token is
+    left. All 0 where no worker has a prefix cache, or no request has prefixes.
+    """
+    shared = _SharedBlocks.of(instance)
+    return np.zeros(len(instance), np.int64) if shared is None else shared.hits
+
+
+def prefills_grow(instance: Instance) -> bool:
+    """Whether every cost model states that no prompt takes less for being longer."""
+    floors = (floor_of(worker.cost) for worker in instance.workers)
+    return all(floor is not None and floor.stage.grows for floor in floors)
+
+
+def relaxed(instance: Instance) -> Instance:
+    """Return the instance that bounds are proven for: prompts without what a cache may hold.
+
+    The instance itself where nothing can be cut. The workers stay as they are.
+    """
+    cut = cut_tokens(instance)
+    if not cut.any():
+        return instance
+    requests = instance.requests
+    return instance.replace(
+        requests=requests.replace(prompt_tokens=requests.prompt_tokens - cut, prefixes=None)
+    )
+
+
+def without_cache(instance: Instance, claim: dict[str, Any]) -> tuple[Instance, dict[str, Any]]:
+    """Return the instance that a certificate is about, and the certificate without that statement.
+
+    Raises:
+        ValueError: it states another cut than what a cache can hold, or nothing is proven for less.
+    """
+    if claim["bound"] in FOR_ALL:
+        return instance, claim
+    cut = int(cut_tokens(instance).sum())
+    if claim.get("cut_tokens", 0) != cut or (not cut and "cut_tokens" in claim):
+        raise ValueError(f"cut_tokens is {claim.get('cut_tokens', 0)}, re-derived {cut}")
+    if not cut:
+        return instance, claim
+    if not prefills_grow(instance):
+        raise ValueError("prompts that are cut may take longer")
+    return relaxed(instance), {k: v for k, v in claim.items() if k != "cut_tokens"}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of blocks that the same requests share.
+
+    Attributes:
+        parent: the segment before it, or -1.
+        tokens: of its blocks.
+        sharers: requests whose prompts have it, two at least.
+        once: tokens of it that one of the requests computes before all others find them: all,
+            less those that some request always computes itself.
+    """
+
+    parent: int
+    tokens: int
+    sharers: int
+    once: int
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """The tree of the segments that requests share, and what each request has of it.
+
+    Attributes:
+        segments: parents before children.
+        last: segment in which the blocks end that a request may find in the cache, or -1.
+        shared: segment in which its shared blocks end, or -1; a prompt that is shared whole
+            computes the last of them all the same.
+        hits: tokens that a request may find in the cache, by row.
+    """
+
+    segments: list[Segment]
+    last: list[int]
+    shared: list[int]
+    hits: IntColumn
+
+    @classmethod
+    def of(cls, instance: Instance) -> Sharing:
+        """Return what the requests of an instance share on workers with a prefix cache."""
+        n, shared = len(instance), _SharedBlocks.of(instance)
+        if shared is None:
+            return cls([], [-1] * n, [-1] * n, np.zeros(n, np.int64))
+        ends, tree = shared.followed()
+        blocks = (shared.hits // shared.size).tolist()
+        pairs = zip(ends, blocks, strict=True)
+        last = [chain[count - 1] if count else -1 for chain, count in pairs]
+        return cls(tree, last, [chain[-1] if chain else -1 for chain in ends], shared.hits)
+
+
+@dataclass(frozen=True)
+class _SharedBlocks:
+    """The full blocks of all prompts, one after the other.
+
+    Attributes:
+        size: tokens of a block.
+        begins: first block of each request, and their number.
+        key: number of each block's key.
+        sharers, finders: by key, requests that have it, and those that may find it in a cache.
+        hits: tokens that a request may find, by row.
+    """
+
+    size: int
+    begins: IntColumn
+    key: IntColumn
+    sharers: IntColumn
+    finders: IntColumn
+    hits: IntColumn
+
+    @classmethod
+    def of(cls, instance: Instance) -> _SharedBlocks | None:
+        """Return them, or None where there is no cache or nothing to share."""
+        prefixes, n = instance.requests.prefixes, len(instance)
+        if prefixes is None or n == 0 or not has_prefix_cache(instance):
+            return None
+        size, prompts = prefixes.block_tokens, instance.requests.prompt_tokens
+        counts = np.diff(prefixes.offsets)
+        full = np.minimum(counts, prompts // size)
+        places = np.arange(len(prefixes.ids)) - np.repeat(prefixes.offsets[:-1], counts)
+        kept = places < np.repeat(full, counts)
+        keys, key = np.unique(prefixes.ids[kept], return_inverse=True)
+        owner = np.repeat(np.arange(n), full)
+        sharers = np.bincount(key, minlength=len(keys))
+        most = (prompts - 1) // size
+        found = (sharers[key] > 1) & (places[kept] < most[owner])
+        finders = np.bincount(key[found], minlength=len(keys))
+        hits: IntColumn = np.bincount(owner[found], minlength=n) * size
+        return cls(size, np.concatenate([[0], np.cumsum(full)]), key, sharers, finders, hits)
+
+    def followed(self) -> tuple[list[list[int]], list[Segment]]:
+        """Return the segments of each request's shared blocks, and all segments."""
+        # Where a request has a block and cannot find it, it computes the block for itself.
+        tree = _Tree(self.sharers, self.finders == self.sharers, self.finders, self.size)
+        begins = self.begins.tolist()
+        ends = [tree.follow(self.key[a:b].tolist()) for a, b in pairwise(begins)]
+        return ends, tree.finished()
+
+
+class _Tree:
+    """Segments, as the chains of blocks are followed one after the other."""
+
+    def __init__(self, sharers: IntColumn, once: IntColumn, finders: IntColumn, size: int) -> None:
+        self._kinds = list(zip(sharers.tolist(), finders.tolist(), once.tolist(), strict=True))
+        self._size = size
+        self._segment_of: dict[int, int] = {}
+        self._segments: list[list[int]] = []  # parent, blocks, sharers, blocks computed once
+
+    def follow(self, chain: list[int]) -> list[int]:
+        """Return the segments of the shared blocks of a request's chain."""
+        found: list[int] = []
+        before, kind = -1, None
+        for block in chain:
+            this = self._kinds[block]
+            if this[0] < 2:
+                break
+            if block not in self._segment_of:
+                if this != kind or before < 0:
+                    self._segments.append([before, 0, this[0], 0])
+                    before = len(self._segments) - 1
+                self._segments[before][1] += 1
+                self._segments[before][3] += this[2]
+                self._segment_of[block] = before
+            before, kind = self._segment_of[block], this
+            found.append(before)
+        return found
+
+    def finished(self) -> list[Segment]:
+        """Return the segments."""
+        size = self._size
+        return [
+            Segment(parent, blocks * size, sharers, once * size)
+            for parent, blocks, sharers, once in self._segments
+        ]
 
 
 @dataclass(frozen=True)

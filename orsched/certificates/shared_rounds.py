@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.certificates.aggregate_machine import alone_on
+from orsched.certificates.charges import alone_on
 from orsched.certificates.step_lower_bounds import lost_in_round, lost_in_stage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orsched.certificates.budget import Budget
     from orsched.certificates.context import Context, Jobs
+    from orsched.certificates.fields import Budget
     from orsched.costs import Floor
 
     Numbers = NDArray[Any]

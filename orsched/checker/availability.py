@@ -1,4 +1,4 @@
-"""Checks of workers that start, fail and are repaired."""
+"""Checks of workers that come and go: starts, failures, repairs, and the rule of autoscaling."""
 
 from __future__ import annotations
 
@@ -6,15 +6,179 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.checker.violations import STRUCTURE
 from orsched.checker.violations import ViolationKind as Kind
+from orsched.common.errors import InputError
 from orsched.common.units import NEVER
+from orsched.data.autoscaling import MOST_LOOKS
+from orsched.metrics.token_times import finishes_ns
 
 if TYPE_CHECKING:
     from orsched.checker.violations import Findings
     from orsched.common.columns import IntColumn
+    from orsched.data.autoscaling import Autoscaling, OnTime
     from orsched.data.availability import Interval
     from orsched.metrics.timeline import Timeline
     from orsched.metrics.timeline_rows import Mask
+
+
+def check_autoscaling(line: Timeline, findings: Findings) -> None:
+    """Workers are on when the rule says so, as far as it does; their times are possible.
+
+    When a worker that drains is off is its own affair: not before it is empty. With the rule
+    ``policy`` the numbers are free between the least and the most.
+    """
+    rule, rows = line.instance.autoscaling, line.schedule.on_times
+    if rule is None:
+        if rows:
+            _report(findings, "workers are on and off without autoscaling")
+        return
+    try:
+        rule.limits(line.instance.workers)
+    except InputError as error:
+        _report(findings, f"the instance has too few workers: {error.problem}")
+        return
+    if not _possible(line, rule, findings):
+        return
+    _check_draining(line, findings)
+    if findings.any_of(*STRUCTURE):
+        return
+    makespan = int(line.end_ns.max(initial=0))
+    if makespan // rule.interval_ns > MOST_LOOKS:
+        _report(findings, f"more than {MOST_LOOKS} looks at the load")
+    elif rule.rule == "reactive":
+        expected = _Replay(line, rule).rows(makespan)
+        found = [(row.worker, row.ordered_ns, row.drained_ns) for row in rows]
+        if expected != found:
+            pairs = enumerate(zip(expected, found, strict=False))
+            wrong = next((place for place, (one, other) in pairs if one != other), -1)
+            said = "more or fewer times" if wrong < 0 else f"time {wrong} as {found[wrong]}"
+            _report(findings, f"there are {said}, where the rule says {expected[wrong]}")
+
+
+def _report(findings: Findings, message: str, **where: Any) -> None:
+    findings.add(Kind.AVAILABILITY, message, field="on_times", **where)
+
+
+def _possible(line: Timeline, rule: Autoscaling, findings: Findings) -> bool:
+    """Whether each time is one that can be, whatever the load was."""
+    least, most = rule.limits(line.instance.workers)
+    rows, many = line.schedule.on_times, len(line.instance.workers)
+    problems = []
+    first = {row.worker for row in rows if row.ordered_ns == 0}
+    if first != set(range(least)) or [row[:2] for row in rows] != sorted(row[:2] for row in rows):
+        problems.append("the times are out of order, or not those of the least workers at first")
+    before: dict[int, OnTime] = {}
+    decided = []
+    for row in rows:
+        last, moments = before.get(row.worker), [row.ordered_ns]
+        start = row.ordered_ns + (rule.startup_ns if row.ordered_ns else 0)
+        if row.worker >= many or row.start_ns != start:
+            problems.append(f"worker {row.worker} is on at {row.start_ns}, not at {start} ns")
+        if last is not None and (last.end_ns is None or last.end_ns > row.ordered_ns):
+            problems.append(f"worker {row.worker} is ordered before it is off")
+        if row.drained_ns is not None:
+            moments.append(row.drained_ns)
+            decided.append(row.drained_ns)
+        if row.end_ns is not None and not (
+            row.drained_ns is not None and row.end_ns >= max(row.start_ns, row.drained_ns)
+        ):
+            problems.append(f"worker {row.worker} is off without having drained")
+        if moments != sorted(moments) or any(moment % rule.interval_ns for moment in moments):
+            problems.append(f"a decision about worker {row.worker} is not at a look")
+        before[row.worker] = row
+    problems += _counts(rule, rows, least, most)
+    for problem in dict.fromkeys(problems):
+        _report(findings, problem)
+    return not problems
+
+
+def _counts(rule: Autoscaling, rows: tuple[OnTime, ...], least: int, most: int) -> list[str]:
+    """Return what is wrong with the numbers of workers, and with the times between decisions."""
+    ordered = np.array(sorted(row.ordered_ns for row in rows), np.int64)
+    drained = np.array(sorted(r.drained_ns for r in rows if r.drained_ns is not None), np.int64)
+    moments = np.unique(np.concatenate([ordered, drained]))
+    kept = np.searchsorted(ordered, moments, "right") - np.searchsorted(drained, moments, "right")
+    wrong = moments[(kept < least) | (kept > most)].tolist()
+    found = [f"not {least} to {most} workers are kept at {moment} ns" for moment in wrong]
+    last = np.maximum(np.searchsorted(moments, drained) - 1, 0)
+    early = drained[(drained - moments[last] < rule.cooldown_ns) & (moments[last] > 0)].tolist()
+    return found + [f"a worker drains at {moment} ns, soon after a change" for moment in early]
+
+
+def _check_draining(line: Timeline, findings: Findings) -> None:
+    """No request begins a stay on a worker that came after the worker began to drain."""
+    arrival = line.instance.requests.arrival_ns[line.stay_request]
+    start = line.start_ns[line.stay_first]
+    wrong = np.zeros(len(arrival), bool)
+    by_worker: dict[int, list[OnTime]] = {}
+    for row in line.schedule.on_times:
+        by_worker.setdefault(row.worker, []).append(row)
+    for worker, own in by_worker.items():
+        stays = np.flatnonzero(line.stay_worker == worker)
+        starts = np.array([row.start_ns for row in own], np.int64)
+        drained = [NEVER if row.drained_ns is None else row.drained_ns for row in own]
+        number = np.searchsorted(starts, start[stays], side="right") - 1
+        since = np.array(drained, np.int64)[np.maximum(number, 0)]
+        wrong[stays] = (number >= 0) & (start[stays] >= since) & (arrival[stays] >= since)
+    findings.add_rows(
+        Kind.AVAILABILITY,
+        wrong,
+        lambda i: {
+            "message": f"request {line.stay_request[i]} begins on a worker that drains",
+            "request": int(line.stay_request[i]),
+            "worker": int(line.stay_worker[i]),
+        },
+    )
+
+
+class _Replay:
+    """The reactive rule, look by look: requests are open that came before and are not done."""
+
+    def __init__(self, line: Timeline, rule: Autoscaling) -> None:
+        self.rule, self.workers = rule, line.instance.workers
+        self.least, self.most = rule.limits(self.workers)
+        self.arrivals = np.sort(line.instance.requests.arrival_ns)
+        self.finishes = np.sort(finishes_ns(line))
+        self.ends = {(row.worker, row.ordered_ns): row.end_ns for row in line.schedule.on_times}
+        self.on: dict[int, tuple[int, int | None]] = dict.fromkeys(range(self.least), (0, None))
+        self.over: list[tuple[int, int, int | None]] = []
+
+    def rows(self, makespan: int) -> list[tuple[int, int, int | None]]:
+        """Return worker, order and drain of all times."""
+        changed = 0
+        for now in range(self.rule.interval_ns, makespan + 1, self.rule.interval_ns):
+            self._switch_off(now)
+            came, done = (int(np.searchsorted(x, now)) for x in (self.arrivals, self.finishes))
+            if self._decide(now, came - done, now - changed >= self.rule.cooldown_ns):
+                changed = now
+        still = [(worker, *times) for worker, times in self.on.items()]
+        return sorted([*self.over, *still], key=lambda row: row[:2])
+
+    def _switch_off(self, now: int) -> None:
+        for worker, (ordered, drained) in list(self.on.items()):
+            end = self.ends.get((worker, ordered))
+            if end is not None and end < now:
+                self.over.append((worker, ordered, drained))
+                del self.on[worker]
+
+    def _decide(self, now: int, open_requests: int, cool: bool) -> bool:
+        """Follow the rule at one look; say if anything changes."""
+        kept = sorted(worker for worker, (_, drained) in self.on.items() if drained is None)
+        others = sorted(
+            set(range(len(self.workers))) - set(kept), key=lambda w: (w not in self.on, w)
+        )
+        wanted = self.least
+        enough = [max(1, int(self.rule.target * self.workers[w].clients)) for w in [*kept, *others]]
+        while wanted < self.most and sum(enough[:wanted]) < open_requests:
+            wanted += 1
+        for worker in others[: max(0, wanted - len(kept))]:
+            ordered = self.on[worker][0] if worker in self.on else now
+            self.on[worker] = (ordered, None)
+        drained = kept[wanted:] if cool else []
+        for worker in drained:
+            self.on[worker] = (self.on[worker][0], now)
+        return bool(drained) or wanted > len(kept)
 
 
 def check_availability(line: Timeline, findings: Findings) -> None:

@@ -1,33 +1,101 @@
 """Bounds and their certificates: each claim is recomputed from the instance and the choices made.
 
 This is done by the kernel, ``orsched.certificates``, as when the bound was made, without any search
-of ``models`` (docs/bounds.md).
+of ``models`` (docs/bounds.md): bounds on the makespan, on means, on bulk work and on packings.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Protocol
 
-from orsched.certificates.aggregate_machine import read_shares
-from orsched.certificates.aggregation import Charged, Workers
-from orsched.certificates.budget import DEFAULT_BUDGET, Budget
+from orsched.certificates.bulk_program import BulkProgram, Question
+from orsched.certificates.charges import Shares, any_shares, read_shares
 from orsched.certificates.context import Context
-from orsched.certificates.fields import require_bound
-from orsched.certificates.pools import pools
-from orsched.certificates.prefix_sharing import FOR_ALL, without_cache
-from orsched.certificates.scope import Scope, schedules_of
-from orsched.certificates.stages_rounds import stages_and_rounds
+from orsched.certificates.fields import (
+    DEFAULT_BUDGET,
+    Budget,
+    BudgetError,
+    require_bound,
+    require_bulk,
+    require_packing,
+)
+from orsched.certificates.one_machine import Charged, Workers, least_sum
+from orsched.certificates.packing import proven
+from orsched.certificates.pools import alone_ns, pools
+from orsched.certificates.rank_costs import (
+    KINDS,
+    WEIGHTED,
+    Choices,
+    counted,
+    least_sum_by_ranks,
+    weighted_busy,
+    weighted_sum,
+    weights_of,
+    work_of,
+)
+from orsched.certificates.scope import FOR_ALL, Scope, schedules_of, without_cache
+from orsched.certificates.shared_rounds import WINDOW_FIELDS, shared_rounds
+from orsched.certificates.stages_rounds import joint_ns, stages_and_rounds
 from orsched.certificates.step_lower_bounds import own_rounds_ns
-from orsched.certificates.windows import joint_ns
-from orsched.checker.malformed import proving
+from orsched.checker.violations import proving
+from orsched.common.errors import TimeLimitError
 from orsched.data.schedule_classes import FEATURES, class_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from orsched.data.instance import Instance
     from orsched.metrics.timeline import Timeline
+
+
+class Packed(Protocol):
+    """What is read of a result: ``orsched.models.packing.PackingResult`` has it."""
+
+    @property
+    def makespan(self) -> int: ...  # noqa: D102
+    @property
+    def bound(self) -> int: ...  # noqa: D102
+    @property
+    def optimal(self) -> bool: ...  # noqa: D102
+    @property
+    def assignment(self) -> Sequence[int]: ...  # noqa: D102
+    @property
+    def certificate(self) -> Mapping[str, Any]: ...  # noqa: D102
+
+
+def packing_violations(
+    jobs: Sequence[int], clients: int, result: Packed, budget: int | None = DEFAULT_BUDGET
+) -> list[str]:
+    """Return what is wrong with a packing result; empty if everything it says is proven.
+
+    ``budget``: cells of tables that may be filled to verify the certificate; None: any number.
+    """
+    if len(result.assignment) != len(jobs):
+        return ["not one client for each job"]
+    if not all(type(c) is int and 0 <= c < clients for c in result.assignment):
+        return ["a job is on no client"]
+    loads: Counter[int] = Counter()
+    for job, client in zip(jobs, result.assignment, strict=True):
+        loads[client] += int(job)
+    found = []
+    if type(result.makespan) is not int or max(loads.values(), default=0) != result.makespan:
+        found.append("the makespan is not the largest load")
+    try:
+        require_packing(result.certificate)
+        value = proven([int(job) for job in jobs], clients, result.certificate, Budget(budget))
+    except BudgetError as error:
+        return [*found, str(error)]
+    except TimeLimitError:  # the command's deadline, which may ring anywhere
+        raise
+    except Exception as error:  # whatever is wrong with it, it proves nothing
+        return [*found, f"the certificate cannot be read: {error!r}"]
+    if type(result.bound) is not int or result.bound > value:
+        found.append(f"the certificate proves {value}, not {result.bound!r:.80}")
+    if result.optimal != (result.bound == result.makespan):
+        found.append("optimal is not what bound and makespan say")
+    return found
 
 
 _PROVEN = "_proven"  # beside the fields of an instance, which never change
@@ -183,3 +251,124 @@ def inapplicable(reading: Timeline, bound: dict[str, Any]) -> list[str]:
         for name, words in FEATURES.items()
         if name in does - holds
     ]
+
+
+@proving
+def bulk_violations(
+    instance: Instance, bound: dict[str, Any], budget: int | None = DEFAULT_BUDGET
+) -> list[str]:
+    """Return what is wrong with a bound on bulk work or attainment; [] means it is proven.
+
+    The program is built anew from the instance and the windows, and the prices are multiplied out
+    (``Program.proven``). ``budget``: cells of tables that may be filled; None: any number.
+    """
+    require_bulk(bound)
+    certificate = bound["certificate"]
+    question = Question.read(instance, certificate)
+    program = BulkProgram(instance, question, Budget(budget))
+    value = program.proven(map(tuple, certificate["prices"]))
+    found = []
+    if certificate["value"] != value:
+        found.append(f"value is {certificate['value']}, re-derived {value}")
+    claimed = value if certificate["bound"] == "bulk" else 0
+    if bound["value"] != claimed:
+        found.append(f"the bound's value is {bound['value']}, re-derived {claimed}")
+    return found
+
+
+@proving
+def bound_violations(
+    instance: Instance,
+    bound: dict[str, Any],
+    objective: str = "makespan",
+    budget: int | None = DEFAULT_BUDGET,
+) -> list[str]:
+    """Return what is wrong with a bound on an objective; an empty list means it is proven.
+
+    ``budget``: cells of tables that may be filled to verify it; None: any number.
+    """
+    if objective == "makespan" or len(instance) == 0:
+        return certificate_violations(instance, bound, budget)
+    if objective not in KINDS.values():
+        return [f"there are no bounds on {objective!r}"]
+    require_bound(bound, objective)
+    problem, claim = without_cache(instance, bound["certificate"])
+    claims = {"name": bound["name"], **claim}
+    context = Context(problem, Scope.read(claim, problem))
+    expected = _derive(context, claim, objective, Budget(budget))
+    expected["name"] = expected["bound"]
+    found = [
+        f"{name} is {claims.get(name)!r}, re-derived {value!r}"
+        for name, value in expected.items()
+        if claims.get(name) != value
+    ]
+    found += [f"unknown field {name!r}" for name in claims if name not in expected]
+    if bound["value_ns"] != expected["value_ns"]:
+        found.append(f"value_ns is {bound['value_ns']}, re-derived {expected['value_ns']}")
+    return found
+
+
+def _derive(
+    context: Context, claim: dict[str, Any], objective: str, budget: Budget
+) -> dict[str, Any]:
+    kind, instance, choices = claim["bound"], context.instance, dict[str, Any]()
+    if instance.link is not None and kind not in ("arrivals", "alone"):
+        raise ValueError("this bound on means knows of no links")
+    if kind == "arrivals":
+        total = 0
+    elif kind == "alone":
+        total = _alone_sum(context, objective)
+    elif kind == "shared_rounds":
+        if objective != "mean_jct":
+            raise ValueError("shared rounds bound the mean of the ends alone")
+        choices = {name: claim[name] for name in WINDOW_FIELDS}
+        total = shared_rounds(context, claim, budget)
+    elif kind in KINDS:
+        choices = {"workers": claim["workers"], **Choices.read(claim).stated(kind)}
+        total = _by_ranks(context, claim, objective, budget)
+    elif (objective == WEIGHTED) != (kind == "weighted_busy"):
+        raise ValueError(f"{kind} bounds another objective")
+    else:
+        choices = {"workers": claim["workers"]}
+        total = _total(context, claim["workers"], kind, objective == "mean_ttft")
+    head = {"bound": kind, "objective": objective, **context.scope.stated(), **choices}
+    return {**head, "sum_ns": total, "value_ns": total // counted(instance, objective)}
+
+
+def _alone_sum(context: Context, objective: str) -> int:
+    """Sum over the requests of their least times alone, by their weights where these count."""
+    until_first = objective == "mean_ttft"
+    if context.instance.link is not None:
+        return weighted_sum(context.instance, objective, alone_ns(context, until_first))
+    workers = Workers.of(context, any_shares(context), until_first)
+    alone = workers.machine([1] * len(workers.parts)).alone_ns
+    return weighted_sum(context.instance, objective, alone)
+
+
+def _total(context: Context, choices: list[dict[str, Any]], kind: str, until_first: bool) -> int:
+    """Sum over the requests that a bound by charges proves."""
+    weights, shares = [choice["weight"] for choice in choices], read_shares(context, choices)
+    machine = Workers.of(context, shares, until_first).machine(weights)
+    if kind == "weighted_busy":
+        return weighted_busy(context.instance, machine)
+    if kind in ("ranked", "mean_busy"):
+        return least_sum(kind, machine)
+    if not until_first or context.scope.restarts:
+        raise ValueError("queues bound first tokens only, and with restarts nobody waits for ends")
+    ends = Workers.of(context, shares)
+    return least_sum(kind, machine, ends.machine(weights), ends.clients)
+
+
+def _by_ranks(context: Context, claim: dict[str, Any], objective: str, budget: Budget) -> int:
+    """Sum over the requests of one worker that a bound by ranks proves."""
+    kind, listed, instance = claim["bound"], claim["workers"], context.instance
+    if KINDS[kind] != objective:
+        raise ValueError(f"{kind} bounds {KINDS[kind]}")
+    if context.scope.restarts and objective == "mean_ttft":
+        raise ValueError("with restarts nobody waits for ends")
+    if [(each["worker"], each["weight"]) for each in listed] != [(0, 1)]:
+        raise ValueError("ranks are of one worker, of weight 1")
+    chosen = Choices.read(claim)
+    weights = weights_of(instance, chosen.grain) if objective == WEIGHTED else None
+    work = work_of(context, Shares.read(listed[0]), weights)
+    return least_sum_by_ranks(kind, instance, work, chosen, budget)

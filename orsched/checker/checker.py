@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.budget import DEFAULT_BUDGET
-from orsched.checker.autoscaling import check_autoscaling
-from orsched.checker.availability import check_availability
+from orsched.certificates.fields import DEFAULT_BUDGET
+from orsched.checker.availability import check_autoscaling, check_availability
+from orsched.checker.caches import check_prefix_caches, check_transfers
 from orsched.checker.durations import Durations, check_durations
-from orsched.checker.prefix_caches import check_prefix_caches
 from orsched.checker.results import check_bound, check_labels, check_no_results, check_results
 from orsched.checker.structure import check_structure
-from orsched.checker.transfers import check_transfers
 from orsched.checker.violations import DEFAULT_LIMIT, STRUCTURE, Findings, Violation
 from orsched.checker.violations import ViolationKind as Kind
 from orsched.common.errors import InputError

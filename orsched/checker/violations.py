@@ -1,17 +1,40 @@
-"""Violations: what the checker finds, machine readable."""
+"""What the checker finds, machine readable; whatever is wrong with a certificate proves nothing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
+from orsched.certificates.fields import BudgetError
 from orsched.common.errors import TimeLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+Arguments = ParamSpec("Arguments")
+
+
+def proving(verify: Callable[Arguments, list[str]]) -> Callable[Arguments, list[str]]:
+    """Let what a verification raises be the one reason why a certificate proves nothing."""
+
+    @wraps(verify)
+    def found(*args: Arguments.args, **options: Arguments.kwargs) -> list[str]:
+        try:
+            return verify(*args, **options)
+        except BudgetError as error:
+            return [str(error)]
+        except TimeLimitError:  # the command's deadline, which may ring anywhere
+            raise
+        except Exception as error:
+            return [f"the certificate is malformed: {error!r}"]
+
+    return found
+
 
 DEFAULT_LIMIT = 100
 """Violations of one kind that a report spells out; the others are counted."""

@@ -91,11 +91,11 @@ class BoundCommand(Limits, Printed, RequestsAndCopies):
         return {name: value for name in _OF_BULK if (value := getattr(self, name)) is not None}
 
     def _run(self) -> None:
-        from orsched.checker.latency_certificates import bound_violations
+        from orsched.checker.certificates import bound_violations
         from orsched.common.errors import InvalidScheduleError
         from orsched.common.units import NS_PER_S
         from orsched.models.bounds.bounds import bound, no_floor
-        from orsched.models.bounds.no_queue import ordering_cannot_help
+        from orsched.models.bounds.bounds import ordering_cannot_help
         from orsched.solving.objectives import other_name
 
         if self.objective == "bulk":
@@ -200,7 +200,7 @@ def claim_of(path: Path, kind: str) -> dict[str, Any] | None:
 
 def check_bulk_claim(instance: Instance, claim: dict[str, Any], budget: int) -> list[str]:
     """Return what is wrong with a bound for an instance with the classes that it states."""
-    from orsched.checker.bulk_certificates import bulk_violations
+    from orsched.checker.certificates import bulk_violations
     from orsched.data.service_classes import ServiceClass
 
     kinds = claim.get("classes")
@@ -348,7 +348,7 @@ def check_packing(source: str, claim: dict[str, Any], budget: int) -> list[str]:
     """Return what is wrong with a packing of the sizes in a file or of an instance."""
     from types import SimpleNamespace
 
-    from orsched.checker.packing import packing_violations
+    from orsched.checker.certificates import packing_violations
     from orsched.common.columns import whole_number
     from orsched.files.document import require_format
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.certificates.budget import DEFAULT_BUDGET
+from orsched.certificates.fields import DEFAULT_BUDGET
 from orsched.cli.artefacts import (
     CURVES,
     HISTORY,

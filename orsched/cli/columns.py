@@ -14,7 +14,7 @@ from orsched.cli.options import Printed
 from orsched.cli.output import cell_text, print_notes, print_rows, printable, table
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
-from orsched.metrics.class_rows import class_rows, tenant_rows
+from orsched.metrics.class_metrics import class_rows, tenant_rows
 from orsched.solving.result import ROW
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "figure_of": "orsched.views.figures:figure_of",
         "frontier_chart": "orsched.views.search_charts:frontier_chart",
         "instance_html": "orsched.views.html_tables:instance_html",
-        "request_times": "orsched.metrics.request_times:request_times",
+        "request_times": "orsched.metrics.token_times:request_times",
         "requests_from_frame": "orsched.instances.readers.own_columns:requests_of_frame",
         "requests_to_frame": "orsched.files.request_columns:requests_to_frame",
         "schedule_html": "orsched.views.html_tables:schedule_html",

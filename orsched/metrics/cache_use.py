@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.workers import Worker
-    from orsched.metrics.prefix_waits import Users
+    from orsched.metrics.prefix_blocks import Users
     from orsched.metrics.timeline import Timeline
 
 

@@ -1,14 +1,19 @@
-"""Metrics by service class: latencies, attainment of limits, throughput."""
+"""Figures by class and by tenant, as values and as rows of tables, and each request's limits."""
 
 from __future__ import annotations
 
+from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from orsched.common.columns import exact_sum
-from orsched.common.units import NS_PER_S
-from orsched.metrics.distributions import distribution, ratio
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.units import NEVER, NS_PER_S
+from orsched.metrics.flat_figures import distribution, ratio
+from orsched.metrics.timeline_rows import covered_sum
 from orsched.metrics.token_times import TokenLimits, tokens_in_time
 
 if TYPE_CHECKING:
@@ -16,10 +21,271 @@ if TYPE_CHECKING:
 
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
+    from orsched.data.slo import SLO
     from orsched.data.slo import Limits as GivenLimits
     from orsched.metrics.timeline import Timeline
 
     Mask = NDArray[np.bool_]
+
+
+PROMPT_WEIGHT, OUTPUT_WEIGHT = 1, 2
+"""What a prompt and an output token count (Sheng et al., OSDI 2024, section 5.1)."""
+
+MOST_TENANTS = 16
+"""Tenants whose service is compared, two by two; those with most tokens."""
+
+_MOST_CELLS = 1 << 26
+
+
+class TenantService:
+    """Weighted tokens that tenants have been served until each time.
+
+    The prompt of a request counts as a whole when its first prefill step ends, each output token
+    when the step that yields it does; what is prefilled again counts nothing.
+
+    Attributes:
+        tenants: numbers of the tenants that are compared, those with most tokens first.
+        times_ns: starts and ends of steps, growing.
+        service: a row for each tenant, weighted tokens until each time.
+        waits: a row for each tenant: whether a request of its waits from each time to the next.
+    """
+
+    def __init__(self, line: Timeline) -> None:
+        self.line = line
+        column = line.instance.requests.tenant
+        assert column is not None
+        self.column: IntColumn = column
+        self.times_ns: IntColumn = np.unique(np.concatenate([line.start_ns, line.end_ns]))
+        self.tenants = self._largest()
+
+    def _largest(self) -> list[int]:
+        requests = self.line.instance.requests
+        weight = PROMPT_WEIGHT * requests.prompt_tokens + OUTPUT_WEIGHT * requests.output_tokens
+        numbers, place = np.unique(self.column, return_inverse=True)
+        total = np.zeros(len(numbers), np.int64)
+        np.add.at(total, place, weight)
+        most = max(2, min(MOST_TENANTS, _MOST_CELLS // max(len(self.times_ns), 1)))
+        return [int(each) for each in numbers[np.argsort(-total, kind="stable")[:most]]]
+
+    @cached_property
+    def service(self) -> NDArray[np.int64]:
+        """Weighted tokens of each tenant until each time."""
+        line, rounds = self.line, np.where(self.line.has_rounds, self.line.rounds, 0)
+        at = np.searchsorted(self.times_ns, line.end_ns)
+        prompts = line.instance.requests.prompt_tokens
+        begins = np.flatnonzero(line.ordinal == 0)
+        yields = self._prefill_tokens()
+        found = np.zeros((len(self.tenants), len(self.times_ns)), np.int64)
+        for row, tenant in zip(found, self.tenants, strict=True):
+            mine = self.column == tenant
+            stays = begins[mine[line.stay_request[begins]]]
+            amounts = PROMPT_WEIGHT * prompts[line.stay_request[stays]]
+            np.add.at(row, at[line.stay_first[stays]], amounts)
+            rows = line.decodes[mine[line.request[line.decodes]]]
+            active = covered_sum(len(line.worker), line.first[rows], line.last[rows])
+            np.add.at(row, at, OUTPUT_WEIGHT * active * rounds)
+            ends = yields[mine[line.request[yields]]]
+            np.add.at(row, at[line.last[ends]], OUTPUT_WEIGHT)
+        return np.cumsum(found, axis=1)
+
+    def _prefill_tokens(self) -> IntColumn:
+        """The prefill rows that yield a token."""
+        line = self.line
+        if line.instance.first_token != "prefill":
+            return np.zeros(0, np.int64)
+        stays = np.flatnonzero(line.complete & (line.prefill_rows > 0))
+        rows: IntColumn = line.stay_row[stays] + line.prefill_rows[stays] - 1
+        return rows
+
+    @cached_property
+    def waits(self) -> NDArray[np.bool_]:
+        """Whether a request of each tenant waits, from each time to the next one."""
+        line, times = self.line, self.times_ns
+        begin = np.where(
+            line.ordinal == 0,
+            line.instance.requests.arrival_ns[line.stay_request],
+            np.concatenate([[0], line.end_ns[line.stay_last]])[: len(line.stay_last)],
+        )
+        until = line.start_ns[line.stay_first]
+        found = np.zeros((len(self.tenants), max(len(times) - 1, 0)), bool)
+        for row, tenant in zip(found, self.tenants, strict=True):
+            mine = self.column[line.stay_request] == tenant
+            low, high = _merged(begin[mine], until[mine])
+            first = np.searchsorted(times, low)
+            last = np.searchsorted(times, high, side="right") - 2
+            some = first <= last
+            row[:] = covered_sum(len(row), first[some], last[some]) > 0
+        return found
+
+    def largest_difference(self) -> tuple[int | None, tuple[int, int] | None]:
+        """Return the largest difference between the service of two tenants that both wait.
+
+        Over all times t1 < t2 between which both wait throughout, of what they get from t1 to t2;
+        with the two tenants. None where no two wait at the same time.
+        """
+        best: int | None = None
+        pair: tuple[int, int] | None = None
+        for one, other in combinations(range(len(self.tenants)), 2):
+            both = self.waits[one] & self.waits[other]
+            if not both.any():
+                continue
+            edges = np.flatnonzero(np.diff(np.concatenate([[0], both.astype(np.int8), [0]])))
+            edges[1::2] += 1  # the time at the end of a run belongs to it
+            apart = np.append(self.service[one] - self.service[other], 0)
+            most = np.maximum.reduceat(apart, edges)[::2] - np.minimum.reduceat(apart, edges)[::2]
+            if best is None or int(most.max()) > best:
+                best, pair = int(most.max()), (self.tenants[one], self.tenants[other])
+        return best, pair
+
+
+def _merged(begin: IntColumn, until: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Return the union of intervals as disjoint ones, in order; those that meet are one."""
+    order = np.lexsort((until, begin))
+    begin, until = begin[order], np.maximum.accumulate(until[order])
+    if len(begin) == 0:
+        return begin, until
+    head = np.concatenate([[True], begin[1:] > until[:-1]])
+    last = np.append(np.flatnonzero(head)[1:] - 1, len(begin) - 1)
+    return begin[head], until[last]
+
+
+class RequestLimits(NamedTuple):
+    """Limits by request, -1 for none, and the requests that are judged, as ``slo_attainment`` does.
+
+    Attributes:
+        judged: the rows that count; all others may take as long as they like.
+        ttft_ns: limit on the time to the first token.
+        decode_ns: limit on the time from the first token to the last, that of TPOT times tokens.
+    """
+
+    judged: IntColumn
+    ttft_ns: IntColumn
+    decode_ns: IntColumn
+
+    def attained(self, instance: Instance, first_ns: IntColumn, finish_ns: IntColumn) -> int:
+        """Return how many of the judged requests are within their limits."""
+        rows = self.judged
+        ttft = (first_ns - instance.requests.arrival_ns)[rows]
+        decode = (finish_ns - first_ns)[rows]
+        met = (self.ttft_ns[rows] < 0) | (ttft <= self.ttft_ns[rows])
+        met &= (self.decode_ns[rows] < 0) | (decode <= self.decode_ns[rows])
+        return int(met.sum())
+
+
+def request_limits(instance: Instance, slo: SLO | None) -> RequestLimits:
+    """Return the limits of an SLO for all requests that are not bulk, or those of the classes.
+
+    TPOT is the mean, rounded down to whole nanoseconds, over the tokens after the first: a request
+    of d tokens keeps p if it decodes for at most (d - 1) (p + 1) - 1 ns; one of a token has none.
+    """
+    n, requests = len(instance), instance.requests
+    ttft, tpot = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    if slo is not None:
+        judged = ~instance.bulk if instance.names_classes else np.ones(n, bool)
+        ttft[:] = -1 if slo.ttft_ns is None else slo.ttft_ns
+        tpot[:] = -1 if slo.tpot_ns is None else slo.tpot_ns
+    else:
+        judged = np.zeros(n, bool)
+        for code, kind in enumerate(instance.classes):
+            rows = requests.service_class == code
+            ttft[rows] = -1 if kind.ttft_ns is None else kind.ttft_ns
+            tpot[rows] = -1 if kind.tpot_ns is None else kind.tpot_ns
+            judged |= rows & ((ttft >= 0) | (tpot >= 0))
+    further = requests.output_tokens - 1
+    decode = np.full(n, -1, np.int64)
+    for row in np.flatnonzero((tpot >= 0) & (further > 0)).tolist():
+        longest = int(further[row]) * (int(tpot[row]) + 1) - 1
+        decode[row] = min(longest, NEVER)
+    return RequestLimits(np.flatnonzero(judged), ttft, decode)
+
+
+LATENCIES = ("ttft", "tpot", "jct")
+
+
+def class_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each service class of a schedule's results, none without classes.
+
+    ``slo_attainment`` is the share of requests within the limits on TTFT and mean TPOT,
+    ``in_time_share`` that of requests all of whose tokens are in time, ``token_attainment`` that of
+    tokens in time, ``deadline_attainment`` that of deadlines met; None where there is no limit.
+    """
+    rows = []
+    for name, part in (results.get("classes") or {}).items():
+        slo, deadline = part["slo"] or {}, part["deadline"] or {}
+        rows.append(
+            {
+                "class": name,
+                "requests": part["requests"],
+                **_latencies(part),
+                "slo_attainment": slo.get("attainment"),
+                "in_time_share": slo.get("in_time_share"),
+                "token_attainment": slo.get("token_attainment"),
+                "deadline_attainment": deadline.get("attainment"),
+                "prompt_tokens": part["prompt_tokens"],
+                "output_tokens": part["output_tokens"],
+                "tokens_per_s": part["tokens_per_s"],
+                "output_tokens_per_s": part["output_tokens_per_s"],
+                "recomputed_tokens": part["recomputed_tokens"],
+                "hit_rate": part["hit_rate"],
+            }
+        )
+    return rows
+
+
+def tenant_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each tenant of a schedule's results, none without tenants."""
+    return [
+        {
+            "tenant": name,
+            "requests": part["requests"],
+            "prompt_tokens": part["prompt_tokens"],
+            "output_tokens": part["output_tokens"],
+            "ttft_mean_s": _seconds(part["ttft_mean_ns"]),
+            "jct_mean_s": _seconds(part["jct_mean_ns"]),
+        }
+        for name, part in (results.get("tenants") or {}).items()
+    ]
+
+
+def attainment_of(results: dict[str, Any], name: str) -> float:
+    """Return the attainment of a class, as ``Result.attainment`` does."""
+    classes = results.get("classes") or {}
+    if name not in classes:
+        raise InputError(
+            f"{name!r} is not a class of the results",
+            field="class",
+            remedy=known_names(name, classes)
+            if classes
+            else "name classes with limits: instance.with_classes('interactive:ttft=1,tpot=0.05')",
+        )
+    slo = classes[name]["slo"]
+    if slo is None:
+        raise InputError(
+            f"the class {name!r} has no limits, so nothing can be attained",
+            field="class",
+            remedy=f"give it some: instance.with_classes('{name}:ttft=1,tpot=0.05')",
+        )
+    if slo["attainment"] is None:
+        raise InputError(
+            f"no request is of the class {name!r}",
+            field="class",
+            remedy="name a class that has requests",
+        )
+    attained: float = slo["attainment"]
+    return attained
+
+
+def _latencies(part: dict[str, Any]) -> dict[str, float | None]:
+    found = {}
+    for name in LATENCIES:
+        spread = part[f"{name}_ns"] or {}
+        for figure in ("mean", "p50", "p99"):
+            found[f"{name}_{figure}_s"] = _seconds(spread.get(figure))
+    return found
+
+
+def _seconds(ns: float | None) -> float | None:
+    return None if ns is None else ns / NS_PER_S
 
 
 class Limits(NamedTuple):

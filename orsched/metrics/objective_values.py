@@ -15,8 +15,8 @@ import numpy as np
 
 from orsched.common.columns import exact_sum
 from orsched.common.errors import InputError
-from orsched.metrics.request_times import finishes_ns, first_tokens_ns
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import finishes_ns, first_tokens_ns
 from orsched.solving.objectives import LINEAR, Objective, objective_named
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import numpy as np
 
 from orsched.common.units import NEVER
 from orsched.data.schedule import DECODE
-from orsched.metrics.prefix_blocks import EMPTY, LOST, CacheBlocks, own_key
-from orsched.metrics.prefix_waits import Users
+from orsched.metrics.prefix_blocks import EMPTY, LOST, CacheBlocks, Users, own_key
 
 if TYPE_CHECKING:
     from orsched.common.columns import IntColumn

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.data.transfers import Transfers
-from orsched.metrics.intervals import before
-from orsched.metrics.timeline_rows import Rows
+from orsched.metrics.timeline_rows import Rows, before
 
 if TYPE_CHECKING:
     from orsched.common.columns import IntColumn

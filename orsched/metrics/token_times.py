@@ -1,4 +1,4 @@
-"""When the tokens of requests come, and how many of them come in time."""
+"""When requests begin and end, and when each token comes: times, gaps between tokens."""
 
 from __future__ import annotations
 
@@ -6,11 +6,104 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from orsched.costs.floor import stating
+from orsched.data.schedule import DECODE, MIXED
+from orsched.metrics.timeline import Timeline
+from orsched.metrics.timeline_rows import changes, spanned_max
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from orsched.common.columns import IntColumn
-    from orsched.metrics.timeline import Timeline
+    from orsched.costs import CostModel
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+
+
+def request_times(
+    instance: Instance, schedule: Schedule, timeline: Timeline | None = None
+) -> dict[str, IntColumn]:
+    """Return client, prefill start and end, first token and finish of every request, in ns.
+
+    Columns ``client, prefill_start_ns, prefill_end_ns, first_token_ns, finish_ns``, one row a
+    request; -1 where the schedule does not serve a request. Client and prefill start are those of
+    the first stay; the prefill ends with the first one that is complete; the finish is the end of
+    the last row, invalid tokens included. ``timeline`` is the schedule's, if it is at hand.
+    """
+    line = Timeline(instance, schedule) if timeline is None else timeline
+    return {
+        "client": _of_requests(line, slice(None, None, -1), line.client),
+        "prefill_start_ns": _of_requests(line, line.prefills[::-1], line.start_ns[line.first]),
+        "prefill_end_ns": _prefill_ends(line),
+        "first_token_ns": first_tokens_ns(line),
+        "finish_ns": finishes_ns(line),
+    }
+
+
+def _of_requests(line: Timeline, rows: IntColumn | slice, values: IntColumn) -> IntColumn:
+    """Return the value of the last one of some rows for each request, -1 for none.
+
+    Rows are in order of request, then step: reversed, the first one of a request wins.
+    """
+    found = np.full(len(line.instance), -1, np.int64)
+    found[line.request[rows]] = values[rows]
+    return found
+
+
+def finishes_ns(line: Timeline) -> IntColumn:
+    """Return the finish of every request, as ``request_times`` does."""
+    return _of_requests(line, slice(None), line.end_ns[line.last])
+
+
+def first_tokens_ns(line: Timeline, first_round_ns: IntColumn | None = None) -> IntColumn:
+    """Return the first token of every request, as ``request_times`` does.
+
+    ``first_round_ns`` is what the first round of each decode step takes, by place, if it is known.
+    """
+    if line.instance.first_token == "prefill":
+        return _prefill_ends(line)
+    found = _of_requests(line, line.decodes[::-1], line.first)  # places of the first rounds
+    served = np.flatnonzero(found >= 0)
+    places = found[served]
+    if first_round_ns is None:
+        one = first_rounds_ns(line, places)
+    else:
+        whole = line.phase[places] == MIXED
+        one = np.where(whole, (line.end_ns - line.start_ns)[places], first_round_ns[places])
+    found[served] = line.start_ns[places] + one
+    return found
+
+
+def _prefill_ends(line: Timeline) -> IntColumn:
+    """End of each request's first complete prefill; of its last prefill row if none is complete."""
+    rows, prompts = line.prefills, line.instance.requests.prompt_tokens
+    final = changes(line.stay_of[rows][::-1])[::-1]
+    # Until a prefill is complete nothing is yielded, so the prompt alone completes the first one.
+    done = final & (line.cached_after[rows] >= prompts[line.request[rows]])
+    ordered = np.concatenate([rows, rows[done][::-1]])
+    return _of_requests(line, ordered, line.end_ns[line.last])
+
+
+def first_rounds_ns(line: Timeline, places: IntColumn) -> IntColumn:
+    """Duration of the first round of some steps.
+
+    Exact where all rounds of a step last equally long; where contexts matter, the cost model is
+    asked for the first round, unless the run was measured (its steps then have equal rounds).
+    """
+    duration = (line.end_ns - line.start_ns)[places] // line.rounds[places]
+    workers = line.instance.workers
+    matters = np.array([worker.cost.context_matters for worker in workers])
+    if matters.any() and not line.schedule.is_measured:
+        asked = np.flatnonzero(matters[line.worker[places]] & (line.rounds[places] > 1))
+        several, which = np.unique(places[asked], return_inverse=True)
+        caches = line.caches
+        contexts = (caches.active, caches.context_padded, caches.context_max)
+        columns = (line.worker[several], *(column[several] for column in contexts))
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        found = [workers[index].cost.round_ns(*contexts) for index, *contexts in rows]
+        duration[asked] = np.array(found, np.int64)[which]
+    return duration
+
 
 _CHUNK = 1 << 21
 """Tokens that are looked at together."""
@@ -143,3 +236,83 @@ def _ask_models(line: Timeline, rows: IntColumn, ends: IntColumn) -> None:
         for later in range(int(line.rounds[place]) - 1):
             now += cost.round_ns(active, total + active * later, most + later)
             ends[first + later] = now
+
+
+def largest_gaps_ns(line: Timeline, first_round_ns: IntColumn | None = None) -> IntColumn:
+    """Return the largest time between two successive tokens of every request, in nanoseconds.
+
+    0 for a request of fewer than two tokens. A token comes at the end of its round, or of the
+    complete prefill that yields it; evictions, rounds that leave the request out and the prefills
+    of others lengthen the gap. Invalid tokens do not count. Where times were measured, the rounds
+    of a step are equal, to the nanosecond. ``first_round_ns`` is for ``first_tokens_ns``.
+    """
+    rows = line.decodes
+    found = np.zeros(len(line.instance), np.int64)
+    places = np.flatnonzero(line.has_rounds)
+    first_end, later = _rounds(line, places, first_round_ns)
+    index = np.cumsum(line.has_rounds) - 1  # of a place among those with rounds
+    begin, end = index[line.first[rows]], index[line.last[rows]]
+    step = later.copy()  # gaps that end in each step, the first round's included
+    step[1:] = np.maximum(step[1:], first_end[1:] - line.end_ns[places[:-1]])
+    within = np.maximum(later[begin], spanned_max(step, begin + 1, end))
+    np.maximum.at(found, line.request[rows], within)
+    _between(line, first_end[begin], found)
+    return found
+
+
+def _rounds(
+    line: Timeline, places: IntColumn, first_round_ns: IntColumn | None
+) -> tuple[IntColumn, IntColumn]:
+    """End of the first round, and the longest of the further ones, of steps with rounds."""
+    took, rounds = (line.end_ns - line.start_ns)[places], line.rounds[places]
+    first = took.copy()
+    several = np.flatnonzero(rounds > 1)
+    here = places[several]
+    if first_round_ns is None:
+        first[several] = first_rounds_ns(line, here)
+    else:
+        first[several] = first_round_ns[here]
+    later = np.zeros(len(places), np.int64)
+    later[several] = -(-took[several] // rounds[several])
+    workers = line.instance.workers
+    matters = np.array([worker.cost.context_matters for worker in workers])
+    if matters.any() and not line.schedule.is_measured:
+        asked = matters[line.worker[here]]
+        later[several[asked]] = _longest_later(line, here[asked])
+    return line.start_ns[places] + first, later
+
+
+def _longest_later(line: Timeline, places: IntColumn) -> IntColumn:
+    """Longest round but the first of steps whose rounds depend on contexts, asked of the model."""
+    costs = [worker.cost for worker in line.instance.workers]
+    quick = [stating(cost, "longest_round_ns") for cost in costs]
+    caches = line.caches
+    columns = (line.worker, line.rounds, caches.active, caches.context_padded, caches.context_max)
+    rows = zip(*(column[places].tolist() for column in columns), strict=True)
+    found = []
+    for worker, rounds, active, total, most in rows:
+        run = rounds - 1, active, total + active, most + 1
+        longest = quick[worker]
+        found.append(longest(*run) if longest else _longest_of(costs[worker], *run))
+    return np.array(found, np.int64)
+
+
+def _longest_of(cost: CostModel, rounds: int, active: int, total: int, most: int) -> int:
+    return max(cost.round_ns(active, total + active * k, most + k) for k in range(rounds))
+
+
+def _between(line: Timeline, decode_first_ns: IntColumn, found: IntColumn) -> None:
+    """Put in the gaps between what two rows yield, larger ones in the place of smaller ones."""
+    yields = line.row_phase == DECODE
+    first = np.zeros(len(yields), np.int64)
+    first[yields] = decode_first_ns
+    if line.instance.first_token == "prefill":
+        stays = np.flatnonzero(line.complete & (line.prefill_rows > 0))
+        rows = line.stay_row[stays] + line.prefill_rows[stays] - 1  # prefills come first in a stay
+        yields[rows] = True
+        first[rows] = line.end_ns[line.last[rows]]
+    rows = np.flatnonzero(yields)
+    request, last = line.request[rows], line.end_ns[line.last[rows]]
+    same = request[1:] == request[:-1]
+    gaps = first[rows][1:] - last[:-1]
+    np.maximum.at(found, request[1:][same], gaps[same])

@@ -26,9 +26,14 @@ from orsched.data.schedule import Schedule, Scheduled, as_schedule
 from orsched.data.schedule_classes import allowances_of
 from orsched.metrics.objective_values import objective_value, weighted_times
 from orsched.metrics.summary import distribution, gap, summarise
-from orsched.models.bounds.bounds import Bound, bound, bound_for, no_floor
-from orsched.models.bounds.mean_bounds import mean_bounds
-from orsched.models.bounds.no_queue import ordering_cannot_help
+from orsched.models.bounds.bounds import (
+    Bound,
+    bound,
+    bound_for,
+    mean_bounds,
+    no_floor,
+    ordering_cannot_help,
+)
 from orsched.simulator.policy import Information
 from orsched.solving.method_choice import SETS_ASIDE, Chosen
 from orsched.solving.methods import Outcome, Run, objectives_of

@@ -268,7 +268,7 @@ class Result:
 
         Raises ``InputError`` for an unknown class, and for one without limits or requests.
         """
-        from orsched.metrics.class_rows import attainment_of
+        from orsched.metrics.class_metrics import attainment_of
 
         return attainment_of(self.schedule.results, name)
 
@@ -376,9 +376,8 @@ def request_columns(instance: Instance, schedule: Schedule) -> dict[str, Any]:
     """
     import numpy as np  # which help does without
 
-    from orsched.metrics.request_times import request_times
     from orsched.metrics.timeline import Timeline
-    from orsched.metrics.token_gaps import largest_gaps_ns
+    from orsched.metrics.token_times import largest_gaps_ns, request_times
 
     def seconds(values: Any, known: Any) -> Any:
         return np.where(known, values / NS_PER_S, np.nan)

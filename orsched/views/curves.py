@@ -10,12 +10,10 @@ import numpy as np
 from orsched.common.units import NS_PER_S
 from orsched.data.schedule import Work
 from orsched.metrics.cache_use import cache_use
-from orsched.metrics.class_metrics import class_limits, token_limits
-from orsched.metrics.intervals import covered_sum
-from orsched.metrics.request_times import first_tokens_ns
-from orsched.metrics.tenant_service import TenantService
+from orsched.metrics.class_metrics import TenantService, class_limits, token_limits
 from orsched.metrics.timeline import Timeline
-from orsched.metrics.token_times import judged_tokens, token_times
+from orsched.metrics.timeline_rows import covered_sum
+from orsched.metrics.token_times import first_tokens_ns, judged_tokens, token_times
 from orsched.views import style
 from orsched.views.spans import tells_classes_apart
 from orsched.views.style import shortened

@@ -132,7 +132,7 @@ def bounds_on_means(instance: Instance, rows: Sequence[Row]) -> dict[str, list[i
 
 
 def _bound_ns(instance: Instance, row: Row, objective: str) -> int | None:
-    from orsched.models.bounds.mean_bounds import mean_bounds
+    from orsched.models.bounds.bounds import mean_bounds
 
     if row.violations or row.schedule.is_measured:
         return None

@@ -8,8 +8,8 @@ import numpy as np
 
 from orsched.common.errors import InputError
 from orsched.metrics.class_metrics import class_limits
-from orsched.metrics.request_times import finishes_ns, first_tokens_ns
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import finishes_ns, first_tokens_ns
 from orsched.views.style import LINE_STYLES, line_look
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.metrics.request_times import request_times
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import request_times
 from orsched.views.curves import class_panels, has_class_curves, usage_panels
 from orsched.views.density import density_data, runs
 from orsched.views.spans import bins, client_use, lane_offsets, rank_in_lane, stage_columns

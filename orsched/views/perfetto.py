@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.data.schedule import MIXED, PREFILL
-from orsched.metrics.request_times import request_times
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import request_times
 from orsched.views.curves import block_curves, interval_curve, load_curves
 from orsched.views.spans import client_use, lane_offsets, stage_columns
 from orsched.views.style import one_line

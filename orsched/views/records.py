@@ -15,9 +15,9 @@ from orsched.common.errors import InputError, unavailable
 from orsched.common.scalars import require_suffix
 from orsched.common.units import NS_PER_MS
 from orsched.data.schedule import DECODE, INVALID, PREFILL
-from orsched.metrics.intervals import before
-from orsched.metrics.request_times import request_times
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.timeline_rows import before
+from orsched.metrics.token_times import request_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orsched.metrics.request_times import request_times
 from orsched.metrics.summary import summarise
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import request_times
 from orsched.views.curves import class_curves
 from tests.browser.opening import point, until
 from tests.views.samples import by_hand, every_kind, mixed, use_of

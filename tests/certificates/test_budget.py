@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 import orsched
-from orsched.certificates.budget import DEFAULT_BUDGET, Budget, BudgetError
+from orsched.certificates.fields import DEFAULT_BUDGET, Budget, BudgetError
 from orsched.checker import certificates, check
-from orsched.checker.certificates import certificate_violations
-from orsched.checker.latency_certificates import bound_violations
-from orsched.checker.packing import packing_violations
+from orsched.checker.certificates import (
+    bound_violations,
+    certificate_violations,
+    packing_violations,
+)
 from orsched.cli.commands import run
 from orsched.files import save_instance, save_schedule
 from orsched.models.bounds.bounds import makespan_bound

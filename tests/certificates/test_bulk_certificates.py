@@ -6,11 +6,10 @@ import copy
 
 import pytest
 
-from orsched.certificates.budget import DEFAULT_BUDGET, Budget
+from orsched.certificates.bulk_parts import PRICE_SCALE, Program
 from orsched.certificates.bulk_program import BulkProgram, Question
-from orsched.certificates.fields import BULK
-from orsched.certificates.linear_bound import PRICE_SCALE, Program
-from orsched.checker.bulk_certificates import bulk_violations
+from orsched.certificates.fields import BULK, DEFAULT_BUDGET, Budget
+from orsched.checker.certificates import bulk_violations
 from orsched.models.bounds.bulk_bound import attainment_bound, bulk_bound
 from tests.certificates.test_fields import NUMBERS, at, changed, other_types, places
 from tests.models.test_bulk_bound import small

@@ -12,9 +12,11 @@ import pytest
 import orsched
 from orsched.certificates.fields import LATENCY, MAKESPAN, PACKING
 from orsched.checker import check
-from orsched.checker.certificates import certificate_violations
-from orsched.checker.latency_certificates import bound_violations
-from orsched.checker.packing import packing_violations
+from orsched.checker.certificates import (
+    bound_violations,
+    certificate_violations,
+    packing_violations,
+)
 from tests.certificates.kinds import NO_PACKING, PROOFS, finding, kinds
 from tests.certificates.test_ways import NAMES
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.certificates.budget import Budget, BudgetError
-from orsched.certificates.fleet_attainment import attained_at_most
-from orsched.certificates.fleet_demand import FAR, UNIT, Demand, Limits, Measure
+from orsched.certificates.fields import Budget, BudgetError
+from orsched.certificates.fleet_demand import FAR, UNIT, Demand, Limits, Measure, attained_at_most
 from orsched.costs import AffineCost, BilinearCost
 from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory, PrefixCache

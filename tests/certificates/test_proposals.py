@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from orsched.certificates.context import Context
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations
 from orsched.common.errors import OrschedError
 from orsched.common.units import MAX_TOKENS
 from orsched.costs import AffineCost, LevelsCost, RooflineCost

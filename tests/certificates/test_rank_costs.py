@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched.certificates.aggregate_machine import Shares
-from orsched.certificates.budget import Budget, BudgetError
+from orsched.certificates.charges import Shares
 from orsched.certificates.context import Context
+from orsched.certificates.fields import Budget, BudgetError
 from orsched.certificates.rank_costs import (
     KINDS,
     Choices,
@@ -24,13 +24,13 @@ from orsched.certificates.rank_costs import (
     weights_of,
     work_of,
 )
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.models.bounds.aggregation_bound import best_shares
 from orsched.models.bounds.latency_bounds import candidates, rank_certificates
+from orsched.models.bounds.makespan_certificates import best_shares
 from tests.in_order import in_order
 from tests.models.least_sums import least_sum_ns
 from tests.models.test_latency_bounds import small

@@ -10,7 +10,7 @@ import pytest
 
 import orsched
 from orsched.checker import check
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations
 from orsched.cli.commands import run
 from orsched.files import load_schedule, save_instance, save_schedule
 from orsched.models.bounds import stages_rounds_bound

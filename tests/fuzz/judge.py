@@ -18,10 +18,9 @@ import sys
 import traceback
 from importlib.util import find_spec
 
-from orsched.certificates.budget import DEFAULT_BUDGET
+from orsched.certificates.fields import DEFAULT_BUDGET
 from orsched.checker import check
-from orsched.checker.bulk_certificates import bulk_violations
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations, bulk_violations
 from orsched.cli.commands import run
 from orsched.cli.study_command import means_of
 from orsched.common.errors import InfeasibleError, InputError, TimeLimitError

@@ -11,7 +11,7 @@ import orsched
 from orsched import AffineCost, BlockMemory, Instance, Requests, Worker
 from orsched.common.errors import InputError
 from orsched.heuristics.vtc import FairQueue, VtcParams
-from orsched.metrics.request_times import request_times
+from orsched.metrics.token_times import request_times
 
 SHARES = {"a": 8, "b": 3, "c": 1}
 PROMPTS = {"a": 60, "b": 200, "c": 30}

@@ -15,10 +15,10 @@ from orsched.checker import check
 from orsched.common.errors import InputError
 from orsched.data.service_classes import ServiceClass
 from orsched.metrics import token_times
-from orsched.metrics.request_times import request_times
+from orsched.metrics.class_metrics import TenantService
 from orsched.metrics.summary import SLO, distribution, summarise
-from orsched.metrics.tenant_service import TenantService
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import request_times
 from tests.metrics import book_of_classes as book
 from tests.metrics.any_schedule import any_schedule
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched.common.columns import exact_sum
-from orsched.metrics.intervals import (
+from orsched.metrics.timeline_rows import (
     NOTHING,
     before,
     covered_above,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from orsched.checker import check
 from orsched.common.errors import InputError
 from orsched.data.schedule import INVALID, MIXED
-from orsched.metrics.request_times import request_times
 from orsched.metrics.summary import SLO, summarise
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import request_times
 from tests.by_the_book import Book, require_reported
 from tests.checker.valid import with_step, with_work
 from tests.metrics.any_schedule import any_schedule

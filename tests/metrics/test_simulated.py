@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from orsched.metrics.request_times import request_times
+from orsched.metrics.token_times import request_times
 from orsched.simulator import simulate_policy
 from tests.by_the_book import Book, require_reported
 from tests.random_instances import random_batching_instance

@@ -15,10 +15,10 @@ import orsched
 from orsched.costs import BilinearCost, LinearCost, PoolingCost, RooflineCost
 from orsched.costs.floor import stating
 from orsched.data.schedule import DECODE, INVALID, MIXED
-from orsched.metrics.intervals import NOTHING, spanned_max
 from orsched.metrics.summary import distribution, summarise
 from orsched.metrics.timeline import Timeline
-from orsched.metrics.token_gaps import largest_gaps_ns
+from orsched.metrics.timeline_rows import NOTHING, spanned_max
+from orsched.metrics.token_times import largest_gaps_ns
 from orsched.metrics.token_times import token_times as all_times
 from tests.by_the_book import Book
 from tests.in_order import in_order

@@ -13,23 +13,22 @@ import pytest
 from hypothesis import assume, given, settings
 
 import orsched
-from orsched.certificates.aggregation import Workers
 from orsched.certificates.context import Context
-from orsched.checker.certificates import certificate_violations
-from orsched.checker.latency_certificates import bound_violations
+from orsched.certificates.one_machine import Workers
+from orsched.checker.certificates import bound_violations, certificate_violations
 from orsched.common.errors import InfeasibleError
 from orsched.costs import AffineCost, BilinearCost, mixed_ns
 from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.models.bounds.aggregation_bound import (
+from orsched.models.bounds.bounds import improving_bounds, makespan_bound
+from orsched.models.bounds.latency_bounds import OBJECTIVES
+from orsched.models.bounds.makespan_certificates import (
     balanced_weights,
     best_shares,
     charged_certificates,
 )
-from orsched.models.bounds.bounds import improving_bounds, makespan_bound
-from orsched.models.bounds.latency_bounds import OBJECTIVES
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.divisions import divisible, least_over_divisions

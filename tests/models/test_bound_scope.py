@@ -7,7 +7,7 @@ import random
 import pytest
 
 from orsched.checker import check
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations
 from orsched.common.errors import InfeasibleError, InputError
 from orsched.costs import (
     AffineCost,

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched.checker.certificates import certificate_violations
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations, certificate_violations
 from orsched.common.errors import InfeasibleError, InputError
 from orsched.costs import (
     AffineCost,
@@ -27,8 +26,7 @@ from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.instances import catalog
-from orsched.models.bounds.bounds import improving_bounds, makespan_bound
-from orsched.models.bounds.no_queue import ordering_cannot_help
+from orsched.models.bounds.bounds import improving_bounds, makespan_bound, ordering_cannot_help
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 

@@ -18,8 +18,7 @@ from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.metrics.summary import summarise
-from orsched.models.bounds.bounds import improving_bounds, makespan_bound
-from orsched.models.bounds.no_queue import ordering_cannot_help
+from orsched.models.bounds.bounds import improving_bounds, makespan_bound, ordering_cannot_help
 from orsched.simulator import simulate_policy
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order

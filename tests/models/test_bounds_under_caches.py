@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 import pytest
 
 import orsched
-from orsched.certificates.prefix_sharing import Sharing, cut_tokens, relaxed
-from orsched.checker.latency_certificates import bound_violations
+from orsched.certificates.scope import Sharing, cut_tokens, relaxed
+from orsched.checker.certificates import bound_violations
 from orsched.data.instance import Instance
 from orsched.data.memory import PrefixCache
 from orsched.data.prefixes import Prefixes

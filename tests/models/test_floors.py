@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations
 from orsched.common.registry import resolve
 from orsched.costs import (
     AffineCost,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.certificates.context import Context
+from orsched.certificates.one_machine import shortest_remaining_first
 from orsched.certificates.shared_rounds import WINDOW_FIELDS
-from orsched.certificates.single_machine import shortest_remaining_first
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations
 from orsched.common.errors import InfeasibleError
 from orsched.costs import (
     AffineCost,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.checker.packing import packing_violations
+from orsched.checker.certificates import packing_violations
 from orsched.common.errors import InputError
 from orsched.instances.gsm8k import output_tokens
 from orsched.models.packing import pack, packing_bound

@@ -7,8 +7,7 @@ import copy
 import pytest
 
 import orsched
-from orsched.checker.certificates import certificate_violations
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations, certificate_violations
 from orsched.common.errors import InputError
 from orsched.data.instance import Instance
 from orsched.data.links import Link

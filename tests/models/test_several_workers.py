@@ -19,8 +19,7 @@ from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.models.bounds.bounds import makespan_bound
-from orsched.models.bounds.no_queue import ordering_cannot_help
+from orsched.models.bounds.bounds import makespan_bound, ordering_cannot_help
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.divisions import least_over_divisions

@@ -21,7 +21,7 @@ from orsched.certificates.shared_rounds import (
     round_prices,
     shared_rounds,
 )
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations
 from orsched.costs import AffineCost, LevelsCost, LinearCost, PoolingCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests

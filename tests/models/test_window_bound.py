@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import orsched
 from orsched.certificates.alignment import short_windows
 from orsched.certificates.context import Context
-from orsched.certificates.windows import Rounding, windows
+from orsched.certificates.stages_rounds import Rounding, windows
 from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, LevelsCost
 from orsched.data.instance import Instance
@@ -21,7 +21,7 @@ from orsched.data.workers import Worker
 from orsched.instances import catalog
 from orsched.models.bounds import stages_rounds_bound
 from orsched.models.bounds.bounds import improving_bounds, makespan_bound
-from orsched.models.bounds.window_bound import best_price, long_lengths
+from orsched.models.bounds.joint_bound import best_price, long_lengths
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orsched import SLO, AffineCost, InputError, Instance, Requests, Worker, solve
 from orsched.metrics.objective_values import objective_value, weighted_times
-from orsched.metrics.request_times import request_times
+from orsched.metrics.token_times import request_times
 from orsched.solving.methods import Run
 from orsched.solving.objectives import MINIMISED, OBJECTIVES, objective_named
 from tests.in_order import in_order

@@ -8,10 +8,9 @@ import pandas as pd
 import pytest
 
 import orsched
-from orsched.checker.latency_certificates import bound_violations
+from orsched.checker.certificates import bound_violations
 from orsched.common.errors import InputError
-from orsched.models.bounds.bounds import bound
-from orsched.models.bounds.mean_bounds import mean_bounds
+from orsched.models.bounds.bounds import bound, mean_bounds
 from orsched.solving.objectives import (
     OBJECTIVES,
     arrivals_decide,

@@ -14,8 +14,8 @@ import pytest
 import orsched
 from orsched.calibration.catalogue import cost_words
 from orsched.common.errors import InputError, MissingDependencyError
-from orsched.metrics.request_times import request_times
 from orsched.metrics.summary import summarise
+from orsched.metrics.token_times import request_times
 from orsched.views import page_data
 from orsched.views.html import write_report
 from orsched.views.report_tables import labels, short_time

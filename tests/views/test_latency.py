@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 import orsched
 from orsched.common.errors import InputError
-from orsched.metrics.request_times import request_times
 from orsched.metrics.summary import SLO, summarise
+from orsched.metrics.token_times import request_times
 from orsched.views.latency import latency, line_names, save_latency
 from orsched.views.latency_curves import (
     FACTORS,

@@ -8,8 +8,8 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from orsched.metrics.request_times import request_times
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import request_times
 from orsched.views.perfetto import counters, microseconds, write_chrome_trace
 from tests.metrics.any_schedule import any_schedule
 from tests.views.samples import by_hand, empty, every_kind, random_instance, served

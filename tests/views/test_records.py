@@ -11,8 +11,8 @@ import pytest
 
 from orsched.common.errors import InputError, MissingDependencyError
 from orsched.data.schedule import DECODE, Steps, Work
-from orsched.metrics.request_times import request_times
 from orsched.metrics.summary import summarise
+from orsched.metrics.token_times import request_times
 from orsched.views.records import (
     COLUMNS,
     STAYS,

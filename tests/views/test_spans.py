@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from orsched.data.schedule import DECODE, PREFILL
-from orsched.metrics.request_times import request_times
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import request_times
 from orsched.views.spans import STAGE_COLUMNS, bins, lane_offsets, rank_in_lane, stage_columns
 from tests.metrics.any_schedule import any_schedule
 from tests.views.samples import (

@@ -5,10 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from orsched.certificates.budget import DEFAULT_BUDGET, Budget
-from orsched.certificates.fields import WEIGHT, Field, listed, table, whole
-from orsched.certificates.fleet_attainment import FIELDS, attained_at_most
-from orsched.checker.malformed import proving
+from orsched.certificates.fields import DEFAULT_BUDGET, WEIGHT, Budget, Field, listed, table, whole
+from orsched.certificates.fleet_demand import FIELDS, attained_at_most
+from orsched.checker.violations import proving
 from orsched.common.errors import InfeasibleError
 from orsched.common.units import NS_PER_S
 from orsched.models.bounds.fleet_bound import AttainmentSearch

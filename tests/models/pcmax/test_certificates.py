@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.speed.packing_families import FAMILIES, lawrinenko, planted, triplets
-from orsched.checker.packing import packing_violations
+from orsched.checker.certificates import packing_violations
 from orsched.common.errors import InputError
 from orsched.common.stop import Clock
 from orsched.models import packing as packing_module

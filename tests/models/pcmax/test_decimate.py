@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.speed.packing_families import FAMILIES, gsm8k_like, triplets
-from orsched.checker.packing import packing_violations
+from orsched.checker.certificates import packing_violations
 from orsched.common.stop import Clock
 from orsched.models.packing import pack
 from orsched.models.pcmax import decimate, frequent_size_bound

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.speed.packing_families import FAMILIES
-from orsched.certificates.budget import Budget
+from orsched.certificates.fields import Budget
 from orsched.certificates.packing import _ruled_out
-from orsched.checker.packing import packing_violations
+from orsched.checker.certificates import packing_violations
 from orsched.common.stop import Clock
 from orsched.models.packing import pack
 from orsched.models.pcmax import belief_propagation

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.speed.packing_families import gsm8k_like
-from orsched.checker.packing import packing_violations
+from orsched.checker.certificates import packing_violations
 from orsched.models import packing
 from orsched.models.packing import pack
 from orsched.models.pcmax import rooms as rooms_module

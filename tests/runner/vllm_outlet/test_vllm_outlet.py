@@ -17,7 +17,7 @@ from orsched.common.errors import InputError
 from orsched.files import save_instance, save_schedule
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.instances.readers import read
-from orsched.metrics.request_times import request_times
+from orsched.metrics.token_times import request_times
 from orsched.runner.vllm_outlet import (
     in_order,
     priorities,
