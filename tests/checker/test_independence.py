@@ -7,15 +7,13 @@ import sys
 
 SHARED = {
     "common.columns",
-    "metrics.caches",
-    "metrics.client_time",
-    "metrics.intervals",
+    "metrics.class_metrics",
     "metrics.prefix_blocks",
     "metrics.prefix_replay",
-    "metrics.prefix_waits",
-    "metrics.request_times",
     "metrics.summary",
     "metrics.timeline",
+    "metrics.timeline_rows",
+    "metrics.token_times",
 }
 """The one reading of a schedule, which ``tests/by_the_book.py`` is held against."""
 
