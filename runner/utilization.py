@@ -12,8 +12,8 @@ import numpy as np
 
 from orsched.calibration.observed import StepContents, step_contents
 from orsched.metrics.summary import client_time
-from orsched.metrics.token_times import request_times
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import request_times
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
