@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from orsched.certificates import aggregate_machine, context, shared_rounds
+from orsched.certificates import charges, context, shared_rounds
 from orsched.certificates.context import Context
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
@@ -26,7 +26,7 @@ FLEETS = {
 PAGED = BlockMemory(40, 4, "paged")
 HELPERS = {
     context: ("_jobs", "_fit", "_released", "floor_of"),
-    aggregate_machine: ("_charges", "_on_worker", "Alone"),
+    charges: ("_charges", "_on_worker", "Alone"),
     shared_rounds: ("_parts",),
 }
 """What derives jobs, floors, charges and times alone, by the arguments beside the context."""
