@@ -24,7 +24,7 @@ from orsched.instances.synthetic import peers_workload
 from orsched.metrics.summary import distribution
 from orsched.simulator import loop, simulate_policy
 from orsched.simulator.policy import Information
-from orsched.solving.solver import read_spec
+from orsched.solving.method_choice import read_spec
 
 if TYPE_CHECKING:
     from orsched.data.instance import Instance

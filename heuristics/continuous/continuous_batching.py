@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from orsched.heuristics.continuous.params import ContinuousParams, Queue
+    from orsched.simulator.paging import PrefixView, Trial
     from orsched.simulator.policy import View
-    from orsched.simulator.prefix_view import PrefixView, Trial
 
 
 UNLIMITED = 2**62

@@ -1,6 +1,50 @@
 """The event-driven simulator: runs a policy on an instance, from event to event."""
 
-from orsched.simulator.loop import Simulated
-from orsched.simulator.simulate import simulate_policy
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orsched.simulator.changing_fleet import ChangingLoop, ScaledLoop
+from orsched.simulator.loop import Loop, Simulated
+from orsched.simulator.pools import PoolLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orsched.data.instance import Instance
+    from orsched.data.step import Step
+    from orsched.simulator.policy import Policy, View
 
 __all__ = ["Simulated", "simulate_policy"]
+
+
+def simulate_policy(
+    instance: Instance,
+    policy: Policy,
+    observer: Callable[[View, Step], None] | None = None,
+    deadline: Callable[[], None] | None = None,
+) -> Simulated:
+    """Run a policy on an instance and return its schedule.
+
+    Args:
+        instance: the problem.
+        policy: a fresh policy object.
+        observer: called with the view and the step before each step is taken.
+        deadline: called now and then; raises to stop the run.
+
+    Raises:
+        InfeasibleError: no schedule exists.
+        InputError: the policy needs predictions that the instance does not have.
+        PolicyError: the policy asked for an impossible step, or left requests unserved.
+    """
+    instance.require_feasible(policy.chunks)
+    return _loop_for(instance)(instance, policy, observer, deadline).run()
+
+
+def _loop_for(instance: Instance) -> type[Loop]:
+    """Return the loop that knows what the instance's workers do; ``Instance`` allows one each."""
+    if instance.autoscaling is not None:
+        return ScaledLoop
+    if instance.fleet_changes:
+        return ChangingLoop
+    return Loop if instance.link is None else PoolLoop

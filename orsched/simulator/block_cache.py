@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.common.errors import PolicyError
-from orsched.simulator.prefix_chains import private_key
+from orsched.simulator.free_blocks import private_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Log = list[tuple[Callable[..., None], tuple[Any, ...]]]
 
-    from orsched.simulator.free_blocks import FreeBlocks
-    from orsched.simulator.future_users import FutureUsers
-    from orsched.simulator.prefix_chains import PrefixChains
+    from orsched.simulator.free_blocks import FreeBlocks, FutureUsers, PrefixChains
 
 LOST_KEY = -(2**127)
 """Key of a full block that nobody will ask for again: it has content all the same."""

@@ -1,4 +1,4 @@
-"""The loop over the workers' events.
+"""The loop over the workers' events, and who of them waits to be asked.
 
 Truth (output lengths) lives here; policies see ``View`` only.
 """
@@ -6,6 +6,7 @@ Truth (output lengths) lives here; policies see ``View`` only.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, insort
 from heapq import heappop, heappush
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,18 +15,21 @@ from orsched.common.errors import PolicyError
 from orsched.common.units import NEVER
 from orsched.data.schedule import Schedule
 from orsched.data.step import Step, Wait, require_step
-from orsched.simulator.asleep import NOBODY, Asleep
 from orsched.simulator.policy import Information, Policy, View, WorkerState
 from orsched.simulator.recorder import WorkRecorder, timeline
-from orsched.simulator.run_state import RunState
-from orsched.simulator.views import build_views
+from orsched.simulator.run_state import RunState, build_views
 from orsched.simulator.worker import WorkerRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from orsched.data.instance import Instance
     from orsched.data.transfers import Transfers
+
+
+AFTER_ALL = 2**62
+"""Comes after every worker."""
+
 
 MOST_IDLE_DECISIONS = 1_000
 """Decisions in a row, beyond one a request, that let no time pass."""
@@ -58,6 +62,7 @@ class Loop:
         observer: Callable[[View, Step], None] | None,
         deadline: Callable[[], None] | None,
     ) -> None:
+        self._refuse(instance, policy)
         self.instance = instance
         self.policy = policy
         self.observer = observer
@@ -91,6 +96,13 @@ class Loop:
         self.idle_decisions = 0
         self.asked = self.workers[0]
         self.step: Step | Wait | None = None
+        self._prepare()
+
+    def _refuse(self, instance: Instance, policy: Policy) -> None:
+        """Refuse, before anything else, a policy or workers that this loop does not know."""
+
+    def _prepare(self) -> None:
+        """Set up what a subclass adds."""
 
     def run(self) -> Simulated:
         """Run until every request is done."""
@@ -119,12 +131,8 @@ class Loop:
         """Do the same for one worker, without a queue of events: about twice as fast."""
         worker, run_state = self.workers[0], self.run_state
         decide, take, complete = self.policy.decide, worker.take, worker.complete
-        view, state, clock, decision_ns = (
-            worker.view,
-            worker.state,
-            perf_counter_ns,
-            self.decision_ns,
-        )
+        view, state = worker.view, worker.state
+        clock, decision_ns = perf_counter_ns, self.decision_ns
         observer, deadline = self.observer, self.deadline
         while run_state.left:
             before = clock()
@@ -242,7 +250,7 @@ class Loop:
         to_ask, asleep, run_state = self.to_ask, self.asleep, self.run_state
         listed: list[int] = []
         while run_state.left:
-            if asleep.next != NOBODY and not self.policy.idle_may_act():
+            if asleep.next != AFTER_ALL and not self.policy.idle_may_act():
                 asleep.settle()
             woken = asleep.first_woken()
             if len(listed) != len(to_ask):
@@ -348,3 +356,64 @@ def _information_of(policy: Policy) -> Information:
             f"policy {policy.name} declares the information {policy.information!r}: "
             f"one of {', '.join(Information)} is needed"
         ) from None
+
+
+class Asleep(set[int]):
+    """The workers that sleep, and which of them are to be asked.
+
+    All that sleep may be woken together. They are then asked one by one, the first
+    first, and as a rule the first that is asked takes what there is: nothing is done for those
+    that are not asked any more.
+
+    The views of those that sleep show the time of the run.
+    """
+
+    def __init__(self, run_state: RunState, states: Sequence[WorkerState]) -> None:
+        super().__init__()
+        self.run_state, self.states = run_state, states
+        self.order: list[int] = []
+        self.since = [0] * len(states)  # which sleep it is, counted over all workers
+        self.count = 0
+        self.woken = 0  # those are woken whose sleep is not a later one
+        self.next = AFTER_ALL  # the first that may have been woken
+
+    def add(self, index: int) -> None:
+        """Let a worker sleep."""
+        if index not in self:
+            super().add(index)
+            insort(self.order, index)
+            self.states[index].clock = self.run_state
+        self.count += 1
+        self.since[index] = self.count
+
+    def remove(self, index: int) -> None:
+        """Let a worker sleep no longer."""
+        super().remove(index)
+        del self.order[bisect_left(self.order, index)]
+        self.states[index].clock = None
+
+    def discard(self, index: object) -> None:
+        """Let a worker sleep no longer, if it does."""
+        if isinstance(index, int) and index in self:
+            self.remove(index)
+
+    def wake(self) -> None:
+        """Let all be asked that sleep now."""
+        self.woken, self.next = self.count, 0
+
+    def settle(self) -> None:
+        """Let those that were woken and not asked yet sleep on."""
+        self.next = AFTER_ALL
+
+    def first_woken(self) -> int | None:
+        """Return the first that is to be asked; it stays the first until it is removed."""
+        if self.next == AFTER_ALL:
+            return None
+        order, since, woken = self.order, self.since, self.woken
+        for place in range(bisect_left(order, self.next), len(order)):
+            index = order[place]
+            if since[index] <= woken:
+                self.next = index
+                return index
+        self.next = AFTER_ALL
+        return None

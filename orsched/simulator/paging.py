@@ -1,11 +1,21 @@
-"""Paged blocks: how many the caches fill, and how many rounds still fit."""
+"""Paged blocks: how many the caches fill, how many rounds still fit, and what is shared.
+
+``Pages`` counts, ``PaddedPages`` where every cache is as long as the longest, and ``SharedPages``
+where a prefix cache keeps contents, which policies see by ``PrefixView`` and try by a ``Trial``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Protocol
+
+from orsched.common.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from typing import Self
+
+    from orsched.simulator.block_cache import BlockCache, Log
 
 
 class Pages:
@@ -90,6 +100,122 @@ class Pages:
         return most(count, lambda rounds: self.needed(rounds) <= free)
 
 
+class SharedPages(Pages):
+    """Counts rounds as ``Pages`` does; the blocks themselves are those of a cache.
+
+    Tokens in the cache of a request that does not grow are known to who calls: its blocks stay
+    until ``release``.
+
+    Attributes:
+        cache: the worker's blocks.
+        busy: whether a step is in progress.
+        places: request -> how many were admitted on this worker before it.
+    """
+
+    def __init__(self, cache: BlockCache) -> None:
+        super().__init__(cache.blocks, cache.size)
+        self.cache = cache
+        self.places: dict[int, int] = {}
+        self.admitted = 0
+        self.bases: dict[int, int] = {}
+        self.begun = False  # whether the blocks of the next round are taken already
+        self.busy = False
+
+    # -- steps ----------------------------------------------------------------------------
+
+    def see(self, now_ns: int) -> None:
+        """Undo what was tried, and know of what happened elsewhere before now."""
+        self.cache.undo()
+        if self.cache.users is not None:
+            self.cache.users.advance(now_ns)
+
+    def start(self, now_ns: int) -> None:
+        """Let a step begin."""
+        self.busy = True
+        if self.cache.users is not None:
+            self.cache.users.started(self.cache.worker, now_ns)
+
+    def end(self, now_ns: int) -> None:
+        """Let a step end; then its rounds take their blocks, with what is known then."""
+        self.see(now_ns)
+        self.busy = False
+
+    # -- prefill --------------------------------------------------------------------------
+
+    def admit(self, request: int, due: int) -> int:
+        """Let a request start; return the tokens that it finds."""
+        self.places[request] = self.admitted
+        self.admitted += 1
+        return self._counted(self.cache.admit(request, due))
+
+    def extend(self, request: int, cached: int, tokens: int) -> None:
+        """Let a request prefill some tokens behind those cached."""
+        self.cache.extend(request, cached, tokens)
+        self._counted()
+
+    def release(self, request: int, cached: int, due: int | None = None) -> None:
+        """Free the blocks of a request; ``due``: what it will prefill when it resumes."""
+        del self.places[request]
+        self.cache.release(request, cached, due)
+        self._counted()
+
+    def _counted(self, value: int = 0) -> int:
+        """Keep count of the blocks that are held; return the value."""
+        self.used = self.blocks - self.cache.free
+        return value
+
+    # -- rounds ---------------------------------------------------------------------------
+
+    def put(self, tokens: int) -> None:
+        """Let a cache be there that does not grow: its blocks are known by request."""
+
+    def drop(self, tokens: int) -> None:
+        """Let a cache go that does not grow: ``release`` frees its blocks."""
+
+    def grow(self, base: int, request: int) -> None:
+        """Let a request's cache of ``base + rounds`` tokens, which is there already, grow."""
+        super().grow(base, request)
+        self.bases[request] = base
+
+    def stop(self, base: int, request: int) -> None:
+        """Let a cache not grow; its blocks stay."""
+        del self.residues[base % self.size][request]
+        del self.bases[request]
+        self.growing -= 1
+
+    def begin_round(self) -> None:
+        """Take the blocks of the next round before it is over: a mixed step does."""
+        grow = self.cache.grow
+        for request in self.due():
+            grow(request, 1)
+        self.begun = True
+        self._counted()
+
+    def advance(self, count: int) -> None:
+        """Let rounds pass."""
+        if self.begun:
+            assert count == 1  # a mixed step has one round
+            self.begun = False
+        else:
+            self._take(count)
+        self.rounds += count
+
+    def _take(self, count: int) -> None:
+        """Let all caches that grow take the blocks of the next rounds."""
+        size, rounds, grow = self.size, self.rounds, self.cache.grow
+        if count < size and count < self.growing:
+            for later in range(count):
+                for request in self.residues.get(-(rounds + later) % size, ()):
+                    grow(request, 1)
+        else:
+            for request, base in self.bases.items():
+                tokens = base + rounds
+                more = -(-(tokens + count) // size) + -tokens // size
+                if more:
+                    grow(request, more)
+        self._counted()
+
+
 class PaddedPages:
     """The same where every cache is as long as the longest one."""
 
@@ -153,14 +279,7 @@ def most(count: int, fits: Callable[[int], bool]) -> int:
     """Return the largest number up to ``count`` that fits, 0 if none does; fitting is monotone."""
     if fits(count):
         return count
-    low, high = 0, count
-    while high - low > 1:
-        middle = (low + high) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    return bisect_left(range(1, count), True, key=lambda number: not fits(number))
 
 
 def count_up(counts: dict[int, int], key: int) -> None:
@@ -174,3 +293,155 @@ def count_down(counts: dict[int, int], key: int) -> None:
         del counts[key]
     else:
         counts[key] -= 1
+
+
+_ROUNDS = -1
+"""In trials: who takes the blocks of all rounds."""
+
+
+class SeenWorker(Protocol):
+    """What is read of the view of a worker with a prefix cache."""
+
+    @property
+    def now_ns(self) -> int:
+        """The time."""
+
+    @property
+    def prompt_tokens(self) -> memoryview:
+        """Prompt tokens of each request."""
+
+    @property
+    def prefilling(self) -> Mapping[int, int]:
+        """Request -> tokens prefilled, while not complete."""
+
+    def generated(self, request: int) -> int:
+        """Tokens that a request has yielded."""
+
+    def cached(self, request: int) -> int:
+        """Tokens of a request in its cache."""
+
+
+class PrefixView:
+    """The prefix cache of a worker as a policy may see it."""
+
+    def __init__(self, view: SeenWorker, pages: SharedPages) -> None:
+        self._view = view
+        self._pages = pages
+
+    @property
+    def block_tokens(self) -> int:
+        """Tokens a block; hits are multiples of it."""
+        return self._pages.size
+
+    def hit_tokens(self, request: int) -> int:
+        """Return the tokens that a waiting request would find now, 0 before it arrives.
+
+        As it stands: a step may take the blocks before the request starts. With the prefill chunks
+        of a step in progress, and without the tokens of its rounds. Closes a trial that is open.
+        """
+        self._pages.cache.undo()
+        due = due_tokens(self._view, request)
+        return len(self._pages.cache.lookup(request, due)) * self._pages.size if due else 0
+
+    def trial(self) -> Trial:
+        """Begin to try a step on the cache; one that was begun before is closed."""
+        if self._pages.busy:
+            raise PolicyError("a step is tried on a worker that is in the middle of one")
+        self._pages.see(self._view.now_ns)
+        return Trial(self._view, self._pages.cache)
+
+
+def due_tokens(view: SeenWorker, request: int) -> int:
+    """Return the tokens to prefill before a request that waits can decode, hits included.
+
+    Its prompt and what it has yielded; 0 before it arrives.
+    """
+    prompt = view.prompt_tokens[request]
+    return prompt + view.generated(request) if prompt else 0
+
+
+class Trial:
+    """A step that is tried on a worker's prefix cache, and undone by ``close``.
+
+    Do what the step will do, in its order: evictions, blocks for a round and for prefills that have
+    begun, then new requests in the order of ``Step.prefill``. So hits are exact, those on blocks
+    of the same step as well. The executor closes a trial that the policy did not.
+
+    Raises:
+        PolicyError: blocks are missing, or a request is not where it must be.
+    """
+
+    def __init__(self, view: SeenWorker, cache: BlockCache) -> None:
+        self._log: Log = []
+        cache.log = self._log
+        self._view = view
+        self._cache = cache
+        self._new: set[int] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def free_blocks(self) -> int:
+        """Blocks that no request holds."""
+        return self._open().free
+
+    def hit(self, request: int) -> tuple[int, int]:
+        """Return the tokens that a waiting request would find, and how many blocks would leave.
+
+        Blocks that it finds free are free no more once it has them.
+        """
+        cache, due = self._open(), due_tokens(self._view, request)
+        blocks = cache.lookup(request, due) if due else []
+        return len(blocks) * cache.size, cache.leaving(blocks)
+
+    def admit(self, request: int, tokens: int | None = None) -> int:
+        """Let a waiting request start with some tokens (None: all); return the tokens it finds."""
+        cache, due = self._open(), due_tokens(self._view, request)
+        if not due or request in cache.tables:
+            raise PolicyError(f"request {request} does not wait, or has not arrived")
+        hit = cache.admit(request, due)
+        chunk = due - hit if tokens is None else tokens
+        if not 1 <= chunk <= due - hit:
+            raise PolicyError(
+                f"{chunk} tokens of request {request}, which has {due - hit} left to prefill"
+            )
+        cache.extend(request, hit, chunk)
+        self._new.add(request)
+        return hit
+
+    def extend(self, request: int, tokens: int) -> None:
+        """Let a prefill that has begun go on with some tokens."""
+        cache, begun = self._open(), self._view.prefilling
+        if request not in begun or request not in cache.tables:
+            raise PolicyError(f"request {request} is not in its prefill")
+        cache.extend(request, begun[request], tokens)
+
+    def grow(self, blocks: int) -> None:
+        """Take some blocks for a round."""
+        cache = self._open()
+        cache.tables.setdefault(_ROUNDS, [])
+        cache.grow(_ROUNDS, blocks)
+
+    def release(self, request: int) -> None:
+        """Evict a request that is on the worker."""
+        cache = self._open()
+        if request not in cache.tables or request in self._new:
+            raise PolicyError(f"request {request} is not on the worker: it cannot be evicted")
+        view = self._view
+        due = view.prompt_tokens[request] + view.generated(request)
+        cache.release(request, view.cached(request), due)
+
+    def close(self) -> None:
+        """Undo it all; a closed trial stays closed."""
+        if self._cache.log is self._log:
+            self._cache.undo()
+            self._cache.tables.pop(_ROUNDS, None)
+
+    def _open(self) -> BlockCache:
+        if self._cache.log is not self._log:
+            raise PolicyError("a trial is used that was closed")
+        return self._cache

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from orsched.data.service_classes import ServiceClass
     from orsched.data.step import Step, Wait
     from orsched.data.workers import Worker
-    from orsched.simulator.paging import PaddedPages, Pages
-    from orsched.simulator.prefix_view import PrefixView
+    from orsched.simulator.paging import PaddedPages, Pages, PrefixView
 
 
 class Information(StrEnum):

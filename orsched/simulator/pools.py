@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heappop, heappush
 from operator import index as whole
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.links import Link
     from orsched.data.step import Step
-    from orsched.simulator.policy import Policy, View
+    from orsched.simulator.policy import Policy
 
 
 class Handed(NamedTuple):
@@ -38,33 +37,23 @@ class Handed(NamedTuple):
     tokens: int
 
 
-class Calls(NamedTuple):
-    """What the loop does when caches change hands.
-
-    Attributes:
-        wake: let a worker be asked at the next border.
-        wake_all: the same for all workers.
-        release: free what a request whose cache has gone holds on the worker that sent it.
-    """
-
-    wake: Callable[[int], None]
-    wake_all: Callable[[], None]
-    release: Callable[[Handed, int], None]
-
-
 class Handovers:
     """The requests that change workers, and the link of each worker that sends.
 
     Attributes:
         handed: those that no worker has taken yet.
         under_way: those whose transfers have been asked for and have not ended.
-        wake, wake_all, release: as in ``Calls``.
+        wake: lets a worker be asked at the next border; ``wake_all``: all workers.
+        release: frees what a request whose cache has gone holds on the worker that sent it.
     """
 
-    def __init__(self, link: Link, workers: int, calls: Calls) -> None:
+    wake: Callable[[int], None]
+    wake_all: Callable[[], None]
+    release: Callable[[Handed, int], None]
+
+    def __init__(self, link: Link, workers: int) -> None:
         self.link = link
         self.free_ns = [0] * workers
-        self.wake, self.wake_all, self.release = calls
         self.handed: dict[int, Handed] = {}
         self.under_way: dict[int, Handed] = {}
         self.rows: list[tuple[int, int, int, int, int, int, int]] = []
@@ -101,7 +90,6 @@ class Handovers:
         )
 
 
-_REQUEST_BITS = 32
 _TRANSFER = -1
 """Stands for a worker in events that are ends of transfers: these come first."""
 
@@ -109,7 +97,7 @@ _TRANSFER = -1
 class PoolRunningSet(RunningSet):
     """The requests on a worker that may hand them over when they are prefilled, or take others'.
 
-    Whoever is handed over is no longer in ``state.running``, nor yet there while it is received:
+    One that is handed over is no longer in ``state.running``, nor yet there while it is received:
     policies of one worker count those only that they serve.
     """
 
@@ -185,16 +173,12 @@ class PoolRunningSet(RunningSet):
 
     def join(self, request: int, tokens: int) -> None:
         """Let a request decode whose cache has come; the worker is between two steps."""
-        state, run_state = self.state, self.run_state
-        self.came[request] = run_state.yielded.get(request, 0)
+        state = self.state
+        self.came[request] = self.run_state.yielded.get(request, 0)
         state.running[request] = state.receiving.pop(request)
         self.caches.drop(tokens + 1)
         self.caches.put(tokens)
-        origin = state.origin[request] = state.rounds - run_state.yielded.pop(request, 0)
-        heappush(self.finishes, (origin + run_state.outputs[request]) << _REQUEST_BITS | request)
-        self.fresh.append(request)
-        if self.caches.tracks:
-            self.caches.grow(request, tokens)
+        self._decode_on(request, tokens)
 
     def evict(self, requests: Sequence[int]) -> None:
         """Let requests lose their caches, but those that have come and never decoded here."""
@@ -246,28 +230,22 @@ class PoolLoop(Loop):
     worker_type = PoolWorker
     workers: list[PoolWorker]  # type: ignore[assignment]
 
-    def __init__(
-        self,
-        instance: Instance,
-        policy: Policy,
-        observer: Callable[[View, Step], None] | None,
-        deadline: Callable[[], None] | None,
-    ) -> None:
+    def _refuse(self, instance: Instance, policy: Policy) -> None:
         roles = [worker.role for worker in instance.workers if worker.role != "both"]
         if roles and not policy.roles:
             raise PolicyError(
                 f"policy {policy.name} knows no workers that {roles[0]} alone: take disaggregated"
             )
-        super().__init__(instance, policy, observer, deadline)
-        assert instance.link is not None
+
+    def _prepare(self) -> None:
+        assert self.instance.link is not None
         many = len(self.workers)
-        self.handovers = Handovers(
-            instance.link, many, Calls(self._wake, self._wake_all, self._release)
-        )
+        self.handovers = made = Handovers(self.instance.link, many)
+        made.wake, made.wake_all, made.release = self._wake, self._wake_all, self._release
         for worker in self.workers:
             worker.running_set.handovers = self.handovers
         self.arrived: list[list[tuple[int, int]]] = [[] for _ in range(many)]
-        self.mates = _mates(instance)
+        self.mates = _mates(self.instance)
 
     def _serve_alone(self) -> None:
         self._serve_several()

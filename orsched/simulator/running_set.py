@@ -10,7 +10,7 @@ from orsched.common.errors import PolicyError
 from orsched.common.units import NEVER
 from orsched.costs import knows_cached
 from orsched.data.schedule import DECODE, INVALID, PREFILL
-from orsched.simulator.prefix_stays import PrefixStays, chunk_of
+from orsched.simulator.caches import PrefixStays, chunk_of
 from orsched.simulator.recorder import StepRecorder
 from orsched.simulator.run_state import DONE, SERVED, WAITING
 
@@ -238,9 +238,13 @@ class RunningSet:
         self.caches.put(self.view.cached(request))
 
     def _resume(self, request: int) -> None:
-        state, run_state = self.state, self.run_state
         cached = self.view.cached(request)
         del self.paused[request]
+        self._decode_on(request, cached)
+
+    def _decode_on(self, request: int, cached: int) -> None:
+        """Let a request decode from the next round on that has so many tokens in its cache."""
+        state, run_state = self.state, self.run_state
         origin = state.origin[request] = state.rounds - run_state.yielded.pop(request, 0)
         heappush(self.finishes, (origin + run_state.outputs[request]) << _REQUEST_BITS | request)
         self.fresh.append(request)

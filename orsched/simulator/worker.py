@@ -16,7 +16,7 @@ from orsched.costs.asked import not_whole
 from orsched.data.schedule import DECODE, MIXED, PREFILL
 from orsched.data.step import ARRIVAL, FINISH, require_step
 from orsched.simulator.caches import Caches
-from orsched.simulator.prefix_view import PrefixView
+from orsched.simulator.paging import PrefixView
 from orsched.simulator.running_set import RunningSet
 
 if TYPE_CHECKING:

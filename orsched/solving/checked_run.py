@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.util import find_spec
@@ -43,7 +44,7 @@ from orsched.solving.result import Result, Status, Termination
 from orsched.solving.run_block import HistoryRecorder, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from orsched.data.instance import Instance
     from orsched.data.slo import SLO
@@ -55,8 +56,7 @@ DEFAULT_ITERATIONS = 18
 GAP_LIMIT_S = 60.0
 """Time limit of a search that has only a gap to reach: it may be out of reach."""
 
-FIRST_METHODS = ("fcfs", "vllm", "disaggregated")
-"""Policies that make the schedule before a search: the first one that suits the instance."""
+FIRST_METHODS = ("fcfs", "vllm", "disaggregated")  # to fall back to: the first one that suits
 
 _SET_ASIDE = (
     "methods of stages and static batches, such as fcfs, set aside prompt and answer (or output "
@@ -205,21 +205,21 @@ class Task:
     bounds: tuple[str, ...] = ()
 
     def result(self, *, progress: bool = False) -> Result:
-        """Run the method; ``progress``: show the search while it goes on.
-
-        Raises ``InvalidScheduleError`` where the checker finds a fault.
-        """
+        """Run the method; ``progress``: show the search while it goes on."""
         instance, run, aim = self.instance, self.run, self.run.objective
         history = HistoryRecorder(aim.largest)
         with watch(self.chosen.method.name) if progress else Watch("", None) as shown:
-            lower = _bound_before(instance, "makespan", run.stop.seconds_left)
-            means = _means_before(instance, aim, run.stop.seconds_left)
+            lower = _bounds_before(instance, ["makespan"], run.stop.seconds_left)["makespan"]
+            wanted = named_as_bounds(aim) if len(instance) else ()
+            means = _bounds_before(instance, wanted, run.stop.seconds_left)
             bounded = perf_counter()
             run.bound_ns = bound_of(aim, lower, means)
             history.add(bounded - run.begin, None, run.bound_ns)
             # A plan on predicted lengths reports makespans of these, not true ones.
             knows = run.information is Information.CLAIRVOYANT
-            told = [history if knows else None, run.callback, shown.callback if progress else None]
+            told: list[Callable[[Progress], None]] = [history] if knows else []
+            told += [run.callback] if run.callback is not None else []
+            told += [shown.callback] if progress else []
             outcome = _outcome_in_time(instance, self.chosen, replace(run, callback=_all_of(told)))
         runtimes = {"bound": bounded - run.begin, "solve": perf_counter() - bounded}
         if run.initial_schedule is not None:
@@ -261,10 +261,7 @@ class Task:
         return {name: every[name] for name in asked if name in every}
 
     def _checked(self, outcome: Outcome, lower: Bound, runtimes: dict[str, float]) -> Result:
-        """Return the result of an outcome, reported and checked, with a bound that holds for it.
-
-        ``runtimes`` are seconds by phase, to which the check and the total are added.
-        """
+        """Return the result of an outcome, reported and checked, with a bound that holds for it."""
         instance, run = self.instance, self.run
         schedule = outcome.schedule.replace(
             seed=run.seed, parameters=outcome.parameters, bound=lower.to_dict()
@@ -282,12 +279,10 @@ class Task:
         runtimes |= {"check": done - checking, "total": done - run.begin}
         meets = run.objective.is_makespan and schedule.makespan_ns == lower.value_ns
         note = ordering_cannot_help(instance, lower) if meets else None
-        unproven = None
-        if lower.name == "last_arrival":
-            unproven = no_floor(instance, allowances_of(instance, outcome.schedule))
+        alone = lower.name == "last_arrival"
+        unproven = no_floor(instance, allowances_of(instance, schedule)) if alone else None
         notes = [text for text in (note, unproven) if text]
-        notes += _assumed_of_mixed_steps(instance, schedule)
-        notes += [*outcome.notes, *_missing_solver()]
+        notes += [*_assumed_of_mixed_steps(instance, schedule), *outcome.notes, *_missing_solver()]
         if schedule.method in SETS_ASIDE and instance.pages_matter:
             notes.append(_SET_ASIDE)
         best_of = lower.schedules if meets else outcome.proven
@@ -306,17 +301,14 @@ class Task:
         )
 
 
-def _all_of(
-    callbacks: Iterable[Callable[[Progress], None] | None],
-) -> Callable[[Progress], None] | None:
-    """Return one callback for those that there are, or None."""
-    wanted = [callback for callback in callbacks if callback is not None]
+def _all_of(callbacks: Sequence[Callable[[Progress], None]]) -> Callable[[Progress], None] | None:
+    """Return one callback for all, None for none."""
 
     def called(progress: Progress) -> None:
-        for callback in wanted:
+        for callback in callbacks:
             callback(progress)
 
-    return called if wanted else None
+    return called if callbacks else None
 
 
 def _outcome_in_time(instance: Instance, chosen: Chosen, run: Run) -> Outcome:
@@ -453,22 +445,14 @@ def with_shared_bounds(instance: Instance, results: list[Result]) -> list[Result
     return shared
 
 
-def _bound_before(instance: Instance, name: str, seconds_left: float) -> Bound:
-    """Return the best bound, of the objective of a name, found in a tenth of the time left.
+def _bounds_before(instance: Instance, wanted: Sequence[str], seconds: float) -> dict[str, Bound]:
+    """Return the best bounds of objectives, found in a tenth of the seconds left, all together.
 
-    Prompts longer than any prefill step: one that holds for schedules that split them.
+    Prompts longer than any prefill step: those that hold for schedules that split them.
     """
-    share = None if seconds_left == math.inf else max(1e-3, seconds_left / 10)
-    return bound(instance, name, share, ["chunks"] if instance.needs_chunks else [])
-
-
-def _means_before(instance: Instance, objective: Objective, seconds: float) -> dict[str, Bound]:
-    """Return bounds on the means that an objective is made of, by the names that bounds have.
-
-    They are found in a tenth of the seconds left, all together.
-    """
-    wanted = named_as_bounds(objective) if len(instance) else ()
-    return {name: _bound_before(instance, name, seconds / len(wanted)) for name in wanted}
+    share = None if seconds == math.inf else max(1e-3, seconds / 10 / max(1, len(wanted)))
+    allows = ["chunks"] if instance.needs_chunks else []
+    return {name: bound(instance, name, share, allows) for name in wanted}
 
 
 def bound_of(objective: Objective, makespan: Bound | None, means: dict[str, Bound]) -> int | None:
@@ -501,12 +485,9 @@ def _assumed_of_mixed_steps(instance: Instance, schedule: Schedule) -> list[str]
 
 def _missing_solver() -> list[str]:
     """Say what solves less well than it could on this machine."""
-    try:
-        found = find_spec("pyscipopt") is not None
-    except (ImportError, ValueError):
-        found = False
-    if found:
-        return []
+    with suppress(ImportError, ValueError):
+        if find_spec("pyscipopt") is not None:
+            return []
     return ["without pyscipopt packings and bounds are not improved: pip install pyscipopt"]
 
 

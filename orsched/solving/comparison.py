@@ -73,17 +73,21 @@ def attempted(chosen: Chosen, position: int, solve: Callable[[Chosen], Result]) 
     """
     try:
         return solve(chosen)
-    except (OrschedError, ImportError) as error:
-        return _failure(chosen, position, error, str(error), _short(error))
     except KeyboardInterrupt:
         raise
+    except (OrschedError, ImportError) as error:
+        failed: BaseException = error
+        reason, short = str(error), _short(error)
     except BaseException as error:
         trace = own_part(error, chosen.method.name)
         if trace is None:
             raise
+        failed = error
         raised = f"{type(error).__name__}: {_words(error)}".rstrip(": ")
         reason, short = f"raised {raised} ({where(trace)})", f"{where(trace)}: {raised}"
-        return _failure(chosen, position, error, reason, short)
+    method = chosen.method
+    told = str(chosen.information) if method.information else None
+    return Failure(chosen.label, reason, short, position, failed, method.name, told)
 
 
 def _words(error: BaseException) -> str:
@@ -92,14 +96,6 @@ def _words(error: BaseException) -> str:
         return " ".join(str(error).split())
     except Exception:
         return "its text cannot be read"
-
-
-def _failure(
-    chosen: Chosen, position: int, error: BaseException, reason: str, short: str
-) -> Failure:
-    method = chosen.method
-    told = str(chosen.information) if method.information else None
-    return Failure(chosen.label, reason, short, position, error, method.name, told)
 
 
 def _short(error: Exception) -> str:
@@ -116,13 +112,6 @@ def _short(error: Exception) -> str:
     return " ".join(text.split())
 
 
-def failed_row(failure: Failure, names: list[str], *, short: bool = False) -> dict[str, Any]:
-    """Return the row of a method that failed: its reason under ``error``, and no figures."""
-    who = {"method": failure.method, "information": failure.information}
-    reason = failure.short if short else failure.reason
-    return {**dict.fromkeys(names), **who, "error": reason}
-
-
 def require_any(failures: list[Failure], results: list[Result]) -> None:
     """Raise what ended the methods if there are some and none made a schedule."""
     if results or not failures:
@@ -135,8 +124,7 @@ def require_any(failures: list[Failure], results: list[Result]) -> None:
     raise OrschedError(f"no method made a schedule: {text}")
 
 
-_SHOWN = 20
-"""Results that are named in the short text of a comparison."""
+_SHOWN = 20  # results that are named in the short text of a comparison
 
 
 @dataclass(frozen=True)
@@ -220,10 +208,8 @@ class Comparison(Sequence[Result]):
         With limits it is the attainment, with arrivals the mean JCT, else the makespan.
         Where all attain the limits alike it is the mean JCT, as in tables and reports.
         """
-        if self.asked is not None:
-            return self.asked
-        if self.instance is None:
-            return objective_named("makespan")
+        if self.asked is not None or self.instance is None:
+            return self.asked or objective_named("makespan")
         return fitting_objective(self.instance, self.results)
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -243,7 +229,10 @@ class Comparison(Sequence[Result]):
         names = list(rows[0]) if rows else ["method"]
         found = [{**row, "error": None} for row in rows]
         for failure in self.failed:
-            found.insert(failure.position, failed_row(failure, names, short=short))
+            who = {"method": failure.method, "information": failure.information}
+            reason = failure.short if short else failure.reason
+            row = {**dict.fromkeys(names), **who, "error": reason}
+            found.insert(failure.position, row)
         return found
 
     def to_pandas(self) -> pd.DataFrame:

@@ -79,10 +79,7 @@ class Objective:
         Times are seconds; None where the figure is not defined.
         """
         if self.shares:
-            terms = [(float(share.weight), share.objective.value(result)) for share in self.shares]
-            if any(value is None for _, value in terms):
-                return None
-            return sum(weight * value for weight, value in terms if value is not None)
+            return _total((share.weight, share.objective.value(result)) for share in self.shares)
         if not isinstance(result, Mapping):
             if self.column == "gap":  # of the objective that the result was made for
                 gap: float | None = result.gap
@@ -100,11 +97,7 @@ class Objective:
             return known.get(self.name, 1.0)
         if not self.shares:
             return known.get(self.name)
-        parts = [(float(share.weight), known.get(share.objective.name)) for share in self.shares]
-        parts = [(weight, value) for weight, value in parts if weight]
-        if any(value is None for _, value in parts):
-            return None
-        return sum(weight * value for weight, value in parts if value is not None)
+        return _total((s.weight, known.get(s.objective.name)) for s in self.shares if s.weight)
 
     def better(self, a: float | None, b: float | None) -> bool:
         """Return whether the figure a is better than b; a missing one is never better."""
@@ -145,11 +138,18 @@ class Objective:
 _CLASSES = {"none": 0, "predicted": 1, "clairvoyant": 2}
 
 
+def _total(terms: Iterable[tuple[Fraction, float | None]]) -> float | None:
+    """Return a weighted sum; None where a term lacks."""
+    parts = [(float(weight), value) for weight, value in terms]
+    if any(value is None for _, value in parts):
+        return None
+    return sum(weight * value for weight, value in parts if value is not None)
+
+
 def _information(result: Any) -> str:
     """Return what the method of a result or a row knew of output lengths."""
-    if isinstance(result, Mapping):
-        return str(result.get("information"))
-    return str(result.schedule.information)
+    row = isinstance(result, Mapping)
+    return str(result.get("information") if row else result.schedule.information)
 
 
 LINEAR = ("makespan", "jct_mean", "ttft_mean", "weighted_jct_mean")

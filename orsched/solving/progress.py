@@ -9,9 +9,10 @@ import os
 import sys
 import threading
 import unicodedata
+from itertools import accumulate
 from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from orsched.common.units import NS_PER_S
 
@@ -25,13 +26,6 @@ INTERVAL_S, SHARE = 2.0, 0.1
 lines stays short enough to be read."""
 TICK_S, FIRST_S = 0.2, 0.5
 """On a terminal: seconds from one change to the next, and until the first."""
-
-
-class Part(NamedTuple):
-    """A piece of a status line; where there is no room, pieces of the highest rank are left out."""
-
-    rank: int
-    text: str
 
 
 class State:
@@ -58,20 +52,23 @@ class State:
             return inf
         return max(0.0, self.record.seconds_left - (perf_counter() - self._received))
 
-    def parts(self) -> list[Part]:
-        """Return the pieces of the status line behind the time and the name."""
+    def parts(self) -> list[tuple[int, str]]:
+        """Return the pieces of the status line behind the time and the name, each with its rank.
+
+        Where there is no room, pieces of the highest rank are left out.
+        """
         seen = self.record
         if seen is None:
             return []
         value = seen.makespan_ns if seen.value is None else seen.value
         best = "no schedule yet" if value is None else f"best {_s(value)}"
-        found = [Part(5, f"iteration {seen.iteration}"), Part(1, best)]
+        found = [(5, f"iteration {seen.iteration}"), (1, best)]
         if seen.bound_ns is not None:
-            found.append(Part(4, f"bound {_s(seen.bound_ns)}"))
+            found.append((4, f"bound {_s(seen.bound_ns)}"))
         if seen.gap is not None:
-            found.append(Part(2, f"gap {100 * seen.gap:.2f} %"))
+            found.append((2, f"gap {100 * seen.gap:.2f} %"))
         if self.seconds_left < inf:
-            found.append(Part(3, f"{duration(self.seconds_left)} left"))
+            found.append((3, f"{duration(self.seconds_left)} left"))
         return found
 
     def line(self, width: float = inf) -> str:
@@ -79,7 +76,7 @@ class State:
         begin = f"{duration(perf_counter() - self.begin)}: {printable(self.what)}"
         parts = self.parts()
         while True:
-            text = ": ".join([begin, ", ".join(part.text for part in parts)]) if parts else begin
+            text = ": ".join([begin, ", ".join(text for _, text in parts)]) if parts else begin
             if not parts or columns(text) <= width:
                 return cut(text, width)
             parts.remove(max(parts))
@@ -108,7 +105,7 @@ class Lines:
         self._write = write
 
     def show(self, state: State) -> None:
-        """Write a line."""
+        """Write a line, and the next one later."""
         self._write(state.line())
         self.interval_s = max(INTERVAL_S, SHARE * (perf_counter() - state.begin))
 
@@ -247,18 +244,13 @@ def watch(what: str, write: Callable[[str], None] | None = None) -> Watch:
     In a notebook below the cell, on a terminal in place, else in lines on standard error; ``write``
     writes such a line.
     """
-    if in_notebook():
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if hasattr(shell, "kernel"):  # of a notebook; nothing is imported for it
         return Watch(what, Cell())
     stream = sys.stderr
     if is_terminal(stream):
         return Watch(what, InPlace(stream))
-    return Watch(what, Lines(write or _to_stderr))
-
-
-def in_notebook() -> bool:
-    """Whether this is the kernel of a notebook; nothing is imported for it."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return shell is not None and hasattr(shell, "kernel")
+    return Watch(what, Lines(write or (lambda line: print(line, file=sys.stderr, flush=True))))
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -299,12 +291,8 @@ def cut(text: str, width: float) -> str:
     """Return a text cut to a width in columns."""
     if columns(text) <= width:
         return text
-    kept = ""
-    for character in text:
-        if columns(kept + character) > width:
-            break
-        kept += character
-    return kept
+    ends = accumulate(map(columns, text))
+    return "".join(character for character, end in zip(text, ends, strict=True) if end <= width)
 
 
 def printable(text: str) -> str:
@@ -324,10 +312,6 @@ def _columns_of(stream: TextIO) -> int:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):
         return 80
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _html(state: State, done: bool) -> str:

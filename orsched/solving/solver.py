@@ -29,14 +29,7 @@ from orsched.solving.checked_run import (
     with_shared_bounds,
 )
 from orsched.solving.comparison import Comparison, Failure, attempted, require_any
-from orsched.solving.method_choice import (
-    Chosen,
-    Spec,
-    choose,
-    choose_all,
-    read_spec,
-    require_fit,
-)
+from orsched.solving.method_choice import Chosen, choose, choose_all, require_fit
 from orsched.solving.methods import Method, Progress, Run
 from orsched.solving.objectives import MAKESPAN, Objective, minimised, named_as_bounds
 from orsched.solving.result import Result, Termination
@@ -51,8 +44,6 @@ if TYPE_CHECKING:
     from orsched.instances.failures import Exponential
     from orsched.instances.predictions import Predictor
     from orsched.simulator.policy import Policy, View
-
-__all__ = ["Comparison", "Spec", "compare", "read_spec", "simulate", "solve"]
 
 
 def solve(

@@ -14,10 +14,10 @@ from orsched.data.step import ARRIVAL, Step
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.runner.devices.device import WorkerLostError
 from orsched.runner.worker.layout import Chunk
+from orsched.simulator.changing_fleet import abort_step, evict_all
 from orsched.simulator.policy import Information
 from orsched.simulator.recorder import StepRecorder
 from orsched.simulator.worker import WorkerRun
-from orsched.simulator.worker_failures import abort_step, evict_all
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
