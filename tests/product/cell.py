@@ -9,11 +9,10 @@ from orsched.common.registry import resolve
 from orsched.common.stop import MaxIterations
 from orsched.models.bounds.bounds import bound_for, makespan_bound
 from orsched.simulator.policy import Information
+from orsched.solving.method_choice import read_spec
 from orsched.solving.methods import Run
-from orsched.solving.solver import read_spec
 from tests.by_the_book import require_reported, rule_broken_by
-from tests.product.information import begun, otherwise
-from tests.product.laws import LAWS, Account, work_is_conserved
+from tests.product.laws import LAWS, Account, begun, otherwise, work_is_conserved
 from tests.product.modes import FACTORS, instance_of
 from tests.product.policies import SHARING, conserves_work
 

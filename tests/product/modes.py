@@ -43,15 +43,9 @@ PADDING = {"off": False, "on": True}
 FIRST_TOKEN = ("decode", "prefill")
 COST = ("affine", "levels", "bilinear", "pooling", "roofline", "linear")
 WORKLOAD = (
-    "all_at_0",
-    "poisson",
-    "bursts",
-    "trace_like",
-    "one_request",
-    "equal_lengths",
-    "long_and_short",
-    "classes",
-)
+    "all_at_0", "poisson", "bursts", "trace_like", "one_request", "equal_lengths",
+    "long_and_short", "classes",
+)  # fmt: skip
 
 FACTORS = {
     "workers": tuple(WORKERS),
@@ -101,8 +95,7 @@ def _cost(model, most, factor):
             fixed=2e-3, weights=29.5e-3, token=4.1e-3, context=0.31e-3, attended=0.07e-3
         ),
         "linear": in_order(
-            LinearCost,
-            *(x * 10**9 for x in (21_500, 400, 70, 31_500, 900, 310, 4_300, 90)),
+            LinearCost, *(x * 10**9 for x in (21_500, 400, 70, 31_500, 900, 310, 4_300, 90))
         ),
     }[model]
     return cost.scaled(factor)

@@ -14,8 +14,7 @@ import pytest
 
 from tests.product.cell import Size, judge
 from tests.product.modes import FACTORS
-from tests.product.policies import POLICIES, SHARING, is_dispatched
-from tests.product.refusals import refusals_of
+from tests.product.policies import POLICIES, SHARING, is_dispatched, refusals_of
 from tests.product.test_refusals import require_refusal
 
 pytestmark = pytest.mark.full

@@ -11,7 +11,7 @@ from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
 from tests.product import laws
 from tests.product.cell import Size, instance_of_cell, serve
-from tests.product.information import begun, otherwise
+from tests.product.laws import begun, otherwise
 from tests.product.test_refusals import plain
 
 SIZE = Size(9, 14, ())

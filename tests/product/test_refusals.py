@@ -8,8 +8,15 @@ from orsched.common.errors import InputError
 from orsched.common.registry import names
 from tests.product.cell import Size, content, instance_of_cell, serve
 from tests.product.modes import FACTORS
-from tests.product.policies import METHODS, POLICIES, SEARCHES, SHARING, is_dispatched
-from tests.product.refusals import REFUSALS, refusal_of
+from tests.product.policies import (
+    METHODS,
+    POLICIES,
+    REFUSALS,
+    SEARCHES,
+    SHARING,
+    is_dispatched,
+    refusal_of,
+)
 
 SIZE = Size(6, 8, ())
 REFUSED = [

@@ -9,7 +9,8 @@ from orsched.simulator.policy import Policy
 class Script(Policy):
     """Takes the given steps of each worker one after the other, then decodes (or waits).
 
-    ``told`` holds what it was told: event, request, worker and time.
+    A step may be a function of the view. ``told`` holds what it was told: event, request, worker
+    and time.
     """
 
     name = "script"
@@ -30,4 +31,7 @@ class Script(Policy):
 
     def decide(self, view):
         steps = self.steps[view.index]
-        return steps.pop(0) if steps else decode_rounds() if view.running else None
+        if not steps:
+            return decode_rounds() if view.running else None
+        step = steps.pop(0)
+        return step(view) if callable(step) else step

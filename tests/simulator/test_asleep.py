@@ -14,9 +14,9 @@ from orsched.data.memory import BlockMemory
 from orsched.data.step import Step, prefill_stage
 from orsched.instances.synthetic import peers_workload
 from orsched.simulator import simulate_policy
-from orsched.simulator.asleep import Asleep
+from orsched.simulator.loop import Asleep
 from orsched.simulator.policy import Information, Policy, View
-from orsched.solving.solver import read_spec
+from orsched.solving.method_choice import read_spec
 from tests.simulator.losses import losing
 
 if TYPE_CHECKING:

@@ -182,24 +182,17 @@ def test_what_cannot_be_scaled_is_refused():
 
 
 @pytest.mark.parametrize(
-    "spec",
-    ["max=4", "startup=x", "startup=1,min=0", "startup=1,min=3,max=2", "startup=1,size=2", 5,
-     "startup=1,target=0", "startup=1,rule=fast", "startup=1,interval=0"],
-)  # fmt: skip
-def test_what_is_no_rule_is_refused(spec):
-    with pytest.raises(InputError):
-        read_autoscaling(spec)
-
-
-@pytest.mark.parametrize(
     ("spec", "field"),
-    [("min=0", "min"), ("min=3,max=2", "max"), ("interval=0", "interval"), ("target=0", "target")],
-)
-def test_errors_name_what_was_said(spec, field):
-    """Not what it is called in Python."""
+    [
+        ("max=4", None), ("startup=x", None), (5, None), ("startup=1,size=2", None),
+        ("startup=1,rule=fast", None), ("startup=1,min=0", "min"), ("startup=1,min=3,max=2", "max"),
+        ("startup=1,interval=0", "interval"), ("startup=1,target=0", "target"),
+    ],
+)  # fmt: skip
+def test_what_is_no_rule_is_refused_as_it_was_said(spec, field):
     with pytest.raises(InputError) as caught:
-        read_autoscaling(f"startup=1,{spec}")
-    assert caught.value.field == field
+        read_autoscaling(spec)
+    assert field in (None, caught.value.field)
 
 
 def test_specification_and_files_say_the_same(tmp_path):

@@ -63,24 +63,22 @@ def test_a_failure_takes_the_round_in_progress_and_the_cache(policy):
     }  # fmt: skip
 
 
-def test_a_step_that_ends_at_the_failure_has_ended():
-    schedule = solved(alone([(0, 25), (50, None)]))
-    assert rows(schedule)[:2] == [(0, 5, 1), (5, 25, 2)]
-    assert schedule.lost_steps == ()
-
-
-def test_a_request_may_be_done_at_the_failure():
-    schedule = solved(alone([(0, 105), (2000, None)]))
-    assert schedule.makespan_ns == 105
-    assert schedule.lost_steps == ()
-
-
-def test_a_lost_prefill_never_began():
-    """The stage until 5 is lost at 4: the stay that counts is the first one."""
-    schedule = solved(alone([(0, 4), (10, None)], outputs=(2,)))
-    assert rows(schedule) == [(10, 15, 1), (15, 35, 2)]
-    assert schedule.lost_steps == ((0, 0, 4),)
-    assert not schedule.work.stay.any()
+@pytest.mark.parametrize(
+    ("available", "outputs", "expected", "lost"),
+    [
+        ([(0, 25), (50, None)], 10, [(0, 5, 1), (5, 25, 2), (50, 57, 1), (57, 137, 8)], ()),
+        ([(0, 105), (2000, None)], 10, [(0, 5, 1), (5, 105, 10)], ()),
+        ([(0, 4), (10, None)], 2, [(10, 15, 1), (15, 35, 2)], ((0, 0, 4),)),
+        ([(7, None)], 1, [(7, 12, 1), (12, 22, 1)], ()),
+    ],
+    ids=["a step ends at it", "the request does", "a prefill never began", "a late start"],
+)
+def test_what_a_failure_leaves(available, outputs, expected, lost):
+    """A prefill until 5 that is lost at 4 never began: the stay that counts is the first one."""
+    schedule = solved(alone(available, outputs=(outputs,)))
+    assert rows(schedule) == expected
+    assert schedule.lost_steps == lost
+    assert schedule.work.stay.any() == (len(expected) > 2)
 
 
 def test_a_lost_mixed_step_undoes_the_chunk_and_the_round():
@@ -94,10 +92,6 @@ def test_a_lost_mixed_step_undoes_the_chunk_and_the_round():
     assert schedule.lost_steps == ((0, 15, 18),)
     assert rows(schedule)[0:2] == [(0, 5, 1), (5, 15, 1)]
     assert rows(schedule)[2][:2] == (20, 31)  # 5 and 1 tokens of the one, 5 of the other
-
-
-def test_a_worker_starts_when_it_says():
-    assert rows(solved(alone([(7, None)], outputs=(1,)))) == [(7, 12, 1), (12, 22, 1)]
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "vllm", "gittins"])

@@ -1,83 +1,206 @@
-"""The simulator against the naive token-by-token simulator."""
+"""The simulator against the naive token-by-token one: plain policies, all batching modes, views."""
 
 from __future__ import annotations
 
-import numpy as np
+import random
+from collections import Counter
+from itertools import groupby
+
 import pytest
 from hypothesis import given, settings
 
 from orsched.checker import check
+from orsched.common.errors import PolicyError
+from orsched.heuristics.gittins import Gittins
+from orsched.heuristics.gittins.params import GittinsParams
+from orsched.heuristics.scls import ContinuousSlices
 from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
+from tests.heuristics.gittins.drawn import drawn as drawn_of_gittins
 from tests.oracle import oracle
+from tests.random_instances import random_batching_instance
+from tests.simulator.batching_policies import BATCHING, wild
 from tests.simulator.instances import instances
+from tests.simulator.listening import columns, listening
 from tests.simulator.policies import POLICIES
 
-
-def listening(policy):
-    """Return the policy with a log of the calls of its hooks in ``policy.heard``."""
-    kind = type(policy)
-
-    class Listening(kind):
-        def on_arrival(self, view, request):
-            self.heard.append(("arrival", request))
-            super().on_arrival(view, request)
-
-        def on_first_token(self, view, request):
-            self.heard.append(("first token", request))
-            super().on_first_token(view, request)
-
-        def on_finish(self, view, request, client):
-            self.heard.append(("finish", request, client))
-            super().on_finish(view, request, client)
-
-        def decide(self, view):
-            clients = [view.request_on(client) for client in range(view.worker.clients)]
-            generated = [view.generated(request) for request in view.running]
-            free = (view.free_clients, view.blocks_free)
-            self.heard.append(
-                (view.now_ns, view.rounds, dict(view.running), generated, clients, free)
-            )
-            return super().decide(view)
-
-    policy.__class__ = Listening
-    policy.heard = []
-    return policy
+every_policy = pytest.mark.parametrize("name", BATCHING)
+few = range(40)
+thousands = range(1000, 3000)
+every_seed = pytest.mark.parametrize(
+    "seeds", [few, pytest.param(thousands, marks=pytest.mark.full)], ids=["few", "thousands"]
+)
 
 
-def columns(table):
-    return {name: column.tolist() for name, column in vars(table).items()}
+def drawn(name, seed, *sizes):
+    return random_batching_instance(random.Random(f"{name} {seed}"), *sizes)
+
+
+def in_order(heard):
+    """The log with first tokens of one run of rounds by row: nothing says who of them is first."""
+    result = []
+    for kind, group in groupby(heard, key=lambda call: call[0]):
+        calls = list(group)
+        result += sorted(calls, key=lambda c: c[1]) if kind == "first token" else calls
+    return result
+
+
+def require_agreement(instance, make, where=None, order=in_order):
+    fast, slow = listening(make()), listening(make())
+    expected = oracle(instance, slow)
+    schedule = simulate_policy(instance, fast).schedule
+    for told, known in zip(order(fast.heard), order(slow.heard), strict=False):
+        assert told == known, where
+    assert len(fast.heard) == len(slow.heard), where
+    assert columns(schedule.steps) == columns(expected.steps), where
+    assert columns(schedule.work) == columns(expected.work), where
+    assert schedule.information == expected.information
+    assert schedule.instance_sha256 == expected.instance_sha256
+
+
+def require_valid(instance, policy, where=None):
+    schedule = simulate_policy(instance, policy).schedule
+    results = summarise(instance, schedule)
+    assert check(instance, schedule.replace(results=results)) == [], where
+    return schedule
 
 
 @pytest.mark.parametrize("name", POLICIES)
 @given(instance=instances())
 def test_simulator_and_oracle_agree(name, instance):
     """INV-13: timeline, work, and all that the policy was told are the same."""
-    fast, slow = listening(POLICIES[name]()), listening(POLICIES[name]())
-    schedule = simulate_policy(instance, fast).schedule
-    expected = oracle(instance, slow)
-    assert columns(schedule.steps) == columns(expected.steps)
-    assert columns(schedule.work) == columns(expected.work)
-    assert fast.heard == slow.heard
-    assert schedule.instance_sha256 == expected.instance_sha256
-    assert schedule.information == expected.information
+    require_agreement(instance, POLICIES[name], order=list)
 
 
 @pytest.mark.parametrize("name", POLICIES)
 @settings(max_examples=25)
 @given(instance=instances())
-def test_the_checker_accepts_every_policy(name, instance):
+def test_the_checker_accepts_every_policy_and_each_run_of_it_is_the_same(name, instance):
+    """INV-1 to INV-7, INV-9: what the simulator makes is valid, and the metrics are right."""
+    one = require_valid(instance, POLICIES[name]())
+    two = simulate_policy(instance, POLICIES[name]()).schedule
+    assert columns(one.steps) == columns(two.steps)
+    assert columns(one.work) == columns(two.work)
+
+
+@every_policy
+@every_seed
+def test_simulator_and_oracle_agree_on_batches(name, seeds):
+    """INV-13: on small instances, in the full runs on some larger ones."""
+    for seed in seeds:
+        require_agreement(drawn(name, seed), lambda s=seed: BATCHING[name](s), seed)
+    for seed in few if seeds == thousands else ():
+        require_agreement(drawn(name, -seed, 30, 25), lambda s=seed: BATCHING[name](s), -seed)
+
+
+@every_policy
+@every_seed
+def test_the_checker_accepts_every_batching_policy(name, seeds):
     """INV-1 to INV-7: what the simulator makes is valid, and the metrics are right."""
-    schedule = simulate_policy(instance, POLICIES[name]()).schedule
-    assert check(instance, schedule.replace(results=summarise(instance, schedule))) == []
+    for seed in seeds:
+        require_valid(drawn(name, seed), BATCHING[name](seed), seed)
 
 
-@pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=10)
-@given(instance=instances())
-def test_same_seed_same_bytes(name, instance):
-    """INV-9: two runs of a policy give the same schedule."""
-    one, two = (simulate_policy(instance, POLICIES[name]()).schedule for _ in range(2))
-    for a, b in ((one.steps, two.steps), (one.work, two.work)):
-        for column in vars(a):
-            assert np.array_equal(getattr(a, column), getattr(b, column))
+def outcome(run, policy):
+    """What became of a run: a schedule, or a refusal; and all decisions until then."""
+    try:
+        schedule = run(policy)
+    except PolicyError:
+        schedule = None
+    decisions = [call for call in policy.heard if call[0] == "decide"]
+    return schedule, decisions
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(300), pytest.param(range(1000, 9000), marks=pytest.mark.full)]
+)
+def test_simulator_and_oracle_refuse_the_same_steps(seeds):
+    """INV-1, INV-3, INV-6, INV-7: each refuses the first impossible step, and no possible one."""
+    refused = 0
+    for seed in seeds:
+        instance = drawn("wild", seed)
+        expected, known = outcome(lambda p, i=instance: oracle(i, p), listening(wild(seed)))
+        found, told = outcome(
+            lambda p, i=instance: simulate_policy(i, p).schedule, listening(wild(seed))
+        )
+        assert told == known, seed
+        assert (found is None) == (expected is None), seed
+        if found is not None:
+            assert columns(found.steps) == columns(expected.steps), seed
+            assert columns(found.work) == columns(expected.work), seed
+        refused += found is None
+    assert 0.1 < refused / len(seeds) < 0.9
+
+
+def test_the_random_policies_do_everything():
+    """The tests above would prove little if the policies did not use what they are for."""
+    seen = Counter()
+
+    def observe(view, step):
+        ready = sum(view.to_prefill(r) == 0 for r in view.running if r not in step.preempt)
+        seen["held"] += step.hold
+        seen["evicted"] += len(step.preempt)
+        seen["evicted and prefilled at once"] += bool(set(step.preempt) & set(step.prefill))
+        seen["partial"] += 0 < len(step.decode or ()) < ready
+        seen["chosen clients"] += step.clients is not None
+
+    for name, make in BATCHING.items():
+        for seed in few:
+            instance = drawn(name, seed)
+            schedule = simulate_policy(instance, make(seed), observer=observe).schedule
+            work, steps = schedule.work, schedule.steps
+            seen["mixed"] += int((steps.phase == 2).sum())
+            seen["invalid"] += int((work.phase == 2).sum())
+            seen["later stays"] += int((work.stay > 0).sum())
+            places = set(zip(work.request.tolist(), steps.worker[work.first_step], strict=True))
+            seen["moved"] += len(places) - len(set(work.request.tolist()))
+            for worker in instance.workers:
+                seen[worker.cost.model] += 1
+                seen["padding"] += worker.padding
+                seen["none" if worker.memory is None else worker.memory.allocation] += 1
+            seen[f"{len(instance.workers)} workers"] += 1
+    assert min(seen.values()) >= 20, seen
+    assert len(seen) == 22, seen
+
+
+class Looking:
+    """Notes at each decision what the views of all workers show."""
+
+    def idle_may_act(self):
+        """Let all that sleep be asked, as the oracle does."""
+        return True
+
+    def decide(self, view):
+        """Note it, and let the policy decide."""
+        for each in view.workers:
+            running = dict(each.running)
+            self.seen.append((each.rounds, each.blocks_unused, each.blocks_free, running))
+            self.seen.append((list(each.prefilling.items()), each.blocks_left(1)))
+            self.seen.append([(each.to_prefill(r), each.decodes(r)) for r in running])
+        return super().decide(view)
+
+
+class LookingGittins(Looking, Gittins):
+    def __init__(self):
+        super().__init__(GittinsParams(max_num_batched_tokens=3), Information.NONE)
+        self.seen = []
+
+
+class LookingSlices(Looking, ContinuousSlices):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+
+@pytest.mark.parametrize("kind", [LookingGittins, LookingSlices])
+def test_views_of_workers_in_the_middle_of_steps_agree_with_the_oracle(kind):
+    shared = 0
+    for seed in range(80):
+        instance = drawn_of_gittins(seed)
+        ours, theirs = kind(), kind()
+        simulate_policy(instance, ours)
+        oracle(instance, theirs)
+        assert ours.seen == theirs.seen, seed
+        shared += len(instance.workers) > 1
+    assert shared > 20

@@ -43,19 +43,16 @@ def make(instance, method, **parameters):
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_pools_do_is_valid(seed, rule):
-    """INV-33, INV-34: the checker and the literal reading accept what the simulator makes."""
+def test_what_pools_do_is_valid_and_conserves_caches_and_link_time(seed, rule):
+    """INV-33, INV-34: accepted by the checker and the literal reading.
+
+    What leaves a worker was prefilled there, and is what the other one goes on with. A link is busy
+    with one cache at a time, for as long as its tokens take.
+    """
     instance = pool_instance(seed, rule)
     schedule = simulate_policy(instance, pool_policy(seed)).schedule
     assert check(instance, schedule) == []
     require_reported(instance, schedule)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_caches_are_conserved(seed):
-    """INV-33: what leaves a worker was prefilled there, and is what the other one goes on with."""
-    instance = pool_instance(seed)
-    schedule = simulate_policy(instance, pool_policy(seed)).schedule
     sent, work, steps = schedule.transfers, schedule.work, schedule.steps
     if sent is None:  # all prefilled where they decode; most seeds have some, see below
         return
@@ -70,23 +67,6 @@ def test_caches_are_conserved(seed):
         assert set(steps.worker[work.first_step[after]]) == {sent.target[k]}
         assert steps.end_ns[work.last_step[before]].max() <= sent.start_ns[k]
         assert sent.end_ns[k] <= steps.start_ns[work.first_step[after]].min()
-
-
-def test_most_of_these_instances_have_transfers():
-    """The tests around this one are about something."""
-    made = [simulate_policy(pool_instance(seed), pool_policy(seed)).schedule for seed in SEEDS]
-    assert sum(schedule.transfers is not None for schedule in made) >= 30
-    assert sum(int(schedule.work.stay.max()) > 1 for schedule in made) >= 3  # evictions, too
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_link_time_is_conserved(seed):
-    """INV-34: a link is busy with one cache at a time, for as long as its tokens take."""
-    instance = pool_instance(seed)
-    schedule = simulate_policy(instance, pool_policy(seed)).schedule
-    sent = schedule.transfers
-    if sent is None:
-        return
     for source in set(sent.source.tolist()):
         rows = np.flatnonzero(sent.source == source)
         busy = sorted(zip(sent.start_ns[rows].tolist(), sent.end_ns[rows].tolist(), strict=True))
@@ -94,6 +74,13 @@ def test_link_time_is_conserved(seed):
         took = sum(end - start for start, end in busy)
         link, tokens = instance.link, int(sent.tokens[rows].sum())
         assert took == len(rows) * link.latency_ns + tokens * link.ns_per_token
+
+
+def test_most_of_these_instances_have_transfers():
+    """The tests around this one are about something."""
+    made = [simulate_policy(pool_instance(seed), pool_policy(seed)).schedule for seed in SEEDS]
+    assert sum(schedule.transfers is not None for schedule in made) >= 30
+    assert sum(int(schedule.work.stay.max()) > 1 for schedule in made) >= 3  # evictions, too
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -1,6 +1,8 @@
-"""Prefix caches in the simulator: what holds at every step, what policies see, what is refused."""
+"""Prefix caches in the simulator: what holds at every step, is seen, refused and attended to."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched.checker import check
 from orsched.common.errors import PolicyError
+from orsched.costs import RooflineCost
 from orsched.data.memory import PrefixCache
 from orsched.data.prefixes import Prefixes
-from orsched.data.schedule import PREFILL
+from orsched.data.schedule import DECODE, MIXED, PREFILL
 from orsched.data.step import Step, decode_rounds
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Policy
+from tests.in_order import in_order
 from tests.simulator.prefix_workloads import (
     COST,
     Whimsical,
@@ -22,6 +26,7 @@ from tests.simulator.prefix_workloads import (
     prefix_params,
     prefix_policy,
 )
+from tests.simulator.scripted import Script
 
 RULES = ("lru", "task_aware", "least_future_use")
 
@@ -120,21 +125,9 @@ def pair(blocks=8, prompts=(12, 14), arrivals=None):
     return orsched.Instance(requests, orsched.Worker(2, COST, memory=memory), first_token="decode")
 
 
-class Scripted(Policy):
-    """Asks for the given steps, then for rounds; what looks at the view comes first."""
-
-    def __init__(self, *steps):
-        self.steps = list(steps)
-
-    def decide(self, view):
-        """Return the next step."""
-        step = self.steps.pop(0) if self.steps else decode_rounds()
-        return step(view) if callable(step) else step
-
-
 def test_a_request_finds_what_one_of_the_same_step_computes():
     """INV-20: the second computes 6 of its 14 tokens."""
-    schedule = simulate_policy(pair(), Scripted(Step([0, 1], None, None, ()))).schedule
+    schedule = simulate_policy(pair(), Script(Step([0, 1], None, None, ()))).schedule
     assert schedule.work.hit.tolist() == [0, 0, 8, 0]
     assert schedule.work.turn.tolist() == [0, 0, 1, 0]
     assert schedule.work.tokens.tolist() == [12, 1, 6, 1]
@@ -142,16 +135,16 @@ def test_a_request_finds_what_one_of_the_same_step_computes():
 
 def test_more_than_is_left_is_cut_and_more_than_is_due_refused():
     """A policy without an eye for caches asks for whole prompts; more than that is an error."""
-    schedule = simulate_policy(pair(), Scripted(Step([0, 1], [12, 14], None, ()))).schedule
+    schedule = simulate_policy(pair(), Script(Step([0, 1], [12, 14], None, ()))).schedule
     assert schedule.work.tokens.tolist() == [12, 1, 6, 1]
     with pytest.raises(PolicyError, match="15 tokens of request 1, which has 14 left"):
-        simulate_policy(pair(), Scripted(Step([0, 1], [12, 15], None, ())))
+        simulate_policy(pair(), Script(Step([0, 1], [12, 15], None, ())))
 
 
 def test_blocks_that_do_not_fit_are_refused():
     """They share 2 blocks of the first one's 4; of 5 the second finds one free and takes two."""
     with pytest.raises(PolicyError, match="request 1 takes 2 more memory blocks, where 1 of 5"):
-        simulate_policy(pair(5, (16, 14)), Scripted(Step([0, 1], None, None, ())))
+        simulate_policy(pair(5, (16, 14)), Script(Step([0, 1], None, None, ())))
 
 
 def test_a_view_shows_hits_and_tries_steps():
@@ -189,7 +182,7 @@ def test_a_view_shows_hits_and_tries_steps():
             trial.extend(0, 1)
         return Step([1], None, None, ())
 
-    simulate_policy(pair(), Scripted(look, later))
+    simulate_policy(pair(), Script(look, later))
     assert seen == [4, 4, 3, 4]
 
 
@@ -209,14 +202,14 @@ def test_what_has_not_arrived_is_not_seen():
         assert view.prefixes.hit_tokens(1) == 8
         return Step([1])
 
-    simulate_policy(pair(arrivals=[0, 10]), Scripted(look, then))
+    simulate_policy(pair(arrivals=[0, 10]), Script(look, then))
 
 
 def test_a_preempted_request_finds_its_own_blocks():
     """All full blocks of what it has computed and yielded, if nobody took them."""
     evict = Step(preempt=[1], decode=())
     steps = (Step([0, 1], None, None, ()), decode_rounds(2), evict, Step([1]))
-    schedule = simulate_policy(pair(), Scripted(*steps)).schedule
+    schedule = simulate_policy(pair(), Script(*steps)).schedule
     assert orsched.check(pair(), schedule) == []
     second = schedule.work.stay == 1
     assert schedule.work.hit[second].tolist() == [12, 0]
@@ -228,7 +221,7 @@ def test_evictions_say_when_and_in_which_order():
     instance = pair()
     rest = (Step([0], None, None, ()), Step([1], [1], None, ()), decode_rounds(1))
     schedule = simulate_policy(
-        instance, Scripted(*rest, Step(preempt=[0, 1], decode=()), Step([1, 0], None, None, ()))
+        instance, Script(*rest, Step(preempt=[0, 1], decode=()), Step([1, 0], None, None, ()))
     ).schedule
     assert orsched.check(instance, schedule) == []
     work = schedule.work
@@ -244,3 +237,110 @@ def test_a_wait_that_only_one_worker_saw_is_over(seed, rule):
     instance = prefix_instance(seed, 3, rule)
     schedule = simulate_policy(instance, Whimsical(seed)).schedule
     assert orsched.check(instance, schedule) == []
+
+
+ATTENTION = in_order(RooflineCost, 0, 0, 0, 0, attended_fs=10**6)
+"""A step takes a nanosecond for each attended token of its chunks, and rounds take no time."""
+
+
+def durations(schedule, *phases):
+    steps = schedule.steps
+    here = np.isin(steps.phase, phases)
+    return (steps.end_ns - steps.start_ns)[here].tolist()
+
+
+def triangle(tokens):
+    return tokens * (tokens + 1) // 2
+
+
+def simulated(instance, *steps):
+    schedule = simulate_policy(instance, Script(*steps)).schedule
+    assert check(instance, schedule) == []
+    return schedule
+
+
+def attended_of_stays(instance, schedule):
+    """Attended tokens of the stays by their rows: each token attends to what is before it."""
+    work, found, before = schedule.work, 0, {}
+    for row in range(len(work)):
+        if work.phase[row] == PREFILL:
+            stay = int(work.request[row]), int(work.stay[row])
+            start = before.get(stay, int(work.hit[row]))
+            before[stay] = start + int(work.tokens[row])
+            found += triangle(before[stay]) - triangle(start)
+    return found
+
+
+def test_several_chunks_in_a_step_have_each_its_own():
+    instance = orsched.Instance(
+        orsched.Requests([10, 7], [1, 1]), orsched.Worker(2, ATTENTION), first_token="decode"
+    )
+    schedule = simulated(
+        instance,
+        Step([0], [4]),
+        Step([0, 1], [3, 2]),  # 3 tokens behind 4, 2 behind none
+        Step([1, 0], [5, 3]),  # 5 behind 2, 3 behind 7
+    )
+    assert durations(schedule, PREFILL) == [10, 6 + 3 * 4 + 3, 15 + 5 * 2 + 6 + 3 * 7]
+
+
+def test_a_chunk_beside_a_round_is_behind_its_own_prompt_only():
+    instance = orsched.Instance(
+        orsched.Requests([5, 8], [9, 1]), orsched.Worker(2, ATTENTION), first_token="decode"
+    )
+    schedule = simulated(
+        instance, Step([0]), Step([1], [6], decode=None), Step([1], [2], decode=None)
+    )
+    assert durations(schedule, MIXED) == [21, 3 + 2 * 6]
+
+
+def test_an_evicted_request_begins_with_nothing():
+    instance = orsched.Instance(
+        orsched.Requests([6], [3]), orsched.Worker(1, ATTENTION), first_token="decode"
+    )
+    schedule = simulated(instance, Step([0], [4]), Step([0], [2], preempt=[0]), Step([0], [4]))
+    assert durations(schedule, PREFILL) == [10, 3, 10 + 4 * 2]
+
+
+def test_a_hit_is_attended_to():
+    memory = orsched.BlockMemory(64, 4, "paged", PrefixCache("lru"))
+    requests = orsched.Requests(
+        [12, 14], [1, 1], prefixes=Prefixes.from_documents([0, 0], [12, 12], 4)
+    )
+    instance = orsched.Instance(
+        requests, orsched.Worker(2, ATTENTION, memory=memory), first_token="decode"
+    )
+    schedule = simulated(instance, Step([0]), Step([1], [1]), Step([1], [1]))
+    assert schedule.work.hit.max() == 12
+    assert durations(schedule, PREFILL, MIXED) == [triangle(12), 1 + 12, 1 + 13]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(1, 60), min_size=1, max_size=6),
+    st.integers(1, 40),
+    st.sampled_from(("prefill", "decode")),
+)
+def test_attended_tokens_are_conserved(prompts, budget, rule):
+    """INV-28: in chunks as at once, with the policy that cuts prompts to a budget."""
+    worker = orsched.Worker(3, ATTENTION)
+    requests = orsched.Requests(prompts, [3] * len(prompts))
+    instance = orsched.Instance(requests, worker, first_token=rule)
+    result = orsched.solve(instance, "vllm", parameters={"max_num_batched_tokens": max(3, budget)})
+    took = sum(durations(result.schedule, PREFILL, MIXED))
+    assert took == sum(map(triangle, prompts)) == attended_of_stays(instance, result.schedule)
+    assert sum(durations(result.schedule, DECODE)) == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_attended_tokens_are_conserved_behind_hits(seed):
+    """INV-28: with prefix caches, preemption and chunks."""
+    instance = prefix_instance(seed)
+    worker = replace(instance.worker, cost=replace(ATTENTION, fixed_fs=10**9))
+    instance = instance.replace(workers=worker)
+    params = prefix_params(seed, instance.worker.clients)
+    schedule = simulate_policy(instance, prefix_policy(instance, params)).schedule
+    assert check(instance, schedule) == []
+    took = durations(schedule, PREFILL, MIXED)
+    assert sum(took) - 1_000 * len(took) == attended_of_stays(instance, schedule)

@@ -7,17 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched import (
-    SLO,
-    AffineCost,
-    InputError,
-    Instance,
-    Requests,
-    Worker,
-    frontier,
-    load,
-    solve,
-)
+from orsched import SLO, AffineCost, InputError, Instance, Requests, Worker, frontier, load, solve
 from orsched.cli.commands import run
 from orsched.files import save_instance
 from orsched.planning.frontier_points import dominated

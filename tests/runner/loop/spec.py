@@ -6,7 +6,7 @@ from orsched.common.registry import resolve
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.pang import GatedMethod
 from orsched.simulator.policy import Information
-from orsched.solving.solver import read_spec
+from orsched.solving.method_choice import read_spec
 
 
 def build(instance, spec, seed, parameters=None):

@@ -1,9 +1,11 @@
-"""Impossible steps of all batching modes: each is refused by name, here and by the naive one."""
+"""What no step may be: each is refused by name, here and by the naive simulator."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import orsched
 from orsched.common.errors import PolicyError
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
@@ -12,6 +14,7 @@ from orsched.data.requests import Requests
 from orsched.data.step import FOREVER, Step, Wait, batch_rounds, decode_rounds, evict, prefill_stage
 from orsched.data.workers import Worker
 from orsched.heuristics.pang import FirstComeFirstServed
+from orsched.instances.catalog import generate
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Policy
 from tests.in_order import in_order
@@ -21,10 +24,11 @@ from tests.simulator.scripted import Script
 COST = in_order(AffineCost, 0, 1, 10, 0)
 
 
-def small(workers=1, **worker):
+def small(workers=1, clients=2, arrivals=None, **worker):
     """Three requests with prompts of 5, 6 and 7 tokens that yield 2, 3 and 4."""
-    owners = tuple(Worker(2, COST, name=f"worker-{i}", **worker) for i in range(workers))
-    return Instance(Requests([5, 6, 7], [2, 3, 4]), owners, first_token="decode")
+    owners = tuple(Worker(clients, COST, name=f"worker-{i}", **worker) for i in range(workers))
+    requests = Requests([5, 6, 7], [2, 3, 4], arrival_ns=arrivals)
+    return Instance(requests, owners, first_token="decode")
 
 
 def chunk(request, tokens, **fields):
@@ -35,6 +39,25 @@ BOTH = prefill_stage([0, 1])
 PAGES = {"memory": BlockMemory(6, 2, "paged")}
 
 IMPOSSIBLE = {
+    "busy client": ([prefill_stage([0], [0]), prefill_stage([1], [0])], "client 0", {}),
+    "one client twice": ([prefill_stage([0, 1], [1, 1])], "client 1", {}),
+    "no such client": ([prefill_stage([0], [2])], "client 2", {}),
+    "negative client": ([prefill_stage([0], [-1])], "client -1", {}),
+    "fewer clients than requests": ([prefill_stage([0, 1], [0])], "1 clients for 2", {}),
+    "no free client": ([prefill_stage([0, 1, 2])], "3 requests for 2", {}),
+    "no such request": ([prefill_stage([3])], "does not exist", {}),
+    "negative request": ([prefill_stage([-1])], "does not exist", {}),
+    "twice in a stage": ([prefill_stage([0, 0])], "request 0", {}),
+    "prefilled while running": ([prefill_stage([0]), prefill_stage([0])], "request 0", {}),
+    "prefilled after its end": ([BOTH, decode_rounds(), prefill_stage([0])], "request 0", {}),
+    "not arrived": ([BOTH], "not arrived", {"arrivals": [0, 4, 4]}),
+    "over the cap": ([BOTH], "cap", {"prefill_cap_tokens": 10}),
+    "over memory": ([BOTH], "blocks", {"memory": BlockMemory(18, 1, "whole")}),
+    "decode of nobody": ([decode_rounds()], "without a running request", {}),
+    "nothing at all": ([Step(decode=())], "without a request", {}),
+    "no rounds of some": ([prefill_stage([0]), Step(rounds=0)], "0 rounds", {}),
+    "a wait with nothing to come": ([None], "waits", {}),
+    "a wait with work left": ([prefill_stage([0]), decode_rounds(), None], "waits", {}),
     "chunk beyond the prefill": ([chunk(0, 6)], "5 left to prefill", {}),
     "chunk beyond the rest": ([chunk(0, 2), chunk(0, 4)], "3 left to prefill", {}),
     "chunk of nothing": ([chunk(0, 0)], "0 tokens of request 0", {}),
@@ -96,10 +119,9 @@ IMPOSSIBLE = {
 
 @pytest.mark.parametrize("case", IMPOSSIBLE)
 def test_impossible_steps_are_refused_by_name(case):
-    steps, words, worker = IMPOSSIBLE[case]
-    instance = small(**{k: v for k, v in worker.items() if k != "clients"})
-    if "clients" in worker:
-        instance = instance.replace(workers=(Worker(3, COST, memory=worker["memory"]),))
+    """INV-1, INV-3, INV-6, INV-7: the executor takes no step that would break them."""
+    steps, words, fields = IMPOSSIBLE[case]
+    instance = small(**fields)
     with pytest.raises(PolicyError, match=words) as caught:
         simulate_policy(instance, Script(*steps))
     assert "policy script, step" in str(caught.value)
@@ -169,3 +191,116 @@ def test_a_worker_that_does_not_exist_gets_no_request(arrivals, worker):
     )
     with pytest.raises(PolicyError, match=f"for worker {worker!r}, where there are 2"):
         simulate_policy(instance, Lost())
+
+
+class Answers(Policy):
+    """Serve one request at a time, but give ``bad`` once a request runs (or at once)."""
+
+    name = "answers"
+
+    def __init__(self, first=None, running=None):
+        self.first, self.running, self.queue = first, running, []
+
+    def on_arrival(self, view, request):
+        self.queue.append(request)
+
+    def decide(self, view):
+        if view.running and self.running is not None:
+            return self.running
+        if not view.running and self.first is not None:
+            return self.first
+        if self.queue and view.free_clients:
+            return prefill_stage([self.queue.pop(0)])
+        return decode_rounds()
+
+
+@pytest.fixture
+def instance():
+    return orsched.load("two-by-two")
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        ("abc", "'abc' (str), which is no Step"),
+        (7, "7 (int), which is no Step"),
+        ((1, 2), "no Step"),
+        (prefill_stage("ab"), "prefill is 'ab' (str)"),
+        (prefill_stage(3), "prefill is 3 (int)"),
+        (prefill_stage([0.0]), "prefill holds 0.0 (float)"),
+        (prefill_stage(["0"]), "prefill holds '0' (str)"),
+        (prefill_stage(np.array([0])), "(ndarray)"),
+        (prefill_stage(np.array([0, 1])), "(ndarray)"),
+        (prefill_stage([0], "a"), "clients is 'a' (str)"),
+        (prefill_stage([0], 1), "clients is 1 (int)"),
+        (prefill_stage([]), "without a request"),
+        (prefill_stage([10**30]), "does not exist"),
+    ],
+)
+def test_what_is_no_prefill_stage_is_named(instance, answer, named):
+    with pytest.raises(PolicyError, match="policy answers, step 0 at 0 ns") as raised:
+        simulate_policy(instance, Answers(first=answer))
+    assert named in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        (decode_rounds(1.5), "rounds is 1.5 (float)"),
+        (decode_rounds("x"), "rounds is 'x' (str)"),
+        (decode_rounds(-1), "a decode stage of -1 rounds"),
+        (Step(until="x"), "until is 'x' (str)"),
+    ],
+)
+def test_what_is_no_decode_stage_is_named(instance, answer, named):
+    with pytest.raises(PolicyError, match="policy answers, step 1 at") as raised:
+        simulate_policy(instance, Answers(running=answer))
+    assert named in str(raised.value)
+
+
+def test_a_policy_s_own_errors_are_left_as_they_are(instance):
+    class Own(Answers):
+        def decide(self, view):
+            raise TypeError("mine")
+
+    class Hook(Answers):
+        def on_finish(self, view, request, client):
+            raise ValueError("mine")
+
+    for policy, kind in ((Own(), TypeError), (Hook(), ValueError)):
+        with pytest.raises(kind, match="mine"):
+            simulate_policy(instance, policy)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+def test_numpy_numbers_in_lists_count_as_whole_numbers(instance, kind):
+    class Numbers(Answers):
+        def __init__(self, kind):
+            super().__init__()
+            self.kind = kind
+
+        def decide(self, view):
+            step = super().decide(view)
+            if step.prefill:
+                return prefill_stage([self.kind(request) for request in step.prefill])
+            return decode_rounds(self.kind(3))
+
+    plain = simulate_policy(instance, Numbers(int)).schedule
+    assert simulate_policy(instance, Numbers(kind)).schedule == plain
+
+
+def test_the_deadline_is_asked_while_requests_arrive():
+    instance = generate("gsm8k", requests=5000, clients=2)
+    asked = []
+
+    def stop():
+        asked.append(True)
+        raise orsched.TimeLimitError("over")
+
+    class Late(Answers):
+        def decide(self, view):
+            raise AssertionError("the time was over before")
+
+    with pytest.raises(orsched.TimeLimitError):
+        simulate_policy(instance, Late(), deadline=stop)
+    assert asked == [True]
