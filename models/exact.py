@@ -296,7 +296,7 @@ def _policy(instance: Instance, objective: Objective) -> tuple[str, str]:
 
 def refusal_of_mip(instance: Instance) -> str | None:
     """Return why an instance does not map into the MIP of times, or None where it does."""
-    from orsched.models.full_mip.problem import read_problem
+    from orsched.models.exact_search.stage_plan import read_problem
 
     try:
         read_problem(instance, exact=True)

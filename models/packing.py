@@ -16,14 +16,10 @@ import numpy as np
 from orsched.common.columns import int_column, whole_number
 from orsched.common.errors import InputError, MissingDependencyError
 from orsched.common.stop import Clock, most_within, require_gap
-from orsched.models.pcmax import frequent_size_bound
-from orsched.models.pcmax.compiled import compiled_exchanges
-from orsched.models.pcmax.exchange import exchange
-from orsched.models.pcmax.knapsack import LARGEST_TABLE, table_cells
-from orsched.models.pcmax.local import Groups, best_fit, longest_first, repartition
-from orsched.models.pcmax.problem import Problem
-from orsched.models.pcmax.rooms import Rooms
-from orsched.models.pcmax.search import Effort, Search
+from orsched.models.pcmax.local_search import Groups, best_fit, exchange, longest_first, repartition
+from orsched.models.pcmax.packing_search import Effort, Search, compiled_exchanges
+from orsched.models.pcmax.patterns import LARGEST_TABLE, Problem, table_cells
+from orsched.models.pcmax.rooms import Rooms, prove_by_rooms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -232,7 +228,7 @@ def _by_rooms(problem: Problem, certificate: dict[str, Any], makespan: int) -> d
     """Raise a bound as far as the room beside the most frequent size proves."""
     for capacity in range(certificate["value"], makespan):
         try:
-            duals = frequent_size_bound.prove(problem, capacity)
+            duals = prove_by_rooms(problem, capacity)
         except MissingDependencyError:
             break
         if duals is None:

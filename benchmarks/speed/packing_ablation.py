@@ -22,8 +22,8 @@ from benchmarks.speed.packing_families import FAMILIES, Packing, gsm8k_like
 from orsched.common import stop
 from orsched.models import packing
 from orsched.models.packing import pack
-from orsched.models.pcmax import search
-from orsched.models.pcmax.compiled import compiled, compiled_exchanges
+from orsched.models.pcmax import packing_search as search
+from orsched.models.pcmax.packing_search import compiled, compiled_exchanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -25,7 +25,7 @@ from orsched.heuristics.gated import GatedPolicy
 from orsched.instances.gsm8k import gsm8k
 from orsched.instances.synthetic import peers_workload
 from orsched.models.packing import pack
-from orsched.models.windows.compiled import compiled
+from orsched.models.windows.window_state import compiled
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 

@@ -21,16 +21,16 @@ from benchmarks.speed.section import Options, Section, Target
 from orsched.costs import AffineCost, LevelsCost
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.full_mip import solve_full_mip
-from orsched.models.windows import search
-from orsched.models.windows.annealing import anneal
-from orsched.models.windows.compiled import Compiled, compiled
-from orsched.models.windows.construction import construct, even_times
-from orsched.models.windows.terms import terms_of
+from orsched.models.windows import window_search as search
+from orsched.models.windows.stage_prices import terms_of
+from orsched.models.windows.state_changes import construct, even_times
+from orsched.models.windows.window_state import Cooling, anneal, compiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.data.instance import Instance
+    from orsched.models.compiled_kernels import Kernels
 
 NAME = "windows"
 SIZES = {"1319 x 200": (1319, 200, 10, 0.5, 0.3), "100 x 20": (100, 20, 5, 1.0, 0.5)}
@@ -139,7 +139,7 @@ def _profile(requests: int, clients: int) -> list[str]:
         search.anneal = original  # type: ignore[attr-defined]
     share = spent / (perf_counter() - begin)
     plain, fast = _moves_a_second(instance, 20_000, None), None
-    if compiled().run_moves is not None:
+    if compiled().module is not None:
         fast = _moves_a_second(instance, 1_000_000, compiled())
     return [
         f"profile at {requests} x {clients}, one thread: {share:.0%} of the time is annealing; "
@@ -147,14 +147,14 @@ def _profile(requests: int, clients: int) -> list[str]:
     ]
 
 
-def _moves_a_second(instance: Instance, moves: int, fast: Compiled | None) -> float:
+def _moves_a_second(instance: Instance, moves: int, fast: Kernels | None) -> float:
     terms, clients = terms_of(instance), instance.worker.clients
     stages, _ = terms.stages_for(2 * terms.stages_ns)
     end = terms.rounds
     times, price = even_times(stages, end), terms.prices.by_starts
     state = construct(instance.rounds_needed, clients, times, end, price)
     begin = perf_counter()
-    made = anneal(state, moves, 3.0, 0.15, np.random.default_rng(0), lambda: False, fast)
+    made = anneal(state, Cooling(moves, 3.0, 0.15), np.random.default_rng(0), lambda: False, fast)
     return made / (perf_counter() - begin)
 
 

@@ -12,7 +12,7 @@ from orsched.costs import BilinearCost, as_bilinear
 from orsched.costs.bilinear import COEFFICIENTS
 from orsched.costs.exact import FS_PER_NS, MAX_COEFFICIENT_FS
 from orsched.models.batch import DEEPSPEED, batch
-from orsched.models.batch.result import serving_ns
+from orsched.models.batch.batcher import serving_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -3,8 +3,7 @@
 if __name__ != "orsched.models.batch":
     raise ImportError("use 'import orsched.models.batch', not 'import models.batch'")
 
-from orsched.models.batch.batcher import batch
-from orsched.models.batch.memory import DEEPSPEED, BatchMemory, PaddedMemory, TableMemory
-from orsched.models.batch.result import Batches
+from orsched.models.batch.batch_problem import DEEPSPEED, BatchMemory, PaddedMemory, TableMemory
+from orsched.models.batch.batcher import Batches, batch
 
 __all__ = ["DEEPSPEED", "BatchMemory", "Batches", "PaddedMemory", "TableMemory", "batch"]

@@ -1,17 +1,14 @@
 """Expansion of packed plain states: written so that numba can compile it as it stands.
 
-The same search as ``search``, with the bounds of ``states`` and three more: a set of weights for
-the requests, whatever they are, proves that R more rounds are too few if all that wait weigh more
-than the clients can hold in what R leaves them; so does trying to fill the clients (``filling``);
-and schedules begin with their full blocks (``blocks_of``). Functions take ``Case``, ``Store``,
-``Bins`` and the array of counts; times are whole numbers.
+The same search as ``states.BestFirst``, with the bounds of ``packed_bounds``. Functions take
+``Case``, ``Store``, ``Bins`` and the array of counts.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.models.best_first.arrays import (
+from orsched.models.best_first.packed_bounds import (
     BEST,
     BOUND,
     EXPANDED,
@@ -19,17 +16,22 @@ from orsched.models.best_first.arrays import (
     LEFT_OUT,
     NODES,
     OPEN,
-)
-from orsched.models.best_first.filling import packs
+    blocks_of,
+    equal_at_most,
+    jointly,
+    least_rounds,
+    packs,
+    to_end,
+    totals,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from orsched.models.best_first.arrays import Bins, Case, Store
+    from orsched.models.best_first.packed_bounds import Bins, Case, Store
 
 GO_ON, FINISHED, FULL, IMPROVED = 0, 1, 2, 3
 _PRIME, _OTHER = 2147483647, 2147483629
-_FREE = 2**60
 
 
 def advance(case: Case, store: Store, at: Any, most: int, room: int, space: Any, bins: Bins) -> int:
@@ -287,32 +289,6 @@ def offer(
     push(store, at, key, new)
 
 
-def blocks_of(case: Case, cnt: Any, left: Any, spent: int) -> int:
-    """Return how many full blocks have been if nothing else has been, else -1.
-
-    A full block is a stage that begins equal requests on all clients, and their rounds. Nothing
-    else is active in it, so it can be moved to the start: there the search has all of them, the
-    longest first, and no more of them later. Take the most full blocks that an optimal schedule
-    has: behind these, no optimal one has another. That a state with as many or more of them, and
-    none with fewer, leaves out others keeps this so.
-    """
-    if case.clients == 1 or left[case.clients - 1] > 0:
-        return -1
-    cost, blocks = 0, 0
-    for i in range(len(case.rounds)):
-        gone = case.counts[i] - cnt[i]
-        if gone % case.clients:
-            return -1
-        blocks += gone // case.clients
-        cost += gone // case.clients * (case.stage + case.rounds[i] * case.round)
-    return blocks if cost == spent else -1
-
-
-def equal_at_most(case: Case, blocks: int) -> int:
-    """Return how many equal requests one stage may begin: no full block but at the start."""
-    return case.clients if blocks >= 0 or case.clients == 1 else case.clients - 1
-
-
 def longest_block(case: Case, cnt: Any, left: Any, spent: int) -> int:
     """Return the kind of the longest full block that may follow where all clients are free."""
     if case.clients == 1:
@@ -324,153 +300,6 @@ def longest_block(case: Case, cnt: Any, left: Any, spent: int) -> int:
         if case.counts[i] > cnt[i]:
             last = i
     return last
-
-
-def to_end(case: Case, cnt: Any, left: Any, limit: int, equal: int, scratch: Any) -> int:
-    """Return a lower bound on the time to the end, or the limit where that is no less."""
-    work, number = totals(case, cnt, left)
-    most = (limit - 1 - -(-number // case.clients) * case.stage) // case.round
-    rounds = least_rounds(case, cnt, left, work, most)
-    if rounds > most:
-        return limit
-    return jointly(case, cnt, left, rounds, most, work, number, limit, equal, scratch)
-
-
-def totals(case: Case, cnt: Any, left: Any) -> tuple[int, int]:
-    """Return the rounds of all that waits and is active, and how many requests wait."""
-    work, number = 0, 0
-    for i in range(len(case.rounds)):
-        number += cnt[i]
-        work += cnt[i] * case.rounds[i]
-    for j in range(case.clients):
-        work += left[j]
-    return work, number
-
-
-def least_rounds(case: Case, cnt: Any, left: Any, work: int, most: int) -> int:
-    """Return a lower bound on the rounds to the end, one more than ``most`` where it is above.
-
-    R rounds are too few for what waits if the clients, busy for l rounds yet, cannot hold it: of
-    the m longest requests, the least of which has r rounds, one holds (R - l) // r; of any
-    weights, at most what any of the instance's requests that fit into R - l weigh (``holds``).
-    """
-    clients, kinds = case.clients, len(case.rounds)
-    rounds: int = max(left[clients - 1], -(-work // clients))
-    above = 0
-    for i in range(kinds):
-        if cnt[i] and above <= 2 * clients:
-            above += cnt[i]
-            while rounds <= most:
-                fit = 0
-                for j in range(clients):
-                    fit += (rounds - left[j]) // case.rounds[i]
-                if fit >= above:
-                    break
-                rounds += 1
-    for q in range(len(case.weights)):
-        weight = 0
-        for i in range(kinds):
-            weight += cnt[i] * case.weights[q, i]
-        while rounds <= most:
-            fit = 0
-            for j in range(clients):
-                fit += case.holds[q, rounds - left[j]]
-            if fit >= weight:
-                break
-            rounds += 1
-    return min(rounds, most + 1)
-
-
-def starts(case: Case, left: Any, most: int, count: int, length: int, equal: int) -> int:
-    """Return how many stages the equal requests of one kind begin at, at least.
-
-    Up to ``equal`` of them begin at one. Cut what ``most`` rounds leave before each's end into
-    spans of its length, from the end: the starts on a client are as far apart, so a span has one
-    of each client that is free in it, and no stage is in two.
-    """
-    own = -(-count // equal)
-    if count <= equal:
-        return own
-    found, more, able = 0, 0, case.clients
-    latest = most
-    while count > 0:
-        latest -= length
-        while able > 0 and left[able - 1] > latest:
-            able -= 1
-        if able == 0:
-            break
-        count -= min(able, equal)
-        found += 1
-        if able > equal:
-            more += 1
-    if count > 0:
-        if count > more:
-            return _FREE
-        found += count
-    return max(own, found)
-
-
-def jointly(
-    case: Case,
-    cnt: Any,
-    left: Any,
-    rounds: int,
-    most: int,
-    work: int,
-    number: int,
-    limit: int,
-    equal: int,
-    scratch: Any,
-) -> int:
-    """Return the least time over the numbers of stages to come (``States._jointly``)."""
-    clients = case.clients
-    distances, times = scratch[0], scratch[1]
-    entries, zeros, longer = 0, 0, _FREE * 2
-    for i in range(len(case.rounds)):
-        if not cnt[i]:
-            continue
-        own = min(cnt[i], starts(case, left, most, cnt[i], case.rounds[i], equal))
-        zeros += cnt[i] - own
-        distance = min(_FREE, longer - case.rounds[i])
-        longer = case.rounds[i]
-        place = entries
-        while place > 0 and distances[place - 1] > distance:
-            distances[place], times[place] = distances[place - 1], times[place - 1]
-            place -= 1
-        distances[place], times[place] = distance, own
-        entries += 1
-    best = limit
-    for stages in range(-(-number // clients), number + 1):
-        if stages * case.stage + rounds * case.round >= best:
-            break
-        single = 2 * number + clients - clients * stages
-        lost, first_lost = _FREE, 0
-        for first in range(1, clients + 1):
-            if first > 1:
-                first_lost += (first - 1) * (left[first - 1] - left[first - 2])
-            others = single - first
-            if others > number:
-                continue
-            joined = max(0, others - stages) - zeros
-            total, entry = first_lost, 0
-            while joined > 0 and entry < entries:
-                if distances[entry] == _FREE:
-                    total = _FREE
-                    break
-                total += min(joined, times[entry]) * distances[entry]
-                joined -= times[entry]
-                entry += 1
-                if total >= lost:
-                    break
-            lost = min(lost, total)
-            if others <= stages:
-                break
-        if lost < _FREE:
-            needed = max(rounds, -(-(work + lost) // clients))
-            best = min(best, stages * case.stage + needed * case.round)
-        if lost == 0:
-            break
-    return best
 
 
 def is_dominated(case: Case, store: Store, node: int, left: Any, waited: bool) -> bool:

@@ -1,4 +1,4 @@
-"""The best-first search over packed plain states."""
+"""The best-first search over packed plain states, in plain Python or compiled."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.models.best_first import expansion
-from orsched.models.best_first.arrays import (
+from orsched.models.best_first import expansion, packed_bounds
+from orsched.models.best_first.packed_bounds import (
     BEST,
     BOUND,
     COUNTS,
@@ -20,20 +20,22 @@ from orsched.models.best_first.arrays import (
     Bins,
     Case,
     Store,
-    bits_of,
-    shifts_of,
-)
-from orsched.models.full_mip.plan import Plan
+)  # fmt: skip
+from orsched.models.compiled_kernels import Kernels, compiled_copies
+from orsched.models.exact_search.best_first import NO_COST, plan_of_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from orsched.models.best_first.states import States
+    from orsched.models.exact_search.stage_plan import Plan
 
 _WORD = 62
 """Bits of a state's two numbers, at most."""
 _MOST_ROUNDS = 100_000
 _FIRST_NODES = 1 << 16
+_BY_NODE = Store._fields.index("keys")
+"""Arrays with an entry for each node: those before the heap."""
 _FIRST_STEP, _MOST_STEP = 64, 1 << 10
 
 
@@ -50,7 +52,7 @@ def fits(states: States) -> bool:
 
 
 class Packed:
-    """What ``BestFirst`` is, over arrays: the same attributes, ``run`` and ``plan``.
+    """What ``BestFirst`` is, over arrays: the same attributes but for nodes, ``run`` and ``plan``.
 
     Args:
         states: for which ``fits`` is true.
@@ -115,7 +117,8 @@ class Packed:
         while True:
             why = self.engine.advance(self.case, self.store, self.at, step, self.room, space, bins)
             if why == expansion.FINISHED:
-                self.at[BOUND] = self.best
+                if self.best < NO_COST:
+                    self.at[BOUND] = self.best
                 return "finished"
             if why == expansion.IMPROVED and improved():
                 return "stopped"
@@ -141,18 +144,8 @@ class Packed:
         """Give the store twice the room."""
         old, nodes = self.store, int(self.at[NODES])
         new = _store(2 * len(old.waiting))
-        for name in (
-            "waiting",
-            "active",
-            "spent",
-            "since",
-            "before",
-            "below",
-            "rounds",
-            "blocks",
-            "closed",
-        ):
-            getattr(new, name)[:nodes] = getattr(old, name)[:nodes]
+        for array, grown in zip(old[:_BY_NODE], new[:_BY_NODE], strict=True):
+            grown[:nodes] = array[:nodes]
         size = int(self.at[OPEN])
         new.keys[:size], new.open[:size] = old.keys[:size], old.open[:size]
         self.store = new
@@ -167,20 +160,15 @@ class Packed:
         while (node := int(self.store.before[node])) >= 0:
             way.append(node)
         way.reverse()
-        rows = [list(each) for each in self.states.rows]
-        stage, rounds = [0] * sum(map(len, rows)), list[int]()
+        steps: list[tuple[list[int] | None, int]] = []
         for before, after in pairwise(way):
             passed = int(self.store.spent[after] - self.store.spent[before])
             started = int(self.store.waiting[before] - self.store.waiting[after])
             if started:
-                for kind, count in zip(rows, self._counts(started), strict=True):
-                    for _ in range(count):
-                        stage[kind.pop(0)] = len(rounds)
-                rounds.append(0)
                 passed -= self.case.stage
-            rounds[-1] += passed // self.case.round
-        rounds[-1] += int(self.store.active[way[-1]]) >> (self.case.bits * (self.case.clients - 1))
-        return Plan(tuple(stage), None, tuple(rounds))
+            steps.append((self._counts(started) if started else None, passed // self.case.round))
+        rest = int(self.store.active[way[-1]]) >> (self.case.bits * (self.case.clients - 1))
+        return plan_of_steps(self.states.rows, steps, rest)
 
     def _counts(self, waiting: int) -> list[int]:
         shifts = self.case.shifts.tolist()
@@ -219,17 +207,39 @@ def _store(size: int) -> Store:
     known, fronts = (np.full(table, -1, np.int32) for _ in range(2))
     closed = np.empty(size, np.int8)
     return Store(
-        waiting,
-        active,
-        spent,
-        since,
-        before,
-        below,
-        rounds,
-        blocks,
-        closed,
-        keys,
-        nodes,
-        known,
-        fronts,
-    )
+        waiting, active, spent, since, before, below, rounds, blocks, closed,
+        keys, nodes, known, fronts,
+    )  # fmt: skip
+
+
+def bits_of(greatest: int) -> int:
+    """Return how many bits hold whole numbers up to this one."""
+    return max(1, greatest.bit_length())
+
+
+def shifts_of(counts: Sequence[int]) -> list[int]:
+    """Return where each kind's number begins; one more, where the last one ends."""
+    shifts = [0]
+    for count in counts:
+        shifts.append(shifts[-1] + bits_of(count))
+    return shifts
+
+
+_ENGINES: list[Kernels] = []
+
+
+def engine(example: States) -> Kernels:
+    """Return the kernels of this process; the first call starts to load them, by an example."""
+    if not _ENGINES:
+        what = "the best-first search, it runs slower"
+        _ENGINES.append(Kernels(lambda: _compiled(example), what))
+    return _ENGINES[0]
+
+
+def _compiled(example: States) -> Any:
+    # Without nrt, which only allocation needs, no references are counted: several times faster.
+    module = compiled_copies(packed_bounds, expansion, _nrt=False)
+    search = Packed(example, 2**60, 0, 2**60, engine=module)
+    search.run(lambda: True, lambda: False)  # the first call compiles
+    search.grow()
+    return module

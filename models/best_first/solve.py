@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import math
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError, OrschedError
-from orsched.common.stop import MaxRuntime
+from orsched.common.errors import InputError, TimeLimitError
+from orsched.common.registry import attached
 from orsched.data.schedule_classes import PLAIN_SCHEDULES
-from orsched.models.best_first.compiled import engine
-from orsched.models.best_first.packed import Packed, fits
-from orsched.models.best_first.search import BestFirst
-from orsched.models.best_first.second_start import SecondStart
-from orsched.models.best_first.states import States
-from orsched.models.full_mip.plan import schedule_of
-from orsched.models.full_mip.problem import read_problem
-from orsched.models.full_mip.result import Bounded
-from orsched.models.full_mip.search import Answer, Search
-from orsched.models.full_mip.solve import prepare
+from orsched.models.best_first.packed import Packed, engine, fits
+from orsched.models.best_first.states import BestFirst, States
+from orsched.models.exact_search.aims import Answer, Bounded, ExactSearch, units_at_least
+from orsched.models.exact_search.best_first import (
+    MAX_FIRST_STAGES,
+    MAX_STATES,
+    BestFirstRun,
+    first_values,
+)
+from orsched.models.exact_search.stage_plan import plan_of, read_problem
+from orsched.models.exact_search.starts import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,26 +30,17 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
-    from orsched.models.best_first.compiled import Engine
-    from orsched.models.full_mip.problem import Problem
-    from orsched.models.full_mip.result import FullMipProgress, Status, Termination
-
-MAX_STATES = 2_000_000
-"""States that are kept at most: a bit over a kilobyte each, with the way to them."""
+    from orsched.models.compiled_kernels import Kernels
+    from orsched.models.exact_search.aims import FullMipProgress, Status, Termination
 
 MAX_PACKED = 20_000_000
-"""The same of the compiled search: a hundred bytes each."""
+"""States that the compiled search keeps at most: a hundred bytes each."""
 
 _PLAIN_STATES = 1_000
 """What plain Python expands before the compiled search takes over."""
 
 _LOADED_AFTER = 100
 """What it expands before that is loaded: many instances have ended by then."""
-
-MAX_FIRST_STAGES = 100_000
-"""With more first stages to choose from the search would not get beyond them."""
-
-_NO_TIME = 2**62
 
 
 @dataclass(frozen=True)
@@ -129,8 +122,6 @@ def solve_best_first(
         InvalidScheduleError: the initial schedule is not valid.
     """
     begin = perf_counter()
-    if time_limit is not None:
-        MaxRuntime(time_limit)  # validates
     if max_states is not None:
         max_states = whole_number(max_states, "max_states", minimum=1)
     seed = whole_number(seed, "seed")
@@ -141,92 +132,60 @@ def solve_best_first(
             field="requests.arrival_ns",
             remedy="let all requests arrive at once, or use exact with search=mip",
         )
-    end = None if time_limit is None else begin + time_limit
-    search = Search(instance, problem, callback, begin)
-    prepare(search, initial_schedule, alone, end)
+    search = ExactSearch(instance, problem, callback, begin, time_limit=time_limit)
+    prepare(search, initial_schedule, alone)
     started = perf_counter()
-    answer = _run(search, end, max_states, SecondStart(search, end, seed, not alone))
-    runtimes = {"start": started - begin, "solve": perf_counter() - started}
-    runtimes["total"] = perf_counter() - begin
-    counted = answer.solver
+    second = SecondStart(search, seed, not alone)
+    answer = search.answer_at_once() or _searched(search, max_states, second)
     return BestFirstResult(
         search.schedule,
         search.proven_bound(answer),
         search.status(answer),
         answer.termination,
-        counted.get("expanded", 0),
-        counted.get("left_out", 0),
-        runtimes,
+        answer.solver.get("expanded", 0),
+        answer.solver.get("left_out", 0),
+        search.runtimes(started, perf_counter()),
         (*search.notes, *answer.notes),
         tuple(search.history),
         search.schedules(answer),
     )
 
 
-def _run(search: Search, end: float | None, max_states: int | None, second: SecondStart) -> Answer:
-    """Search, unless there is nothing left to search for."""
-    if search.schedule is not None and search.schedule.makespan_ns == search.lower_ns:
-        return Answer("finished", "", {}, ("the first schedule meets the bound",))
-    if search.interrupted or search.done:
-        return Answer("interrupted" if search.interrupted else "stopped", "", {})
+def _searched(search: ExactSearch, max_states: int | None, second: SecondStart) -> Answer:
     states = States(search.problem)
     if states.first_stages > MAX_FIRST_STAGES:
         return Answer("too_large", "", {}, (f"there are {states.first_stages:,} first stages",))
-    return _Phases(search, states, end, max_states, second).run()
+    return _Phases(search, states, max_states, second).answer()
 
 
-class _Phases:
+class _Phases(BestFirstRun):
     """The plain search, and the compiled one where it is there and takes the states."""
 
+    found: BestFirst | Packed
+
     def __init__(
-        self,
-        search: Search,
-        states: States,
-        end: float | None,
-        max_states: int | None,
-        second: SecondStart,
+        self, search: ExactSearch, states: States, max_states: int | None, second: SecondStart
     ) -> None:
-        self.second, self.stopped = second, False
-        self.search, self.states, self.end, self.max_states = search, states, end, max_states
-        self.engine: Engine | None = None
-        self.packs = fits(states)
-        problem, known = search.problem, search.schedule
-        best = _NO_TIME if known is None else _units(problem, known.makespan_ns)
-        lower = 0 if search.lower_ns is None else max(0, _units(problem, search.lower_ns))
-        self.most = max_states or MAX_STATES
-        self.found: BestFirst | Packed = BestFirst(states, best, lower, self.most)
-        self.counted = {"expanded": 0, "left_out": 0}
+        super().__init__(search, BestFirst(states, *first_values(search), max_states or MAX_STATES))
+        self.states, self.max_states, self.second = states, max_states, second
+        self.engine: Kernels | None = None
+        self.packs, self.stopped = fits(states), False
 
-    def run(self) -> Answer:
+    def _searched(self) -> str:
         """Search in one phase or two."""
-        termination: Any = "interrupted"
-        with suppress(KeyboardInterrupt):
-            termination = self._phase()
-            if termination == "time_limit" and not self._is_late() and self._is_ready():
-                _take(self.search, self.found)
-                self._count()
-                self.most = self.max_states or MAX_PACKED
-                plain, module = self.found, getattr(self.engine, "module", None)
-                weights = _weights(self.search.certificate)
-                self.found = Packed(
-                    self.states, plain.best, plain.bound, self.most, weights, module
-                )
-                termination = self._phase()
-        if termination == "finished" and self.found.best == _NO_TIME:
-            raise OrschedError("the search found no schedule where there must be one: a bug")
-        _take(self.search, self.found)
-        self._count()
-        if termination == "finished":
-            self.search.report()  # the last bound, when it is too late to end anything
-        notes = (f"more than {self.most:,} states",) if termination == "too_large" else ()
-        return Answer(termination, "", self.counted, notes)
+        why = self._phase()
+        if why == "time_limit" and not self.search.is_late() and self._is_ready():
+            assert self.engine is not None
+            self._close()
+            best, bound, most = self.found.best, self.found.bound, self.max_states or MAX_PACKED
+            weights = _weights(self.search.certificate)
+            self.found = Packed(self.states, best, bound, most, weights, self.engine.module)
+            why = self._phase()
+        return why
 
-    def _phase(self) -> Any:
-        termination = self.found.run(self._is_over, self._improved)
-        return "stopped" if self.stopped else termination
-
-    def _is_late(self) -> bool:
-        return self.end is not None and perf_counter() >= self.end
+    def _phase(self) -> str:
+        why = super()._searched()
+        return "stopped" if self.stopped else why
 
     def _is_ready(self) -> bool:
         """Whether the compiled search is there to take over."""
@@ -241,23 +200,15 @@ class _Phases:
             return True
         if self.second.is_due(self.found.expanded):
             self._start_again()
-        return self.stopped or self._is_late()
+        return self.stopped or self.search.is_late()
 
     def _start_again(self) -> None:
         """Search for a better incumbent in another way, and go on below it."""
-        _take(self.search, self.found)
+        self._take()
         if self.second.better():
-            assert self.search.schedule is not None
-            self.found.beat(_units(self.search.problem, self.search.schedule.makespan_ns))
+            assert self.search.value is not None
+            self.found.beat(units_at_least(self.search.aim, self.search.value))
             self.stopped = self.search.report()
-
-    def _improved(self) -> bool:
-        _take(self.search, self.found)
-        return self.search.report()
-
-    def _count(self) -> None:
-        self.counted["expanded"] += self.found.expanded
-        self.counted["left_out"] += self.found.left_out
 
 
 def _weights(certificate: dict[str, Any]) -> list[dict[int, int]]:
@@ -266,20 +217,66 @@ def _weights(certificate: dict[str, Any]) -> list[dict[int, int]]:
     return [{int(rounds): int(weight) for rounds, weight in duals}] if duals else []
 
 
-def _take(search: Search, found: BestFirst | Packed) -> None:
-    """Take over bound and incumbent; the incumbent becomes a schedule, through the checker."""
-    problem, plan = search.problem, found.plan()
-    if found.bound < _NO_TIME:
-        search.solver_ns = max(problem.to_ns(found.bound), search.solver_ns or 0)
-    said = problem.to_ns(found.best)
-    if plan is None or (search.schedule is not None and search.schedule.makespan_ns <= said):
-        return
-    schedule = schedule_of(search.instance, plan, "best-first")
-    if schedule.makespan_ns != said:
-        raise OrschedError(f"a schedule of {schedule.makespan_ns} ns from {said} ns: a bug")
-    search.offer(schedule, plan)
+AFTER_STATES = 50_000
+"""States that are expanded before it: most small instances have ended by then."""
+
+AFTER_SHARE = 0.1
+"""Or this share of the time limit, where states are slow."""
+
+SHARE, MOST_S, LEAST_S = 0.05, 5.0, 0.25
+"""Its share of the time limit, and seconds: at most, and with less it is left out."""
+
+ITERATIONS = 20
+"""Of ``windows`` without a time limit: reproducible, a second with 30 requests on 5 clients."""
 
 
-def _units(problem: Problem, time_ns: int) -> int:
-    """Return the least objective, in units, that is no earlier than a moment."""
-    return -(-(time_ns - problem.first_ns - problem.constant_ns) // problem.unit_ns)
+class SecondStart:
+    """A second start: a while of the method ``windows``, where best-first has not ended soon.
+
+    Best-first search works on the bound: the incumbent is that of ``hybrid`` until a state is left
+    whose bound is that of the optimum. Out of time it would be the answer, though a search for
+    schedules often finds a shorter one in a second. This says when that is due, once, and then
+    offers its schedule to the search.
+
+    Args:
+        search: keeps the incumbent.
+        seed: of ``windows``.
+        wanted: False for a search alone.
+    """
+
+    def __init__(self, search: ExactSearch, seed: int, wanted: bool) -> None:
+        self.search, self.end, self.seed = search, search.end, seed
+        self.seconds = math.inf
+        if self.end is not None:
+            self.seconds = min(MOST_S, SHARE * (self.end - search.begin))
+        self.left = wanted and self.seconds >= LEAST_S and find_spec("numba") is not None
+
+    def is_due(self, expanded: int) -> bool:
+        """Whether to begin now, with so many states expanded."""
+        if not self.left:
+            return False
+        if expanded >= AFTER_STATES or self.end is None:
+            return expanded >= AFTER_STATES
+        begin = self.search.begin
+        return perf_counter() - begin >= AFTER_SHARE * (self.end - begin)
+
+    def better(self) -> bool:
+        """Search, and return whether there is a better incumbent; Ctrl-C goes on to the caller."""
+        self.left, search = False, self.search
+        seconds = self.seconds
+        if self.end is not None:
+            seconds = min(seconds, self.end - perf_counter())
+        if seconds <= 0:
+            return False
+        limits = {"iterations": ITERATIONS} if self.end is None else {"time_limit": seconds}
+        try:
+            found = attached("solve")(
+                search.instance, "windows", seed=self.seed, parameters={"threads": 1}, **limits
+            )
+            bare = found.schedule.bare()
+            better = search.offer(bare, plan_of(search.instance, bare))
+        except (InputError, TimeLimitError):  # what windows does not plan; no time to begin
+            return False
+        if found.termination == "interrupted":
+            raise KeyboardInterrupt
+        return better

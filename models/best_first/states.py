@@ -1,4 +1,4 @@
-"""States of the best-first search, their successors, and a lower bound on what is left of each.
+"""States of the best-first search, their successors, bounds on what is left, and the search.
 
 All requests are there at once, and a step's time splits by counts, so the makespan is a constant
 plus the stages' times plus the time of a round times the rounds. There is no
@@ -25,18 +25,21 @@ rounds (and blocks): a state is the number that waits of each kind, and a sorted
 from __future__ import annotations
 
 from functools import cached_property
-from heapq import heapreplace
+from heapq import heappush, heapreplace
 from typing import TYPE_CHECKING, NamedTuple
+
+from orsched.models.exact_search.best_first import OpenStates, plan_of_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orsched.models.full_mip.problem import Problem
+    from orsched.models.exact_search.stage_plan import Plan, Problem
 
 Counts = tuple[int, ...]
 """How many of each kind."""
 
 _FREE = 2**60
+_Key = tuple[Counts, tuple[int, ...], bool]
 
 
 class Kind(NamedTuple):
@@ -264,3 +267,121 @@ def _ends(left: list[int], number: int, length: int) -> int:
         end = heap[0] + length
         heapreplace(heap, end)
     return end
+
+
+class Node(NamedTuple):
+    """A state with the way to it.
+
+    Attributes:
+        waiting, active: the state.
+        waited: in plain states, whether clients were left free at the finish before.
+        spent: time of the stages and rounds until here.
+        before: the node before, or None at the start.
+        stage, rounds: what lies between the two: a stage (or None), then rounds.
+    """
+
+    waiting: Counts
+    active: tuple[int, ...]
+    waited: bool
+    spent: int
+    before: Node | None
+    stage: Counts | None
+    rounds: int
+
+    @property
+    def key(self) -> _Key:
+        """Equal for nodes of which only the cheapest is of use."""
+        return self.waiting, self.active, self.waited
+
+
+class BestFirst(OpenStates):
+    """The open states and what is known of those met; times in units.
+
+    **What is left out.** Of equal states all but the cheapest. And a plain state B if another, A,
+    with the same requests waiting has been expanded that can do as B does and end no later: let s
+    rounds pass at A, as many as B has cost more. If then no client is busy longer than its
+    counterpart in B, A goes on as B would. For that A may have to wait, so it is said only of
+    states that did not (``waited``), neither of A nor of B: two could otherwise each wait to be
+    the other.
+    Between states that did not wait lies a stage, so fewer requests wait after each; by induction
+    on their number an expanded state leads to no worse an end than any that was left out for it.
+    """
+
+    bound_first = True
+
+    def __init__(self, states: States, best: int, bound: int, most_states: int) -> None:
+        super().__init__(best, bound, most_states)
+        self.states = states
+        self._spent: dict[_Key, int] = {}
+        self._front: dict[Counts, list[tuple[int, tuple[int, ...]]]] = {}
+
+    def beat(self, best: int) -> None:
+        """Go on below the time of a better incumbent that was found elsewhere."""
+        self.best, self.found = best, None
+
+    def _start(self) -> Node:
+        return Node(self.states.start, (), False, 0, None, None, 0)
+
+    def _kept(self) -> int:
+        return len(self._spent)
+
+    def _following(self, node: Node) -> Iterator[Node]:
+        """Yield what may follow a state: a stage, or rounds until the next finish."""
+        states = self.states
+        for stage in states.stages(node.waiting, node.active):
+            waiting = tuple(a - b for a, b in zip(node.waiting, stage, strict=True))
+            spent = node.spent + states.stage_time(stage)
+            active, rounds = states.with_stage(node.active, stage), 0
+            if states.is_plain and any(waiting):
+                rounds, active = states.until_finish(active)
+                spent += rounds * states.round
+            yield Node(waiting, active, False, spent, node, stage, rounds)
+        if node.active:
+            rounds, active = states.until_finish(node.active)
+            spent = node.spent + rounds * states.round
+            yield Node(node.waiting, active, states.is_plain, spent, node, None, rounds)
+
+    def _offer(self, node: Node, least: int) -> None:
+        """Open a state, unless it is known, no better than the incumbent, or at its end."""
+        known = self._spent.get(node.key)
+        if known is not None and known <= node.spent:
+            return
+        states = self.states
+        if not any(node.waiting):
+            end = node.spent + states.round * states.rounds_left(node.active)
+            if end < self.best:
+                self.best, self.found = end, node
+            return
+        least = max(least, node.spent + states.least(node.waiting, node.active))
+        if least >= self.best:
+            return
+        self._spent[node.key] = node.spent
+        self._serial += 1
+        heappush(self._heap, (least, sum(node.waiting), self._serial, node))
+
+    def _is_beaten(self, node: Node) -> bool:
+        """Return whether a state can be left out; one that cannot stands against those to come."""
+        if self._spent[node.key] < node.spent:
+            return True
+        if node.waited or not self.states.is_plain:
+            return False
+        spent, one = node.spent, self.states.round
+        left = (0,) * (self.states.clients - len(node.active)) + node.active
+        front = self._front.setdefault(node.waiting, [])
+        for before, other in front:
+            if before <= spent:
+                slack = (spent - before) // one if one else _FREE
+                for a, b in zip(other, left, strict=True):
+                    if a - slack > b:
+                        break
+                else:
+                    return True
+        front.append((spent, left))
+        return False
+
+    def plan(self) -> Plan | None:
+        """Return the plan of the best end found, or None where none beats the first incumbent."""
+        if self.found is None:
+            return None
+        steps = [(node.stage, node.rounds) for node in self.way()]
+        return plan_of_steps(self.states.rows, steps, self.states.rounds_left(self.found.active))

@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from orsched.models.best_first_times.cases import Kind
-    from orsched.models.best_first_times.epochs import Counts, Epochs, State
+    from orsched.models.best_first_times.epochs import Counts, Epochs, Kind, State
 
 
 class Pairs:

@@ -1,45 +1,46 @@
-"""The search for sums of times on an instance: incumbent and bound, whatever ends it."""
+"""The best-first search for sums of times: incumbent and bound, whatever ends it."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
+from heapq import heappush
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError, OrschedError
-from orsched.common.stop import MaxRuntime
+from orsched.common.errors import InputError
 from orsched.data.schedule_classes import PLAIN_SCHEDULES
-from orsched.models.best_first_times.cases import read_case
-from orsched.models.best_first_times.epochs import Epochs
-from orsched.models.best_first_times.search import NO_COST, TimesSearch
-from orsched.models.full_mip.aim import TimesAim
-from orsched.models.full_mip.objectives import lower_bound, offer_starts
-from orsched.models.full_mip.plan import schedule_of
-from orsched.models.full_mip.problem import read_problem
-from orsched.models.full_mip.result import Bounded
-from orsched.models.full_mip.search import Answer, Search
+from orsched.models.best_first_times.epochs import Epochs, read_case
+from orsched.models.best_first_times.relaxation import Relaxation
+from orsched.models.exact_search.aims import Answer, BoundedValue, ExactSearch, TimesAim
+from orsched.models.exact_search.best_first import (
+    CHECKED_EVERY,
+    MAX_FIRST_STAGES,
+    MAX_STATES,
+    NO_COST,
+    BestFirstRun,
+    OpenStates,
+    first_values,
+    plan_of_steps,
+)
+from orsched.models.exact_search.stage_plan import read_problem
+from orsched.models.exact_search.starts import prepare_values
 from orsched.solving.objectives import Objective, minimised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from fractions import Fraction
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
-    from orsched.models.full_mip.result import FullMipProgress, Status, Termination
-
-MAX_STATES = 2_000_000
-"""States that are kept at most: about a kilobyte each, with the way to them."""
-
-MAX_FIRST_STAGES = 100_000
-"""With more first stages to choose from the search would not get beyond them."""
+    from orsched.models.best_first_times.epochs import Counts, Move, State
+    from orsched.models.exact_search.aims import FullMipProgress, Status, Termination
+    from orsched.models.exact_search.stage_plan import Plan
 
 
 @dataclass(frozen=True)
-class BestFirstTimesResult(Bounded):
+class BestFirstTimesResult(BoundedValue):
     """The answer of the search for a sum of times.
 
     Attributes:
@@ -71,13 +72,6 @@ class BestFirstTimesResult(Bounded):
     notes: tuple[str, ...] = ()
     history: tuple[FullMipProgress, ...] = field(default=(), repr=False, compare=False)
     schedules: ScheduleClass = PLAIN_SCHEDULES
-
-    @property
-    def gap(self) -> float | None:
-        """How far the objective is from its bound, by the bound, or None."""
-        if self.value is None or not self.value_bound:
-            return None
-        return float((self.value - self.value_bound) / self.value_bound)
 
 
 def refusal_for_times(instance: Instance, objective: Objective) -> str:
@@ -126,8 +120,6 @@ def solve_best_first_times(
         InvalidScheduleError: the initial schedule is not valid.
     """
     begin = perf_counter()
-    if time_limit is not None:
-        MaxRuntime(time_limit)  # validates
     max_states = whole_number(max_states, "max_states", minimum=1)
     wanted = minimised(objective)
     why_not = refusal_for_times(instance, wanted)
@@ -139,17 +131,11 @@ def solve_best_first_times(
         )
     problem = read_problem(instance, exact=True)
     aim = TimesAim(instance, problem, wanted)
-    search = Search(instance, problem, callback, begin, aim)
-    end = None if time_limit is None else begin + time_limit
-    if not alone:
-        search.lower_ns = lower_bound(instance, problem, aim, end)
-    offer_starts(search, initial_schedule, alone, end)
-    if search.schedule is not None and search.report():
-        search.done = True
+    search = ExactSearch(instance, problem, callback, begin, aim, time_limit)
+    prepare_values(search, initial_schedule, alone)
+    search.report_start()
     started = perf_counter()
-    answer = _run(search, aim, end, max_states)
-    runtimes = {"start": started - begin, "solve": perf_counter() - started}
-    runtimes["total"] = perf_counter() - begin
+    answer = search.answer_at_once() or _searched(search, aim, max_states)
     bound = search.proven_bound(answer)
     return BestFirstTimesResult(
         search.schedule,
@@ -161,57 +147,148 @@ def solve_best_first_times(
         None if bound is None else aim.fraction(bound),
         answer.solver.get("expanded", 0),
         answer.solver.get("left_out", 0),
-        runtimes,
+        search.runtimes(started, perf_counter()),
         (*search.notes, *answer.notes),
         tuple(search.history),
         search.schedules(answer),
     )
 
 
-def _run(search: Search, aim: TimesAim, end: float | None, max_states: int) -> Answer:
-    """Search, unless there is nothing left to search for."""
-    if search.value is not None and search.value == search.lower_ns:
-        return Answer("finished", "", {}, ("the first schedule meets the bound",))
-    if search.interrupted or search.done:
-        return Answer("interrupted" if search.interrupted else "stopped", "", {})
+def _searched(search: ExactSearch, aim: TimesAim, max_states: int) -> Answer:
     in_round = search.instance.first_token != "prefill"
     epochs = Epochs(read_case(search.problem, aim.terms, in_round))
-    best = NO_COST if search.value is None else _units(aim, search.value)
-    lower = 0 if search.lower_ns is None else max(0, _units(aim, search.lower_ns))
-    found = TimesSearch(epochs, best, lower, max_states)
-
-    def improved() -> bool:
-        _take(search, aim, found)
-        return search.report()
-
-    termination: Any = "interrupted"
-    with suppress(KeyboardInterrupt):
-        termination = found.run(lambda: end is not None and perf_counter() >= end, improved)
-    if termination == "finished" and found.best == NO_COST:
-        raise OrschedError("the search found no schedule where there must be one: a bug")
-    _take(search, aim, found)
-    if termination == "finished":
-        search.report()  # the last bound, when it is too late to end anything
-    notes = (f"more than {max_states:,} states",) if termination == "too_large" else ()
-    counted = {"expanded": found.expanded, "left_out": found.left_out}
-    return Answer(termination, "", counted, notes)
+    found = TimesSearch(epochs, *first_values(search), max_states)
+    return BestFirstRun(search, found).answer()
 
 
-def _take(search: Search, aim: TimesAim, found: TimesSearch) -> None:
-    """Take over bound and incumbent; the incumbent becomes a schedule, through the checker."""
-    if found.bound < NO_COST:
-        search.solver_ns = max(aim.of_units(found.bound), search.solver_ns or 0)
-    said, plan = aim.of_units(found.best), found.plan()
-    if plan is None or (search.value is not None and search.value <= said):
-        return
-    schedule = schedule_of(search.instance, plan, "best-first", search.problem)
-    value = aim.of(schedule)
-    if value != said:
-        raise OrschedError(f"a schedule of {value} from {said}: a bug")
-    search.offer(schedule, plan)
+class Node(NamedTuple):
+    """A state with the way to it: what it has cost, the node before, the move in between."""
+
+    state: State
+    spent: int
+    before: Node | None
+    stage: Counts | None
+    rounds: int
 
 
-def _units(aim: TimesAim, value: int) -> int:
-    """Return the least cost, in units, that is no less than a value."""
-    zero = aim.of_units(0)
-    return -((zero - value) // (aim.of_units(1) - zero))
+class TimesSearch(OpenStates):
+    """The open states and what is known of those met."""
+
+    def __init__(self, epochs: Epochs, best: int, bound: int, most_states: int) -> None:
+        super().__init__(best, bound, most_states)
+        self.epochs = epochs
+        self._relaxation = Relaxation(epochs)
+        self._states, self._dive_at = 0, 1
+        self._known: dict[tuple[Counts, tuple[int, ...]], list[tuple[int, int]]] = {}
+        self._fronts: dict[Counts, list[tuple[int, int, tuple[int, ...]]]] = {}
+
+    def _start(self) -> Node:
+        return Node(self.epochs.start, 0, None, None, 0)
+
+    def _kept(self) -> int:
+        return self._states
+
+    def _expand(self, node: Node, least: int, out_of_time: Callable[[], bool]) -> bool:
+        """Offer all that may follow, now and then behind a dive."""
+        if self.expanded >= self._dive_at:
+            self._dive_at *= 4
+            self._dive(node, out_of_time)
+        return super()._expand(node, least, out_of_time)
+
+    def _following(self, node: Node) -> Iterator[Node]:
+        return (_behind(node, move) for move in self.epochs.moves(node.state))
+
+    def _offer(self, node: Node, least: int) -> None:
+        """Open a state, unless it is known, no better than the incumbent, or at its end."""
+        state = node.state
+        if not any(state.waiting):
+            end = node.spent + self.epochs.close(state)
+            if end < self.best:
+                self.best, self.found = end, node
+            return
+        known = self._known.get((state.waiting, state.running))
+        if known is not None and self._is_known(known, node):
+            return
+        least = max(least, node.spent + self._relaxation.least(state))
+        if least >= self.best:
+            return
+        if known is None:
+            known = self._known[state.waiting, state.running] = []
+        known.append((state.clock, node.spent))
+        self._states += 1
+        self._serial += 1
+        heappush(self._heap, (least, sum(state.waiting), self._serial, node))
+
+    def _is_known(self, known: list[tuple[int, int]], node: Node) -> bool:
+        """Return whether the same was reached earlier, and waiting until now costs no more."""
+        clock, spent = node.state.clock, node.spent
+        if not self.epochs.timed:
+            if known and known[0][1] <= spent:
+                return True
+            known.clear()  # those dearer are left out, whether this one is kept or not
+            return False
+        rate = self.epochs.rate(node.state.waiting, node.state.running)
+        if any(then <= clock and cost + (clock - then) * rate <= spent for then, cost in known):
+            return True
+        known[:] = [
+            (then, cost) for then, cost in known
+            if then < clock or spent + (then - clock) * rate > cost
+        ]  # fmt: skip
+        return False
+
+    def _is_beaten(self, node: Node) -> bool:
+        """Return whether another leads to no worse an end; if not, it stands against the rest."""
+        state, spent = node.state, node.spent
+        if (state.clock, spent) not in self._known[state.waiting, state.running]:
+            return True
+        if self.epochs.many > 1:
+            return False
+        front = self._fronts.setdefault(state.waiting, [])
+        running, clients = state.running, len(state.running)
+        rate = self.epochs.rate(state.waiting, running)
+        for clock, cost, other in front:
+            if clock > state.clock or cost + (state.clock - clock) * rate > spent:
+                continue
+            if len(other) <= clients:
+                for a, b in zip(other, running[clients - len(other) :], strict=True):
+                    if a > b:
+                        break
+                else:
+                    return True
+        front.append((state.clock, spent, running))
+        return False
+
+    def _dive(self, node: Node, out_of_time: Callable[[], bool]) -> None:
+        """Go from a state to an end, always to the least bound: an incumbent."""
+        while any(node.state.waiting):
+            best, least = None, NO_COST
+            for move in self.epochs.moves(node.state):
+                self._children += 1
+                if self._children % CHECKED_EVERY == 0 and out_of_time():
+                    return
+                child = _behind(node, move)
+                if any(child.state.waiting):
+                    bound = child.spent + self._relaxation.least(child.state)
+                else:
+                    bound = child.spent + self.epochs.close(child.state)
+                if bound < least:
+                    best, least = child, bound
+            if best is None:
+                return
+            node = best
+        end = node.spent + self.epochs.close(node.state)
+        if end < self.best:
+            self.best, self.found = end, node
+
+    def plan(self) -> Plan | None:
+        """Return the plan of the best end found, or None where none beats the first incumbent."""
+        if self.found is None:
+            return None
+        steps = [(node.stage, node.rounds) for node in self.way()]
+        running = self.found.state.running
+        rest = running[-1] // self.epochs.many if running else 0
+        return plan_of_steps(self.epochs.case.rows, steps, rest)
+
+
+def _behind(node: Node, move: Move) -> Node:
+    return Node(move.state, node.spent + move.cost, node, move.stage, move.rounds)

@@ -27,7 +27,7 @@ from orsched.certificates.alignment import (
 )
 from orsched.certificates.stages_rounds import Long, Rounding, long_of, windows
 from orsched.certificates.step_lower_bounds import decode_floor, prefill_floor
-from orsched.models.pcmax.master import linear_program
+from orsched.models.pcmax.columns import linear_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,12 +1,17 @@
-"""Pang's full MIP (1)-(25), and the window MIP that has the same optimum: two references.
+"""Pang's full MIP (1)-(25), and other MIPs, solved here or in a researcher's hands.
 
 >>> from orsched.models.full_mip import solve_full_mip
 """
 
-from orsched.models.full_mip.export import write_full_mip
-from orsched.models.full_mip.result import FullMipProgress, FullMipResult
-from orsched.models.full_mip.size import Size
-from orsched.models.full_mip.solve import MAX_NONZEROS, solve_full_mip, solve_windows_mip
+from orsched.models.exact_search.aims import FullMipProgress
+from orsched.models.full_mip.model_files import write_full_mip
+from orsched.models.full_mip.programs import Size
+from orsched.models.full_mip.solve import (
+    MAX_NONZEROS,
+    FullMipResult,
+    solve_full_mip,
+    solve_windows_mip,
+)
 
 __all__ = [
     "MAX_NONZEROS",

@@ -12,14 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.models.full_mip.linear import BINARY, CONTINUOUS, INTEGER, LinearModel
-from orsched.models.full_mip.plan import Plan
+from orsched.models.exact_search.stage_plan import Plan
+from orsched.models.full_mip.linear_solvers import BINARY, CONTINUOUS, INTEGER, LinearModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.models.full_mip.aim import Terms
-    from orsched.models.full_mip.problem import Problem
+    from orsched.models.exact_search.aims import Terms
+    from orsched.models.exact_search.stage_plan import Problem
 
 
 class Bin(NamedTuple):

@@ -17,19 +17,165 @@ from orsched.common.registry import resolve
 from orsched.common.scalars import require_bool
 from orsched.common.stop import FirstOf, MaxIterations, OnlyTime
 from orsched.data.schedule_classes import allowances_of
-from orsched.models.latency_search.compiled import engine, suggest_numba
-from orsched.models.latency_search.problem import Problem, problem_of, require_searchable
-from orsched.models.latency_search.search import PART, Search
-from orsched.models.latency_search.starting import plans_of
+from orsched.models.compiled_kernels import suggest_numba
+from orsched.models.latency_search import decoding, plan_moves
+from orsched.models.latency_search.latency_plans import (
+    FollowSteps,
+    PlannedStep,
+    Problem,
+    Tables,
+    engine,
+    plans_of,
+    problem_of,
+    require_searchable,
+    steps_of,
+    tables_of,
+)
+from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from orsched.solving.methods import Outcome, Progress, Run
 from orsched.solving.objectives import LINEAR
 from orsched.solving.result import Termination
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from orsched.common.stop import Stop
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
+    from orsched.models.compiled_kernels import Kernels
+    from orsched.models.latency_search.latency_plans import Plan, Problem
+    from orsched.simulator.loop import Simulated
+
+
+SHARES = (5.0, 4.0, 2.0, 2.0, 1.5, 1.5, 0.5)
+"""How often each kind of move is tried: shift, swap, move, trade, gates, sizes, stages."""
+
+PART = 50
+"""Moves at one temperature."""
+
+PLAIN_PART = 1_000
+"""Requests that are decoded without numba, at most, from one look at the clock to the next."""
+
+
+class Search:
+    """A plan that is annealed, and the best one that was met.
+
+    Attributes:
+        value: objective of the plan, as decoded; ``best`` of the best one.
+    """
+
+    def __init__(
+        self, problem: Problem, engine: Kernels, rng: np.random.Generator, *, mixed: bool
+    ) -> None:
+        self.problem = problem
+        self.engine = engine
+        self.rng = rng
+        shares = list(SHARES)
+        if not problem.limits[:, decoding.CHUNKS].any():
+            shares[plan_moves.SIZES] *= 0.3
+        if len(problem.times) == 1:
+            shares[plan_moves.MOVE] = shares[plan_moves.TRADE] = 0.0
+        if not mixed:
+            shares[plan_moves.STAGES] = 0.0
+            shares[plan_moves.GATES] *= 4.0  # a stage has a fixed time: requests join together
+        self.shares = shares
+        self.tables: Tables | None = None
+        self.value = self.best = decoding.INFINITE
+
+    def start(self, plans: Iterable[Plan], is_over: Callable[[], bool] = lambda: False) -> bool:
+        """Begin with the best of some plans, if it is better than what there is; say if so.
+
+        ``is_over`` says after each whether to leave out the others.
+        """
+        better = False
+        for plan in plans:
+            tables = self._tables(plan)
+            value = self.engine.module.evaluate_all(tables)
+            if value < self.best:
+                self.tables, self.value, self.best = tables, value, value
+                better = True
+            if is_over():
+                break
+        return better
+
+    def _tables(self, plan: Plan, rows: int = 0) -> Tables:
+        problem = self.problem
+        whole = problem.whole.copy()
+        whole[:, decoding.GATE] = plan.gates
+        whole[:, decoding.BUDGET] = plan.budgets
+        whole[:, decoding.ALONE] = plan.alone
+        makespan = float(problem.coefficients.makespan)
+        return tables_of(
+            whole, problem.real, problem.times, problem.limits, makespan,
+            plan.orders, self.shares, rows,
+        )  # fmt: skip
+
+    def anneal(
+        self, count: int, temperature: float, out_of_time: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Try some moves at a temperature, in nanoseconds of the decoded objective.
+
+        The plain moves, which are slow, look at the clock more often the more requests there are.
+        """
+        tables = self.tables
+        assert tables is not None
+        draws = self.rng.random((count, plan_moves.DRAWS + 1))
+        thresholds = -temperature * np.log1p(-draws[:, -1])
+        flat = np.ascontiguousarray(draws[:, :-1]).ravel()
+        size = count if self.engine.is_compiled else max(1, PLAIN_PART // len(tables.whole))
+        for first in range(0, count, size):
+            part = flat[first * plan_moves.DRAWS : (first + size) * plan_moves.DRAWS]
+            self.value, self.best = self.engine.module.run_moves(
+                tables, self.value, self.best, part, thresholds[first : first + size]
+            )
+            if size < count and out_of_time():
+                return
+
+    def back_to_best(self) -> None:
+        """Go on from the best plan."""
+        tables = self.tables
+        assert tables is not None
+        if self.value > self.best:
+            tables.sequences[:] = tables.best_sequences
+            tables.lengths[:] = tables.best_lengths
+            tables.whole[:] = tables.best_whole
+            self.value = self.engine.module.evaluate_all(tables)
+
+    @property
+    def makespan_ns(self) -> int:
+        """End of the plan's last step, as decoded."""
+        assert self.tables is not None
+        return int(self.tables.finals.max())
+
+    def steps(self) -> list[list[PlannedStep]]:
+        """Return the steps of each worker in the best plan."""
+        tables = self.tables
+        assert tables is not None
+        rows = 16 * len(tables.whole) + 64
+        while True:
+            script = np.zeros((rows, 4), np.int64)
+            t = tables._replace(
+                sequences=tables.best_sequences.copy(),
+                lengths=tables.best_lengths.copy(),
+                whole=tables.best_whole.copy(),
+                script=script,
+            )
+            found = []
+            for j in range(len(t.lengths)):
+                script[0] = 0
+                self.engine.module.evaluate(t, j, 0, 0.0, decoding.INFINITE, False)
+                if script[0, 1]:
+                    break
+                found.append(steps_of(script[1 : script[0, 0] + 1].tolist()))
+            else:
+                return found
+            rows *= 4
+
+    def carry_out(self, instance: Instance, name: str) -> Simulated:
+        """Return the schedule of the best plan."""
+        return simulate_policy(instance, FollowSteps(self.steps(), name))
+
 
 MOVES = 2_000
 """Moves of an iteration."""
@@ -132,7 +278,7 @@ class _Running:
             instance, run.objective, mixed=params.mixed, chunks=chunks
         )
         rng = np.random.default_rng(run.seed)
-        suggest_numba()
+        suggest_numba("latency_search is 10 to 70 times faster")
         self.search = Search(self.problem, engine(), rng, mixed=params.mixed)
         self.best: _Best | None = None
         self.seconds = run.stop.seconds_left

@@ -3,11 +3,10 @@
 >>> from orsched.models.mip import build
 """
 
-from orsched.models.mip.build import Mip, build
-from orsched.models.mip.files import FORMATS, file_lines
-from orsched.models.mip.programs import PROGRAMS, Program, read_program
-from orsched.models.mip.result import MipResult, MipStep
-from orsched.models.mip.solvers import SOLVERS, available_solvers
+from orsched.models.full_mip.mathopt_model import Mip, MipResult, MipStep, build
+from orsched.models.full_mip.mathopt_solvers import SOLVERS, available_solvers
+from orsched.models.full_mip.model_files import FORMATS, file_lines
+from orsched.models.full_mip.programs import PROGRAMS, Program, read_program
 
 __all__ = [
     "FORMATS",

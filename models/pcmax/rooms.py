@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.models.pcmax.knapsack import (
+from orsched.models.pcmax.columns import linear_program
+from orsched.models.pcmax.patterns import (
     LARGEST_TABLE,
     Pricer,
     Window,
+    best_value,
     items_of,
     patterns_worth,
     table_cells,
 )
-from orsched.models.pcmax.master import linear_program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orsched.models.pcmax.knapsack import Ints
-    from orsched.models.pcmax.problem import Problem
+    from orsched.models.pcmax.patterns import Ints, Problem
+
 
 PATTERNS = 3_000
 _INFINITY = 1e20
@@ -160,3 +161,34 @@ def least_waste(rooms: Rooms, patterns: Ints, slack: int) -> tuple[float, NDArra
     patterns = np.vstack([patterns, np.zeros((1, patterns.shape[1]), dtype=np.int64)])
     solved = _Program(patterns, short, rooms.limit, rooms.number).solve()
     return solved.value, solved.duals
+
+
+_SCALE = 10**4
+
+
+def prove_by_rooms(problem: Problem, capacity: int) -> Ints | None:
+    """Return integer duals that prove the capacity too small, or None if this does not.
+
+    The clients that hold that size as often as fits can be short of the capacity by no more than
+    all clients together can waste.
+
+    With theta for each such client and mu_s for each small job, the dual of that program, the
+    lengths plus theta for B and minus mu_s for small s are integer duals of the whole problem: no
+    client holds more than C + (q - 1) theta of them, for q of the size B.
+    """
+    sizes, counts, slack = problem.sizes, problem.counts, problem.slack(capacity)
+    rooms = Rooms.of(problem, capacity)
+    patterns = rooms.patterns(slack) if rooms else None
+    if rooms is None or patterns is None:
+        return None
+    value, duals = least_waste(rooms, patterns, slack)
+    if value <= slack:
+        return None
+    whole = sizes * _SCALE
+    whole[rooms.frequent] += round(float(duals[-1]) * _SCALE)
+    whole[rooms.small] += np.round(duals[:-1] * _SCALE).astype(np.int64)
+    whole = np.maximum(whole, 0)
+    best = best_value(items_of(sizes, counts, capacity), whole, problem.window(capacity))
+    if best is None or int(whole @ counts) > problem.clients * best:
+        return whole
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,13 +14,12 @@ from orsched.common.scalars import set_whole
 from orsched.common.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime, gap_met
 from orsched.costs import splits
 from orsched.models.bounds.bounds import makespan_bound
-from orsched.models.windows.compiled import compiled, suggest_numba
-from orsched.models.windows.plan import FollowPlan
-from orsched.models.windows.search import Search
-from orsched.models.windows.smoothing import smoothed
-from orsched.models.windows.surrogate import affine_beside
-from orsched.models.windows.terms import terms_of
-from orsched.models.windows.warm_start import NEAR_GAP, carried_over, given_start
+from orsched.models.compiled_kernels import suggest_numba
+from orsched.models.exact_search.stage_plan import plan_of, schedule_of
+from orsched.models.windows.stage_prices import affine_beside, smoothed, terms_of
+from orsched.models.windows.window_requests import FollowPlan
+from orsched.models.windows.window_search import Search
+from orsched.models.windows.window_state import compiled
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from orsched.solving.methods import Outcome, Progress, Run
@@ -30,10 +30,39 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
-    from orsched.models.full_mip.plan import Plan
-    from orsched.models.windows.compiled import Compiled
+    from orsched.models.compiled_kernels import Kernels
+    from orsched.models.exact_search.stage_plan import Plan
     from orsched.models.windows.moment_search import MomentSearch
-    from orsched.models.windows.plan import PlannedStage
+    from orsched.models.windows.window_requests import PlannedStage
+
+
+NEAR_GAP = 0.005
+"""A search that starts with a gap up to this goes on where another has ended: no first states."""
+
+
+def given_start(instance: Instance, initial: Schedule, name: str) -> tuple[Outcome, Plan] | None:
+    """Return a valid schedule as an outcome, and its plan; None where it has none.
+
+    Schedules with chunks, slices or steps that prefill and decode at once have no plan: they are no
+    paths through stages.
+
+    Raises ``InvalidScheduleError`` when the checker rejects it.
+    """
+    try:
+        plan = plan_of(instance, initial)
+    except InputError:
+        return None
+    schedule = initial.replace(
+        results={}, bound=None, run={}, method=name, information="clairvoyant"
+    )
+    return Outcome(schedule, Termination.ITERATIONS, array("q"), {}), plan
+
+
+def carried_over(instance: Instance, plan: Plan, name: str) -> Outcome:
+    """Return the outcome of a plan on an instance with another cost."""
+    schedule = schedule_of(instance, plan, name).replace(information="clairvoyant")
+    return Outcome(schedule, Termination.ITERATIONS, array("q"), {})
+
 
 WARM_START_ITERATIONS = 18
 THREADS = 2
@@ -99,7 +128,7 @@ class WindowsMethod:
         """
         threads: int = read_params(WindowsParams, run.parameters).threads
         require_plannable(instance)
-        suggest_numba()
+        suggest_numba("windows is about 100 times faster")
         fast = compiled()
         lower = makespan_bound(instance).value_ns if run.bound_ns is None else run.bound_ns
         best, plan = self._start(instance, run, lower)
@@ -134,7 +163,7 @@ class WindowsMethod:
         return follower.best._replace(termination=termination, parameters={"threads": threads})
 
     def _searches(
-        self, follower: _Follower, run: Run, threads: int, fast: Compiled
+        self, follower: _Follower, run: Run, threads: int, fast: Kernels
     ) -> Generator[tuple[Search, Schedule]]:
         """Yield searches, each with the schedule that it starts from; the last takes all time."""
         n, first, seconds = len(follower.instance), follower.best.schedule, run.stop.seconds_left
@@ -162,7 +191,7 @@ class WindowsMethod:
         part: Run,
         run: Run,
         threads: int,
-        fast: Compiled,
+        fast: Kernels,
     ) -> Generator[tuple[Search, Schedule]]:
         """Yield a search under the smoothed cost; carry out under the levels what it found."""
         try:
@@ -178,7 +207,7 @@ class WindowsMethod:
                 follower.search(run, threads, fast).carry_out(state)
 
     def _beside(
-        self, follower: _Follower, run: Run, threads: int, fast: Compiled
+        self, follower: _Follower, run: Run, threads: int, fast: Kernels
     ) -> Generator[tuple[Search, Schedule]]:
         """Yield a search under an affine cost near to the real one, whose plans are carried out."""
         line = affine_beside(follower.instance, follower.best.schedule)
@@ -210,7 +239,7 @@ class WindowsMethod:
         return min(outcome, found, key=lambda each: each.schedule.makespan_ns), None
 
     def _continued(
-        self, follower: _Follower, plan: Plan, run: Run, threads: int, fast: Compiled
+        self, follower: _Follower, plan: Plan, run: Run, threads: int, fast: Kernels
     ) -> Generator[tuple[Search, Schedule]]:
         """Yield a search that goes on from a plan, where another has ended."""
         if not splits(follower.instance.worker.cost):
@@ -260,7 +289,7 @@ class _Follower:
         self.at_moments = at_moments
         self.moments: MomentSearch | None = None
 
-    def search(self, run: Run, threads: int, fast: Compiled) -> Search:
+    def search(self, run: Run, threads: int, fast: Kernels) -> Search:
         """Return a search whose plans are carried out here."""
         terms = terms_of(self.instance)
         made = Search(self.instance, terms, run.seed, run, threads, fast, self.makespan)

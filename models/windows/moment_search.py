@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.models.windows.construction import anchored_times
 from orsched.models.windows.moment_program import Change, MomentPrices, MomentProgram
-from orsched.models.windows.structure import Windows
+from orsched.models.windows.state_changes import anchored_times
+from orsched.models.windows.window_state import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orsched.models.windows.path_program import PathProgram
-    from orsched.models.windows.terms import Terms
+    from orsched.models.windows.stage_prices import Terms
 
 HOT, COLD = 8.0, 0.5
 """Temperatures, in client-rounds."""

@@ -216,8 +216,8 @@ class ExportCommand(RequestsAndCopies):
         chosen = _format(self.style, output)
         check_paths({"OUT": output}, [self.instance])
         with ProgressPrinter("exporting"):
-            from orsched.models.mip.files import file_lines, in_words
-            from orsched.models.mip.programs import read_program
+            from orsched.models.full_mip.model_files import file_lines, in_words
+            from orsched.models.full_mip.programs import read_program
 
             found = read_program(
                 load_admitted(self.instance),

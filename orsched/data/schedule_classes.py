@@ -12,7 +12,7 @@ token of it until it is done. A schedule can do more in four ways, its *features
 All else is in every class: waits, static batches with their invalid rounds, padding, memory that is
 paged or not, tokens that a prefix cache has, transfers over links, any number of workers.
 
-Bounds hold whatever pauses. Where pauses cannot help a search either, ``models.full_mip.pauses``
+Bounds hold whatever pauses. Where pauses cannot help a search either, ``models.exact_search.aims``
 says and proves.
 """
 

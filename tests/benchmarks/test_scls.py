@@ -9,7 +9,7 @@ from benchmarks.reproductions.scls import change, overloaded
 from orsched.heuristics.scls.continuous import ILS
 from orsched.heuristics.scls.sliced import SCLS
 from orsched.instances.datasets import VARIABLE
-from orsched.models.batch.result import serving_ns
+from orsched.models.batch.batcher import serving_ns
 
 
 @pytest.fixture(autouse=True)

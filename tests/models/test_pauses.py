@@ -22,11 +22,10 @@ from orsched.data.schedule_classes import (
 )
 from orsched.models.best_first import solve_best_first
 from orsched.models.best_first_times import solve_best_first_times
+from orsched.models.exact_search.aims import MakespanAim, TimesAim, pauses_cannot_help
+from orsched.models.exact_search.stage_plan import read_problem
 from orsched.models.full_mip import solve_full_mip
-from orsched.models.full_mip.aim import MakespanAim, TimesAim
-from orsched.models.full_mip.pauses import pauses_cannot_help
-from orsched.models.full_mip.problem import read_problem
-from orsched.models.mip.programs import read_program
+from orsched.models.full_mip.programs import read_program
 from orsched.solving.objectives import objective_named
 from orsched.solving.run_block import verdict_of
 from tests.brute_force import optimum_ns

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 
 from orsched.costs import BilinearCost
-from orsched.models.batch import DEEPSPEED, PaddedMemory, TableMemory, batch, fast
-from orsched.models.batch.lines import Hulls
-from orsched.models.batch.problem import build
+from orsched.models.batch import DEEPSPEED, PaddedMemory, TableMemory, batch
+from orsched.models.batch.batch_problem import build
+from orsched.models.batch.recurrences import Hulls, fits
 from tests.in_order import in_order
 from tests.models.batch.oracles import accepted, cases, random_case
 
@@ -148,7 +148,7 @@ def test_totals_beyond_64_bits_stay_exact():
     big = in_order(BilinearCost, 2**50, 2**52, 2**55, 2**56, 0, 0, 0, 1)
     lengths = [1, 2, 2, 3, 3, 3, 4, 4, 5] * 60
     case = (lengths, big, 2, None, 3)
-    assert fast.fits(build(*case))
+    assert fits(build(*case))
     found = same(case)
     assert found.total_fs > 2**64
     assert found.total_ns == int(found.serving_ns.sum())
@@ -158,7 +158,7 @@ def test_totals_beyond_64_bits_stay_exact():
 def test_numbers_beyond_64_bits_stay_exact(sign):
     huge = in_order(BilinearCost, sign * 2**50, 2**62, 2**58, 2**62, 2**30, 2**61, 3, 2**62)
     case = ([1, 7, 7, 8, 2, 900, 2, 2, 7] * 4, huge, 50, TableMemory(((60, 5), (70, 9)), 2), None)
-    assert not fast.fits(build(*case))
+    assert not fits(build(*case))
     assert same(case).total_fs > 2**64
 
 

@@ -19,10 +19,9 @@ from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.best_first import solve_best_first
-from orsched.models.best_first.search import BestFirst
-from orsched.models.best_first.states import States
+from orsched.models.best_first.states import BestFirst, States
+from orsched.models.exact_search.stage_plan import read_problem
 from orsched.models.full_mip import solve_full_mip
-from orsched.models.full_mip.problem import read_problem
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.full_mip.small import instances
@@ -152,7 +151,7 @@ def test_nothing_left_out_changes_the_optimum(monkeypatch):
     instance = gsm8k(1, requests=14, clients=3)
     monkeypatch.setattr("orsched.models.best_first.solve.fits", lambda _: False)  # plain alone
     first = solve_best_first(instance, alone=True)
-    monkeypatch.setattr(BestFirst, "_is_dominated", lambda *_: False)
+    monkeypatch.setattr(BestFirst, "_is_beaten", lambda *_: False)
     second = solve_best_first(instance, alone=True)
     assert first.makespan_ns == second.makespan_ns
     assert first.expanded <= second.expanded

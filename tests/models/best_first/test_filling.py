@@ -11,10 +11,10 @@ from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.models.best_first import expansion, filling
+from orsched.models.best_first import expansion, packed_bounds
 from orsched.models.best_first.packed import Packed, bins_of
 from orsched.models.best_first.states import States
-from orsched.models.full_mip.problem import read_problem
+from orsched.models.exact_search.stage_plan import read_problem
 from tests.in_order import in_order
 from tests.models.best_first.test_packed import searched, varied
 
@@ -52,11 +52,11 @@ def test_it_says_whether_requests_fit(seed):
     work = -(-(sum(items) + int(left.sum())) // case.clients)
     for rounds in range(max(0, work - 2), work + 12):
         expected = fit(items, tuple(rounds - left.tolist()[j] for j in range(case.clients)))
-        assert filling.packs(case, waiting, left, rounds, bins_of(case)) == expected
+        assert packed_bounds.packs(case, waiting, left, rounds, bins_of(case)) == expected
 
 
 def test_after_many_steps_it_says_yes(monkeypatch):
-    monkeypatch.setattr(filling, "MOST_TRIED", 1)
+    monkeypatch.setattr(packed_bounds, "MOST_TRIED", 1)
     lengths = [5, 5, 5]
     instance = Instance(
         Requests([1] * 3, lengths),
@@ -64,9 +64,9 @@ def test_after_many_steps_it_says_yes(monkeypatch):
         first_token="decode",
     )
     case = Packed(States(read_problem(instance)), 2**62, 0, 10).case
-    assert filling.packs(case, np.array([3]), np.array([0, 0]), 9, bins_of(case))
+    assert packed_bounds.packs(case, np.array([3]), np.array([0, 0]), 9, bins_of(case))
     monkeypatch.undo()
-    assert not filling.packs(case, np.array([3]), np.array([0, 0]), 9, bins_of(case))
+    assert not packed_bounds.packs(case, np.array([3]), np.array([0, 0]), 9, bins_of(case))
 
 
 @pytest.mark.parametrize("seed", range(6, 14))

@@ -15,12 +15,9 @@ from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.best_first import expansion, packed, solve_best_first
-from orsched.models.best_first.compiled import engine
-from orsched.models.best_first.packed import Packed, fits
-from orsched.models.best_first.search import BestFirst
-from orsched.models.best_first.states import States
-from orsched.models.full_mip.plan import schedule_of
-from orsched.models.full_mip.problem import read_problem
+from orsched.models.best_first.packed import Packed, engine, fits
+from orsched.models.best_first.states import BestFirst, States
+from orsched.models.exact_search.stage_plan import read_problem, schedule_of
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.best_first.test_best_first import STAGE_COSTS, _every_stage, _to_go, plain

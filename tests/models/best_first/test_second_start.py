@@ -9,14 +9,12 @@ from orsched.common.errors import InputError
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.best_first import solve_best_first
 from orsched.models.best_first.packed import Packed
-from orsched.models.best_first.search import BestFirst
-from orsched.models.best_first.second_start import AFTER_STATES, SecondStart
-from orsched.models.best_first.states import States
-from orsched.models.full_mip.plan import schedule_of
-from orsched.models.full_mip.problem import read_problem
-from orsched.models.full_mip.search import Search
+from orsched.models.best_first.solve import AFTER_STATES, SecondStart
+from orsched.models.best_first.states import BestFirst, States
+from orsched.models.exact_search.aims import ExactSearch
+from orsched.models.exact_search.stage_plan import read_problem, schedule_of
 
-PLACE = "orsched.models.best_first.second_start.AFTER_STATES"
+PLACE = "orsched.models.best_first.solve.AFTER_STATES"
 """Changed here, so that small instances come to it."""
 NONE = 2**62
 FIFTEEN = gsm8k(2, requests=15, clients=3)
@@ -102,14 +100,14 @@ def test_small_searches_short_ones_and_searches_alone_have_none(asked, monkeypat
 
 @pytest.fixture
 def _stopped_clock(monkeypatch):
-    monkeypatch.setattr("orsched.models.best_first.second_start.perf_counter", lambda: NOW)
+    monkeypatch.setattr("orsched.models.best_first.solve.perf_counter", lambda: NOW)
 
 
 def begun(ago, limit):
     """A search that began some seconds ago, and its end."""
     begin = NOW - ago
-    search = Search(FIFTEEN, read_problem(FIFTEEN), None, begin)
-    return SecondStart(search, None if limit is None else begin + limit, 0, True)
+    search = ExactSearch(FIFTEEN, read_problem(FIFTEEN), None, begin, time_limit=limit)
+    return SecondStart(search, 0, True)
 
 
 @pytest.mark.usefixtures("_stopped_clock")

@@ -16,13 +16,12 @@ from orsched.data.memory import BlockMemory
 from orsched.data.schedule_classes import allowances_of
 from orsched.metrics.objective_values import objective_value
 from orsched.models.best_first_times import solve_best_first_times
-from orsched.models.best_first_times.cases import read_case
-from orsched.models.best_first_times.epochs import Epochs, State
+from orsched.models.best_first_times.epochs import Epochs, State, read_case
 from orsched.models.best_first_times.relaxation import Pairs, Relaxation, shortest_rest_first, smith
-from orsched.models.best_first_times.search import TimesSearch
+from orsched.models.best_first_times.solve import TimesSearch
+from orsched.models.exact_search.aims import TimesAim
+from orsched.models.exact_search.stage_plan import read_problem
 from orsched.models.full_mip import solve_full_mip
-from orsched.models.full_mip.aim import TimesAim
-from orsched.models.full_mip.problem import read_problem
 from orsched.solving.objectives import objective_named
 from tests.in_order import in_order
 from tests.models.full_mip.timed import TIMES, optimum, weighted

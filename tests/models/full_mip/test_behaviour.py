@@ -22,10 +22,9 @@ from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA, generate, load_named
 from orsched.models.bounds.bounds import makespan_bound
+from orsched.models.exact_search.aims import ExactSearch
+from orsched.models.exact_search.stage_plan import plan_of, read_problem
 from orsched.models.full_mip import solve_full_mip, solve_windows_mip
-from orsched.models.full_mip.plan import plan_of
-from orsched.models.full_mip.problem import read_problem
-from orsched.models.full_mip.search import Search
 from tests.in_order import in_order
 
 BACKENDS = module.BACKENDS
@@ -187,7 +186,7 @@ def die(payload, send):
 
 
 def test_a_solver_that_dies_leaves_the_incumbent(backend, monkeypatch):
-    monkeypatch.setattr("orsched.models.full_mip.solver_run.solve_here", die)
+    monkeypatch.setattr("orsched.models.full_mip.solve.solve_here", die)
     instance = hard()
     result = solve_full_mip(instance, backend)
     assert (result.status, result.termination) == ("feasible", "died")
@@ -242,7 +241,7 @@ def test_a_wrong_objective_is_a_bug(backend):
     instance = load_named("packing")
     problem = read_problem(instance)
     schedule = orsched.solve(instance, "fcfs").schedule
-    search = Search(instance, problem, None, 0.0)
+    search = ExactSearch(instance, problem, None, 0.0)
     objective = (schedule.makespan_ns - problem.to_ns(0)) // problem.unit_ns
     search.on_message(("solution", (objective, plan_of(instance, schedule), True)))
     assert search.schedule.makespan_ns == problem.to_ns(objective) == schedule.makespan_ns

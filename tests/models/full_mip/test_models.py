@@ -14,19 +14,17 @@ from orsched.costs import LevelsCost
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
-from orsched.models.full_mip import cpsat_backend, scip_backend, write_full_mip
-from orsched.models.full_mip.formulation import FullMip
-from orsched.models.full_mip.linear import INTEGER, LinearModel
-from orsched.models.full_mip.plan import plan_of, schedule_of
-from orsched.models.full_mip.problem import read_problem
-from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
+from orsched.models.exact_search.stage_plan import plan_of, read_problem, schedule_of
+from orsched.models.full_mip import write_full_mip
+from orsched.models.full_mip.formulation import FullMip, WindowsMip
+from orsched.models.full_mip.linear_solvers import BACKENDS as SOLVERS
+from orsched.models.full_mip.linear_solvers import INTEGER, LinearModel
+from orsched.models.full_mip.programs import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.solve import least_makespan_ns, stages_that_suffice
-from orsched.models.full_mip.windows_mip import WindowsMip
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.full_mip.small import instances, random_instance
 
-SOLVERS = {"scip": scip_backend, "cpsat": cpsat_backend}
 QUICK = [0, 1, 2, 3, 5, 8, 11, 12, 15, 17, 20, 22, 25, 28, 31]
 
 

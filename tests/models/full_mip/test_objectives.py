@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from orsched import SLO, AffineCost, InputError, Instance, Requests, Worker, solve
 from orsched.metrics.objective_values import objective_value
+from orsched.models.exact_search.aims import MissesAim, TimesAim
+from orsched.models.exact_search.stage_plan import plan_of, read_problem
+from orsched.models.exact_search.starts import served_alone
 from orsched.models.full_mip import solve_full_mip
-from orsched.models.full_mip.aim import MissesAim, TimesAim
 from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
-from orsched.models.full_mip.objectives import served_alone
-from orsched.models.full_mip.plan import plan_of
-from orsched.models.full_mip.problem import read_problem
 from orsched.solving.objectives import objective_named
 from tests.brute_force import least_total, most_attained, optimum_ns
 from tests.in_order import in_order

@@ -15,13 +15,16 @@ from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.metrics.objective_values import objective_value
-from orsched.models.latency_search import moves
-from orsched.models.latency_search.compiled import engine
-from orsched.models.latency_search.following import FollowSteps
-from orsched.models.latency_search.listed import listed
-from orsched.models.latency_search.problem import problem_of
-from orsched.models.latency_search.search import Search
-from orsched.models.latency_search.starting import orders_of, plans_of
+from orsched.models.latency_search import plan_moves as moves
+from orsched.models.latency_search.latency_plans import (
+    FollowSteps,
+    engine,
+    listed,
+    orders_of,
+    plans_of,
+    problem_of,
+)
+from orsched.models.latency_search.method import Search
 from orsched.simulator import simulate_policy
 from orsched.solving.objectives import objective_named
 from tests.in_order import in_order

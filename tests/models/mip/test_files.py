@@ -6,7 +6,7 @@ import pytest
 
 from orsched.common.errors import InputError
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
-from orsched.models.full_mip.linear import BINARY, CONTINUOUS, INTEGER, LinearModel
+from orsched.models.full_mip.linear_solvers import BINARY, CONTINUOUS, INTEGER, LinearModel
 from orsched.models.mip import FORMATS, Program, build, file_lines, read_program
 from tests.models.full_mip.small import random_instance
 

@@ -9,8 +9,8 @@ from orsched.common.errors import InputError, MissingDependencyError
 from orsched.instances.catalog import KNOWN_OPTIMA, generate, load_named
 from orsched.metrics.summary import summarise
 from orsched.models.full_mip import solve_full_mip
+from orsched.models.full_mip.mathopt_solvers import _HIGHS_LINE
 from orsched.models.mip import PROGRAMS, available_solvers, build, read_program
-from orsched.models.mip.solvers import _HIGHS_LINE
 from orsched.solving.objectives import minimised
 from tests.brute_force import optimum_ns
 from tests.models.full_mip.small import random_instance

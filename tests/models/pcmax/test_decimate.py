@@ -11,11 +11,10 @@ from benchmarks.speed.packing_families import FAMILIES, gsm8k_like, triplets
 from orsched.checker.certificates import packing_violations
 from orsched.common.stop import Clock
 from orsched.models.packing import pack
-from orsched.models.pcmax import decimate, frequent_size_bound
-from orsched.models.pcmax.decimate import Decimation
-from orsched.models.pcmax.entropy import Entropy
-from orsched.models.pcmax.knapsack import Pricer
-from orsched.models.pcmax.problem import Problem
+from orsched.models.pcmax import decimate
+from orsched.models.pcmax.decimate import Decimation, Entropy
+from orsched.models.pcmax.patterns import Pricer, Problem
+from orsched.models.pcmax.rooms import prove_by_rooms
 
 
 def decimated(problem, capacity, seed=0):
@@ -82,9 +81,9 @@ def test_a_room_that_nothing_fills_proves_more_than_the_volume():
     packing = gsm8k_like(2035)
     problem = Problem.of(packing.jobs, packing.clients)
     volume = -(-problem.total // problem.clients)
-    duals = frequent_size_bound.prove(problem, volume)
+    duals = prove_by_rooms(problem, volume)
     assert duals is not None
-    assert frequent_size_bound.prove(problem, volume + 1) is None
+    assert prove_by_rooms(problem, volume + 1) is None
     result = pack(packing.jobs, packing.clients)
     assert (result.optimal, result.makespan) == (True, volume + 1)
     assert packing_violations(packing.jobs, packing.clients, result) == []
@@ -102,5 +101,5 @@ def test_rooms_never_rule_out_a_packing(size, count, others, clients, more):
     jobs = [size] * count + others
     optimum = pack(jobs, clients).makespan
     capacity = max(optimum + more, max(jobs))
-    if frequent_size_bound.prove(Problem.of(jobs, clients), capacity) is not None:
+    if prove_by_rooms(Problem.of(jobs, clients), capacity) is not None:
         assert capacity < optimum

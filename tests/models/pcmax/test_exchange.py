@@ -12,17 +12,16 @@ from hypothesis import strategies as st
 from benchmarks.speed.packing_families import wide
 from orsched.common.stop import Clock
 from orsched.models.packing import pack
-from orsched.models.pcmax import exchanges
-from orsched.models.pcmax.compiled import compiled_exchanges
-from orsched.models.pcmax.exchange import _clients, exchange
-from orsched.models.pcmax.local import longest_first, repartition
+from orsched.models.pcmax import exchange_loops
+from orsched.models.pcmax.local_search import _clients, exchange, longest_first, repartition
+from orsched.models.pcmax.packing_search import compiled_exchanges
 
 
 def walked(loops, groups, target, moves, seed=0):
     """Return the clients after a walk."""
     rng = np.random.default_rng(seed)
     clients, at = _clients(groups, target), 0
-    draws = rng.random(exchanges.WIDTH * len(groups))
+    draws = rng.random(exchange_loops.WIDTH * len(groups))
     for client in range(len(groups)):
         at = loops.subsets(clients, client, draws, at)
     loops.walk(clients, rng.random(50_000), moves)
@@ -45,14 +44,14 @@ def test_a_walk_keeps_jobs_and_makes_no_load_worse(jobs, clients, below, seed):
     groups = longest_first(jobs, clients)
     before = max(map(sum, groups))
     target = max(1, before - below)
-    after = walked(exchanges, groups, target, 30, seed)
+    after = walked(exchange_loops, groups, target, 30, seed)
     assert sorted(job for group in held(after) for job in group) == sorted(jobs)
     assert [target - sum(group) for group in held(after)] == after.room.tolist()
     assert max(map(sum, held(after))) <= before
 
 
 def test_the_subsets_of_a_client_are_its_jobs():
-    after = walked(exchanges, longest_first(range(1, 40), 4), 196, 20)
+    after = walked(exchange_loops, longest_first(range(1, 40), 4), 196, 20)
     for client, group in enumerate(held(after)):
         for row in range(after.size[client]):
             bits = int(after.bits[client, row])
@@ -68,7 +67,7 @@ def test_compiled_loops_make_the_moves_of_the_plain_ones():
     packing = wide(7001)
     groups = longest_first(packing.jobs[:200], 30)
     target = -(-sum(packing.jobs[:200]) // 30)
-    plain, fast = (walked(each, groups, target, 150) for each in (exchanges, loops))
+    plain, fast = (walked(each, groups, target, 150) for each in (exchange_loops, loops))
     for a, b in zip(plain, fast, strict=True):
         assert (a == b).all()
     assert sorted(map(sorted, held(fast))) != sorted(map(sorted, groups))  # jobs did move

@@ -17,15 +17,12 @@ from orsched.certificates.packing import _ruled_out
 from orsched.checker.certificates import packing_violations
 from orsched.common.stop import Clock
 from orsched.models.packing import pack
-from orsched.models.pcmax import belief_propagation
-from orsched.models.pcmax import search as search_module
+from orsched.models.pcmax import belief_loops, packing_search
 from orsched.models.pcmax.columns import Columns
-from orsched.models.pcmax.compiled import compiled
-from orsched.models.pcmax.guided import Guided, Pool
-from orsched.models.pcmax.local import longest_first
-from orsched.models.pcmax.problem import Problem
-from orsched.models.pcmax.search import Search
-from orsched.models.pcmax.tree import Tree
+from orsched.models.pcmax.guided import Guided, Pool, Tree
+from orsched.models.pcmax.local_search import longest_first
+from orsched.models.pcmax.packing_search import Search, compiled
+from orsched.models.pcmax.patterns import Problem
 
 
 def pool_of(jobs, clients, capacity):
@@ -41,7 +38,7 @@ def packs(problem, capacity, chosen):
 
 @pytest.mark.parametrize("name", ["plain", "compiled"])
 def test_attempts_find_a_packing(name):
-    loops = belief_propagation if name == "plain" else compiled().get(wait=True)
+    loops = belief_loops if name == "plain" else compiled().get(wait=True)
     if loops is None:
         pytest.skip("numba is not installed")
     packing = FAMILIES["H"](7000)
@@ -65,7 +62,7 @@ def test_compiled_loops_give_the_bits_of_the_plain_ones():
     start = np.searchsorted(size[edges], np.arange(pool.patterns.shape[1] + 1))
     left = pool.problem.counts.astype(float)
     states = []
-    for module in (belief_propagation, loops):
+    for module in (belief_loops, loops):
         message, odds = np.ones(len(row)), np.full(len(pool.patterns), 0.1)
         change = module.pass_messages(start, row[edges], left, message, odds, 5)
         states.append((change, message, odds))
@@ -85,7 +82,7 @@ def test_search_and_tree_agree_with_the_optimum(jobs, clients):
         problem, pool = pool_of(jobs, clients, capacity)
         if pool is None or not pool.whole:
             continue
-        guided = Guided(pool, belief_propagation, np.random.default_rng(0), Clock(None))
+        guided = Guided(pool, belief_loops, np.random.default_rng(0), Clock(None))
         chosen = guided.attempt()
         tree = Tree(pool, Clock(None))
         proof = tree.run()
@@ -136,8 +133,8 @@ def test_more_patterns_are_decided_only_where_nothing_else_has_helped(monkeypatc
     start = {"bound": "dual", "value": 15660}
     search = Search(problem, groups, start, Clock(None), random.Random(0))
     guided = Guided(pool, None, np.random.default_rng(0), Clock(None))
-    monkeypatch.setattr(search_module, "PATTERNS", len(pool.patterns) - 1)
-    monkeypatch.setattr(search_module, "MORE_PATTERNS", len(pool.patterns))
+    monkeypatch.setattr(packing_search, "PATTERNS", len(pool.patterns) - 1)
+    monkeypatch.setattr(packing_search, "MORE_PATTERNS", len(pool.patterns))
     search._decide(guided, more=False)
     assert search.bound == 15660
     monkeypatch.setattr(search, "raise_bound", lambda rounds: None)

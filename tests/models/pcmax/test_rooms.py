@@ -12,7 +12,7 @@ from orsched.checker.certificates import packing_violations
 from orsched.models import packing
 from orsched.models.packing import pack
 from orsched.models.pcmax import rooms as rooms_module
-from orsched.models.pcmax.problem import Problem
+from orsched.models.pcmax.patterns import Problem
 from orsched.models.pcmax.rooms import Rooms
 
 

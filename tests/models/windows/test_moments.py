@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pyscipopt
@@ -10,13 +11,12 @@ import pytest
 
 import orsched
 from orsched.instances.gsm8k import gsm8k
-from orsched.models.windows import moment_program, moment_search, moves, search
-from orsched.models.windows.assignment import Assigned, squeezed
+from orsched.models.windows import moment_program, moment_search, window_moves, window_search
 from orsched.models.windows.moment_program import SHIFTS, Change, MomentProgram
 from orsched.models.windows.moment_search import NOTHING, MomentSearch
-from orsched.models.windows.path_repair import PathRepair
-from orsched.models.windows.prices import prices_of
-from orsched.models.windows.terms import terms_of
+from orsched.models.windows.path_program import PathRepair
+from orsched.models.windows.stage_prices import prices_of, terms_of
+from orsched.models.windows.window_requests import Assigned, RequestSwaps
 from tests.stops import TimeUp
 
 
@@ -141,9 +141,9 @@ def test_without_bases_no_thread_searches_moments(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(pyscipopt, "LP", object)
         assert not moment_program.can_set_bases()
-    monkeypatch.setattr(search, "can_set_bases", lambda: False)
-    monkeypatch.setattr(search, "MomentSearch", None)  # would be called, and fail
-    monkeypatch.setattr(search, "LEAST_FOR_MOMENTS_S", 0.0)
+    monkeypatch.setattr(window_search, "can_set_bases", lambda: False)
+    monkeypatch.setattr(window_search, "MomentSearch", None)  # would be called, and fail
+    monkeypatch.setattr(window_search, "LEAST_FOR_MOMENTS_S", 0.0)
     instance = gsm8k(0, requests=160, clients=40)
     result = orsched.solve(instance, "windows+threads=2", stop=TimeUp(2, seconds=1.0))
     assert result.makespan_ns <= orsched.solve(instance, "hybrid").makespan_ns
@@ -155,8 +155,8 @@ def test_stages_are_squeezed_out_until_volume_forbids_it(planned):
     prompts, lengths, stage = np.array([60, 60, 40, 40]), np.full(4, 5), np.array([0, 0, 1, 1])
     prices = prices_of([(100, 1_000)], prompts, 2, 10)
     found = Assigned(np.arange(4), stage, 3_000)
-    rng = np.random.default_rng(0)
-    made = squeezed(found, lengths, lengths, prompts, prices, rng, moves, lambda: False, planned)
+    rng, fast = np.random.default_rng(0), SimpleNamespace(module=window_moves)
+    made = RequestSwaps(lengths, prompts, prices, rng, fast).squeezed(found, lengths, planned)
     load = np.bincount(made.stage, weights=prompts[made.request])
     assert load.tolist() == [100, 100]
     assert made.time_ns == 2_000

@@ -11,8 +11,8 @@ from orsched.common.stop import MaxIterations, MaxRuntime
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.models.windows import method
-from orsched.models.windows.compiled import compiled
 from orsched.models.windows.method import SHORT_S, WINDOWS, _Follower
+from orsched.models.windows.window_state import compiled
 from orsched.simulator.policy import Information
 from orsched.solving.methods import Run
 

@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 
 from orsched.instances.gsm8k import gsm8k
-from orsched.models.windows.annealing import anneal
-from orsched.models.windows.construction import anchored_times, construct, even_times
-from orsched.models.windows.path_program import PathProgram
-from orsched.models.windows.path_repair import PathRepair
-from orsched.models.windows.structure import Windows
-from orsched.models.windows.target_reduction import lengthened, merged, stretched
-from orsched.models.windows.terms import terms_of
+from orsched.models.windows.path_program import PathProgram, PathRepair
+from orsched.models.windows.stage_prices import terms_of
+from orsched.models.windows.state_changes import (
+    anchored_times,
+    construct,
+    even_times,
+    lengthened,
+    merged,
+    stretched,
+)
+from orsched.models.windows.window_state import Cooling, Windows, anneal
 
 
 def _all_paths(stages):
@@ -80,7 +84,7 @@ def _short_state(seed, end_above):
     assert prices.by_tokens
     times = anchored_times(10, end, int(lengths.max()))
     state = construct(lengths, 40, times, end, prices.by_starts, prices.late)
-    anneal(state, 30_000, 3.0, 0.15, np.random.default_rng(seed), lambda: False)
+    anneal(state, Cooling(30_000, 3.0, 0.15), np.random.default_rng(seed), lambda: False)
     repair = PathRepair(lengths, instance.requests.prompt_tokens, 40, prices)
     return state, repair
 

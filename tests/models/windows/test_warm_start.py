@@ -11,9 +11,9 @@ from orsched.common.errors import InvalidScheduleError
 from orsched.costs import PoolingCost
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.windows import method as windows_method
-from orsched.models.windows.construction import state_of
-from orsched.models.windows.terms import terms_of
-from orsched.models.windows.warm_start import NEAR_GAP, given_start
+from orsched.models.windows.method import NEAR_GAP, given_start
+from orsched.models.windows.stage_prices import terms_of
+from orsched.models.windows.state_changes import state_of
 from tests.in_order import in_order
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -22,17 +21,19 @@ from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA
 from orsched.instances.gsm8k import gsm8k
-from orsched.models.windows.annealing import anneal
-from orsched.models.windows.assignment import assign
-from orsched.models.windows.compiled import compiled
-from orsched.models.windows.construction import construct, even_times, state_of
-from orsched.models.windows.moves import exchange_tails, relocate, shift_stage, shift_start
-from orsched.models.windows.plan import FollowPlan, plan_of
-from orsched.models.windows.prices import prices_of
-from orsched.models.windows.structure import Windows
-from orsched.models.windows.surrogate import affine_beside
-from orsched.models.windows.target_reduction import REDUCTIONS, stretched, with_end
-from orsched.models.windows.terms import terms_of
+from orsched.models import compiled_kernels
+from orsched.models.windows.stage_prices import affine_beside, prices_of, terms_of
+from orsched.models.windows.state_changes import (
+    REDUCTIONS,
+    construct,
+    even_times,
+    state_of,
+    stretched,
+    with_end,
+)
+from orsched.models.windows.window_moves import exchange_tails, relocate, shift_stage, shift_start
+from orsched.models.windows.window_requests import FollowPlan, RequestSwaps, plan_of
+from orsched.models.windows.window_state import Cooling, Windows, anneal, compiled
 from orsched.simulator import simulate_policy
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
@@ -148,10 +149,10 @@ def _compare_executions(state, seed, hot, moves):
     pytest.importorskip("numba")
     fast = compiled()
     fast.wait()
-    assert fast.run_moves is not None
-    other = state.copy()
+    assert fast.module is not None
+    other, cooling = state.copy(), Cooling(moves, hot, 0.2, budget=4)
     made = [
-        anneal(one, moves, hot, 0.2, np.random.default_rng(seed), lambda: False, how, budget=4)
+        anneal(one, cooling, np.random.default_rng(seed), lambda: False, how)
         for one, how in ((state, None), (other, fast))
     ]
     assert made[0] == made[1]
@@ -177,11 +178,11 @@ def test_annealing_closes_a_small_case_and_the_plan_is_a_schedule():
     worker = Worker(2, in_order(AffineCost, 1, 0, 10, 0))
     instance = Instance(Requests([1] * 4, [4, 3, 3, 2]), worker, first_token="decode")
     state = construct(instance.rounds_needed, 2, [0, 2, 5], 6)
-    anneal(state, 20_000, 4.0, 0.2, np.random.default_rng(1), lambda: False)
+    anneal(state, Cooling(20_000, 4.0, 0.2), np.random.default_rng(1), lambda: False)
     assert state.missing == 0
     prompts, prices = instance.requests.prompt_tokens, terms_of(instance).prices
     rng = np.random.default_rng(0)
-    assigned = assign(state, instance.rounds_needed, prompts, prices, rng)
+    assigned = RequestSwaps(instance.rounds_needed, prompts, prices, rng).assigned(state)
     schedule = simulate_policy(instance, FollowPlan(plan_of(state, assigned))).schedule
     assert orsched.check(instance, schedule) == []
     assert schedule.makespan_ns == 3 * 1 + 6 * 10 == optimum_ns(instance)
@@ -192,7 +193,7 @@ def _loads(levels, lengths, prompts):
     lengths, prompts = np.array(lengths), np.array(prompts)
     state = Windows(lengths, [0, 5], 10, [[0, 1], [0, 1]])
     prices = prices_of(levels, prompts, 2, 10)
-    assigned = assign(state, lengths, prompts, prices, np.random.default_rng(0))
+    assigned = RequestSwaps(lengths, prompts, prices, np.random.default_rng(0)).assigned(state)
     assert sorted(assigned.request.tolist()) == [0, 1, 2, 3]
     loads = np.bincount(assigned.stage, weights=prompts[assigned.request]).astype(int).tolist()
     assert assigned.time_ns == sum(prices.least_ns[load] for load in loads)
@@ -235,7 +236,9 @@ def test_swaps_compiled_are_the_plain_ones():
     terms, prompts = terms_of(instance), instance.requests.prompt_tokens
     state = state_of(instance, schedule, terms)
     one, two = (
-        assign(state, instance.rounds_needed, prompts, terms.prices, np.random.default_rng(3), how)
+        RequestSwaps(
+            instance.rounds_needed, prompts, terms.prices, np.random.default_rng(3), how
+        ).assigned(state)
         for how in (None, fast)
     )
     assert one.request.tolist() == two.request.tolist()
@@ -357,7 +360,7 @@ def test_threads_are_a_parameter_and_change_nothing_else():
 
 
 def test_numba_is_suggested_once_where_it_is_missing(monkeypatch, caplog):
-    module = sys.modules[compiled.__module__]
+    module = compiled_kernels
     instance = gsm8k(3, requests=6, clients=3)
     orsched.solve(instance, "windows", iterations=1)
     assert "orsched[fast]" not in caplog.text
@@ -373,7 +376,7 @@ def test_without_numba_the_search_is_the_same(monkeypatch):
     """Under an iteration limit the plain moves lead to the same schedule."""
     instance = gsm8k(3, requests=14, clients=3)
     with_numba = orsched.solve(instance, "windows", iterations=4, seed=5)
-    monkeypatch.setattr(compiled(), "run_moves", None)
+    monkeypatch.setattr(compiled(), "module", None)
     without = orsched.solve(instance, "windows", iterations=4, seed=5)
     assert without.schedule.replace(run={}) == with_numba.schedule.replace(run={})
 

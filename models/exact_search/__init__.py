@@ -1,0 +1,1 @@
+"""What exact searches are made of: problem and plan, aim, incumbent and bound, first schedules."""
