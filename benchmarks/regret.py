@@ -31,11 +31,11 @@ from benchmarks.arguments import count
 from benchmarks.speed.section import table
 from orsched.checker import check
 from orsched.common.errors import InputError
+from orsched.common.intervals import Interval, mean_interval
 from orsched.common.stop import MaxIterations
 from orsched.instances import predict, with_arrivals
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.bounds.bounds import Bound, bound, bound_for
-from orsched.planning.study.confidence import Interval, mean_interval
 from orsched.solving.method_choice import choose
 from orsched.solving.methods import Run, objectives_of
 from orsched.solving.objectives import objective_named

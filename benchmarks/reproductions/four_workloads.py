@@ -23,7 +23,7 @@ from benchmarks.reproductions.findings import Findings
 from benchmarks.reproductions.four_workloads_runs import OURS, PAPERS, REFERENCES, Cell, cell
 from benchmarks.reproductions.page_tables import markdown, shown
 from benchmarks.speed.section import table
-from orsched.planning.study.confidence import Interval, mean_interval
+from orsched.common.intervals import Interval, mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.reproductions.six_workloads_settings import FAMILIES, OURS, OURS_PREDICTED, PAGE
-from orsched.planning.study.confidence import Interval, mean_interval
+from orsched.common.intervals import Interval, mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

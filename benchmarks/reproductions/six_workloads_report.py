@@ -13,7 +13,7 @@ from benchmarks.reproductions.six_workloads_settings import (
     OURS,
     spec,
 )
-from orsched.planning.study.confidence import mean_interval
+from orsched.common.intervals import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,8 +10,8 @@ import numpy as np
 from benchmarks.reproductions import ssjf_setting as setting
 from orsched.checker import check
 from orsched.common import registry
+from orsched.common.intervals import Interval, mean_interval
 from orsched.instances import predict
-from orsched.planning.study.confidence import Interval, mean_interval
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 

@@ -23,8 +23,8 @@ from benchmarks.reproductions import four_workloads_setting as setting
 from benchmarks.reproductions.findings import Findings
 from benchmarks.reproductions.four_workloads_runs import Figures, Scheduler, run
 from benchmarks.speed.section import table
+from orsched.common.intervals import mean_interval
 from orsched.instances import with_arrivals
-from orsched.planning.study.confidence import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from benchmarks.worth import corpus, corpus_report
 from benchmarks.worth.cells import line, number, plain, shown
 from benchmarks.worth.rows import LOADS, NO_PREDICTION
 from benchmarks.worth.shares import KEPT, WORTH, Case, cases
-from orsched.planning.study.confidence import mean_interval
+from orsched.common.intervals import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

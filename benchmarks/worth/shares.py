@@ -6,7 +6,7 @@ from math import fsum
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.worth.rows import NO_PREDICTION, Row
-from orsched.planning.study.confidence import Interval, mean_interval
+from orsched.common.intervals import Interval, mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.common.errors import InputError
+from orsched.common.intervals import student_quantile
 from orsched.costs.exact import FS_PER_NS
 
 if TYPE_CHECKING:
@@ -116,9 +117,6 @@ LEVEL = 0.95
 
 NOT_DETERMINED = "not determined by these rows"
 
-_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-_NORMAL = 1.959964
-
 
 class Constant(NamedTuple):
     """A fitted constant and what the rows say of it.
@@ -194,24 +192,12 @@ def confidence(
             centre = _last(design[:, columns], target) if error is not None else 0.0
         low = high = None
         if error is not None:
-            half = student(rest) * error
+            half = student_quantile(0.5 + LEVEL / 2, rest) * error
             low, high = centre - half, centre + half
             if nonnegative:
                 low, high = max(0.0, low), max(0.0, high)
         constants.append(Constant(name, value, error, low, high))
     return constants
-
-
-def student(freedom: int) -> float:
-    """Return the two-sided quantile of Student's t at ``LEVEL``."""
-    if freedom < 1:
-        return math.inf
-    if freedom <= len(_STUDENT):
-        return _STUDENT[freedom - 1]
-    z = _NORMAL
-    found = z + (z**3 + z) / (4 * freedom)  # Fisher's expansion
-    found += (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
-    return found + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
 
 
 def _errors(design: FloatArray, variance: float) -> list[float | None]:

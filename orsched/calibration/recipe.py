@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from orsched.calibration.least_squares import Constant, solve, student
+from orsched.calibration.least_squares import LEVEL, Constant, solve
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
+from orsched.common.intervals import student_quantile
 from orsched.common.scalars import printed, require_one_of
 from orsched.common.units import NS_PER_S
 from orsched.costs.linear import attended_tokens
@@ -430,7 +431,7 @@ def _constants(best: _Best, family: Family, count: int) -> tuple[Constant, ...]:
     for place, name in enumerate(family.names):
         value, error = best.values[place] / family.units[place], float(spread[place])
         error /= family.units[place]
-        half = student(BLOCKS - 1) * error
+        half = student_quantile(0.5 + LEVEL / 2, BLOCKS - 1) * error
         if math.isfinite(half):
             low, high = max(0.0, value - half), value + half
             constants.append(Constant(name, value, error, low, high))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orsched.common.errors import InputError
+from orsched.common.intervals import log_density, upper_quantiles
 from orsched.common.scalars import require_number
 from orsched.files.document import require_object
 
@@ -114,7 +114,7 @@ def _fitted(excess: Floats, share: float, where: str) -> Tail:
         start = float(upper_quantiles(freedom, np.array([share]))[0])
         # The excess is scale * (T - start) for T of Student's law above start.
         places = start + excess[:, None] / scales
-        likely = _log_density(freedom, places).sum(axis=0) - len(excess) * np.log(scales)
+        likely = log_density(freedom, places).sum(axis=0) - len(excess) * np.log(scales)
         place = int(np.argmax(likely))
         # Laws of other freedoms have other constants, and the same share above their starts.
         if best is None or likely[place] > best[0]:
@@ -147,37 +147,3 @@ def _tail(value: object, side: str) -> Tail:
         )
     field = f"tails.{side}.scale"
     return Tail(freedom, require_number(values.get("scale"), field, 0.0, MOST_SCALE, above=True))
-
-
-def upper_quantiles(freedom: int, shares: Floats) -> Floats:
-    """Return where Student's t leaves shares above it, each above 0 and at most a half.
-
-    With t = sqrt(freedom) tan(a) its density in a is cos(a) to the power freedom - 1: bounded, on
-    a bounded interval, so a sum over a grid is exact to six digits down to shares of 1e-4.
-    """
-    angles, above = _above(freedom)
-    found = np.interp(np.log(shares), above[::-1], angles[::-1])
-    return np.asarray(np.sqrt(freedom) * np.tan(found), np.float64)
-
-
-_GRID = 20_000
-
-
-@cache
-def _above(freedom: int) -> tuple[Floats, Floats]:
-    """Return angles from 0 and the logarithm of the share above each."""
-    angles = np.linspace(0, np.pi / 2, _GRID + 1)
-    middles = (angles[1:] + angles[:-1]) / 2
-    pieces = np.cos(middles) ** (freedom - 1)
-    above = np.cumsum(pieces[::-1])[::-1] / (2 * pieces.sum())
-    return angles[:-1], np.log(above)
-
-
-def _log_density(freedom: int, places: Floats) -> Floats:
-    """Return the logarithm of Student's density."""
-    from math import lgamma, log, pi
-
-    constant = lgamma((freedom + 1) / 2) - lgamma(freedom / 2) - log(freedom * pi) / 2
-    return np.asarray(
-        constant - (freedom + 1) / 2 * np.log1p(places * places / freedom), np.float64
-    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orsched.calibration.fit import fit
-from orsched.calibration.least_squares import confidence, student
+from orsched.calibration.least_squares import confidence
 from orsched.calibration.measurements import Measurements
 from orsched.cli.commands import run
 
@@ -62,12 +62,6 @@ def test_a_constant_held_at_0_has_an_upper_end():
     assert (held[0].value, held[0].low) == (0.0, 0.0)
     assert 0 <= held[0].high < 2
     assert held[1].low > 0
-
-
-def test_students_quantiles():
-    for freedom, quantile in ((1, 12.706), (10, 2.228), (11, 2.201), (30, 2.042), (1000, 1.962)):
-        assert student(freedom) == pytest.approx(quantile, abs=5e-4)
-    assert student(0) == float("inf")
 
 
 def steps(noise, sizes=(100, 400, 900, 1600, 2500, 3600)):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from orsched.common.intervals import mean_interval, wilson
 from orsched.common.units import NS_PER_S
-from orsched.planning.study.confidence import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,16 +58,6 @@ def over_parts(parts: Sequence[Sequence[int]], level: float) -> ShareInterval:
     low, high = min(low, float(shares[cut])), max(high, float(shares[-1 - cut]))
     kind = f"block bootstrap over {len(counts)} parts of the trace, not inside Wilson's"
     return ShareInterval(share, low, high, kind)
-
-
-def wilson(attained: int, requests: int, level: float) -> tuple[float, float]:
-    """Return Wilson's interval of a share of independent requests (Wilson 1927)."""
-    z = NormalDist().inv_cdf(0.5 + level / 2)
-    share, square = attained / requests, z * z / requests
-    middle = (share + square / 2) / (1 + square)
-    half = z / (1 + square) * math.sqrt(share * (1 - share) / requests + square / (4 * requests))
-    low = 0.0 if attained == 0 else max(0.0, middle - half)
-    return low, 1.0 if attained == requests else min(1.0, middle + half)
 
 
 class Estimate(NamedTuple):

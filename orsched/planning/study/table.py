@@ -10,8 +10,8 @@ from math import fsum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import InputError
+from orsched.common.intervals import Interval, mean_interval
 from orsched.common.near_names import nearest
-from orsched.planning.study.confidence import Interval, mean_interval
 from orsched.planning.study.store import TABLES
 
 if TYPE_CHECKING:

@@ -14,12 +14,13 @@ import pytest
 
 import orsched
 from orsched.common.errors import InfeasibleError, InputError, PolicyError, TimeLimitError
+from orsched.common.intervals import wilson
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.planning.capacity import proof_violations
-from orsched.planning.capacity.estimate import over_parts, over_replications, wilson
+from orsched.planning.capacity.estimate import over_parts, over_replications
 from tests.in_order import in_order
 
 NUMBER, NONE = {"type": "number"}, {"type": ["number", "null"]}
