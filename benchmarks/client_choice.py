@@ -22,7 +22,7 @@ from benchmarks.reproductions.gates import percent
 from benchmarks.speed.section import table
 from orsched import AffineCost, Worker
 from orsched.instances import predict, with_arrivals
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

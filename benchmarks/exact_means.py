@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.arguments import count
 from benchmarks.reproductions.page_tables import markdown
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models.best_first_times import solve_best_first_times
 
 if TYPE_CHECKING:

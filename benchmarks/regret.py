@@ -25,16 +25,16 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
+from orsched.calibration.intervals import Interval, mean_interval
 
 import orsched
 from benchmarks.arguments import count
 from benchmarks.speed.section import table
 from orsched.checker import check
 from orsched.common.errors import InputError
-from orsched.common.intervals import Interval, mean_interval
 from orsched.common.stop import MaxIterations
 from orsched.instances import predict, with_arrivals
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models.bounds.bounds import Bound, bound, bound_for
 from orsched.solving.method_choice import choose
 from orsched.solving.methods import Run, objectives_of

@@ -10,8 +10,7 @@ if __name__ != "orsched.instances":
 from orsched.common.lazy_names import lazy_names
 
 _HOME = {
-    "orsched.instances.sources": ("draw_sources",),
-    "orsched.instances.mixes": ("load_mix",),
+    "orsched.instances.sources": ("draw_sources", "load_mix"),
     "orsched.instances.predictions": ("predict",),
     "orsched.instances.arrivals": ("read_arrivals", "sampled", "with_arrivals"),
 }

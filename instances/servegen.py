@@ -1,10 +1,14 @@
-"""ServeGen's tables of rates and lengths as a mix of sources."""
+"""ServeGen's clients as a mix of sources: from its files, or tables condensed from them."""
 
 from __future__ import annotations
 
+import csv
+import json
 import math
+import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -12,14 +16,15 @@ from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 from orsched.files.cells import CellError, whole_numbers
 from orsched.files.tables import read_table
-from orsched.instances.dataset_table import DATA_SETS
-from orsched.instances.source_mix import Lengths, LengthWindow, Source, SourceMix, Window
+from orsched.files.text import open_text
+from orsched.instances.datasets import DATA_SETS
+from orsched.instances.source_mix import SHARES, Lengths, LengthWindow, Source, SourceMix, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
     from orsched.instances.source_mix import Floats
+
 
 SERVEGEN = ("m_small", "m_mid", "m_large", "deepseek_r1", "mm_image")
 """Mixes of ServeGen: two as tables condensed from its files, all of them as its own files."""
@@ -157,3 +162,202 @@ def _families(cells: Sequence[str]) -> list[str]:
         if cell not in LEAST_SHAPE:
             raise CellError(index, f"{cell!r:.40} is not a family of gaps", "Gamma or Weibull")
     return list(cells)
+
+
+FOLDERS = {
+    "m_small": "language/m-small",
+    "m_mid": "language/m-mid",
+    "m_large": "language/m-large",
+    "deepseek_r1": "reason/deepseek-r1",
+    "mm_image": "multimodal/mm-image",
+}
+"""Mixes of ServeGen, and their folders under its ``data``."""
+
+PARTS = ("text_tokens", "image_tokens", "audio_tokens", "video_tokens")
+"""A multimodal prompt is the sum of these, drawn independently; each counts a request's tokens."""
+
+MOST_TOKENS = 2**24
+"""Most tokens of a law: its shares are held for each number up to there."""
+
+_PAIR = re.compile(r"\s*(\d{1,9})\s*:\s*(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*", re.ASCII)
+_CHUNK = re.compile(r"chunk-(\d+)-trace\.csv", re.ASCII)
+_COLUMNS = ("window_start_s", "rate_rps", "gap_cv", "family", "param1", "param2")
+
+
+def folder_of(name: str, base: Path) -> Path | None:
+    """Return the folder of a mix below ``base``, which may be ServeGen's ``data`` or hold it."""
+    inside = Path(FOLDERS[name])
+    for start in (base, base / "data", base / "ServeGen" / "data", base / "servegen"):
+        for folder in (start / inside, start / inside.name):
+            if files_of(folder):
+                return folder
+    return None
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return the files of a folder in ServeGen's layout, in the order of the clients."""
+    if not folder.is_dir():
+        return []
+    numbers = sorted(int(m[1]) for p in folder.iterdir() if (m := _CHUNK.fullmatch(p.name)))
+    found = []
+    for number in numbers:
+        found.append(folder / f"chunk-{number}-trace.csv")
+        laws = folder / f"chunk-{number}-dataset.json"
+        found += [laws] if laws.is_file() else []
+    return found
+
+
+def read_folder(name: str, folder: Path) -> SourceMix:
+    """Return the mix in a folder in ServeGen's layout.
+
+    Windows of lengths in which no request has a token are left out.
+
+    Raises:
+        InputError: no client is there, or a file is wrong; names file, row and field.
+    """
+    files = files_of(folder)
+    if not files:
+        raise InputError(
+            "holds no chunk-N-trace.csv",
+            file=str(folder),
+            field="mix",
+            remedy=f"a folder of ServeGen's data, such as {FOLDERS['m_mid']}",
+        )
+    windows: dict[str, list[Window]] = {}
+    laws: dict[str, list[LengthWindow]] = {}
+    for path in files:
+        client = path.name.split("-")[1]
+        if path.suffix == ".csv":
+            windows[client] = _windows_of_client(path)
+        elif found := _laws_of_client(path):
+            laws[client] = found
+    return mix_of(name, windows, laws, folder)
+
+
+def _windows_of_client(path: Path) -> list[Window]:
+    found = []
+    with open_text(path) as (_, stream):
+        for line, row in _rows(path, csv.reader(stream)):
+            if not row:
+                continue
+            if len(row) != len(_COLUMNS):
+                problem = f"{len(row)} fields where {len(_COLUMNS)} are expected"
+                raise InputError(problem, file=str(path), row=line, remedy=", ".join(_COLUMNS))
+            start, rate, _, family, shape, _ = (cell.strip() for cell in row)
+            if not family:
+                continue
+            if family not in LEAST_SHAPE:
+                _refuse(path, line, "family", f"{family!r:.40} is not a family of gaps")
+            numbers = [
+                _number(path, line, *pair)
+                for pair in (("window_start_s", start), ("rate_rps", rate), ("param1", shape))
+            ]
+            if numbers[1] > 0:
+                law = max(numbers[2], LEAST_SHAPE[family])
+                found.append(Window(int(numbers[0]), numbers[1], family, law))
+    return sorted(found)
+
+
+def _rows(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
+    line = 0
+    try:
+        for line, row in enumerate(reader, start=1):
+            yield line, row
+    except csv.Error as error:
+        _refuse(path, line + 1, None, f"is not a CSV table: {error}")
+
+
+def _laws_of_client(path: Path) -> list[LengthWindow]:
+    with open_text(path) as (_, stream):
+        try:
+            document = json.load(stream)
+        except (ValueError, RecursionError) as error:
+            _refuse(path, None, None, f"is not JSON: {error}")
+    if not isinstance(document, dict):
+        _refuse(path, None, None, "is not an object of windows")
+    found = []
+    for start, fields in document.items():
+        if not re.fullmatch(r"\d{1,9}", start) or not isinstance(fields, dict):
+            _refuse(path, None, str(start)[:40], "is not a window: seconds, with an object")
+        prompt, output = _prompt(path, start, fields), _law(path, start, fields, "output_tokens")
+        if prompt is not None and output is not None:
+            found.append(LengthWindow(int(start), _condensed(prompt), _condensed(output)))
+    return sorted(found, key=lambda window: window.start_s)
+
+
+def _prompt(path: Path, start: str, fields: Mapping[str, Any]) -> Floats | None:
+    """Return the law of a prompt's tokens, as shares by number; None for none."""
+    if "input_tokens" in fields:
+        return _law(path, start, fields, "input_tokens")
+    parts = [
+        law for part in PARTS if part in fields for law in [_shares(path, start, fields, part)]
+    ]
+    if not parts:
+        _refuse(path, None, f"{start}/input_tokens", "the field is missing")
+    if any(len(law) == 0 for law in parts):
+        return None
+    total = parts[0]
+    for law in parts[1:]:
+        size = len(total) + len(law) - 1
+        waves = np.fft.rfft(total, size) * np.fft.rfft(law, size)
+        total = np.maximum(np.fft.irfft(waves, size), 0.0)
+    return total if float(np.arange(len(total)) @ total) >= 0.5 else None
+
+
+def _law(path: Path, start: str, fields: Mapping[str, Any], name: str) -> Floats | None:
+    if name not in fields:
+        _refuse(path, None, f"{start}/{name}", "the field is missing")
+    shares = _shares(path, start, fields, name)
+    return shares if len(shares) and float(np.arange(len(shares)) @ shares) > 0 else None
+
+
+def _shares(path: Path, start: str, fields: Mapping[str, Any], name: str) -> Floats:
+    """Return the shares of 0, 1, 2, ... tokens that a text lists; they sum to 1."""
+    value, where = fields[name], f"{start}/{name}"
+    if isinstance(value, dict):
+        value = "{" + ", ".join(f"{key}: {share}" for key, share in value.items()) + "}"
+    if not isinstance(value, str) or not re.fullmatch(r"\s*\{.*\}\s*", value, re.DOTALL):
+        _refuse(path, None, where, "is not a text of the form {tokens: share, ...}")
+    inside = value.strip()[1:-1]
+    pairs = [_PAIR.fullmatch(part) for part in inside.split(",")] if inside.strip() else []
+    bad = next((i for i, pair in enumerate(pairs) if pair is None), None)
+    if bad is not None:
+        part = inside.split(",")[bad].strip()
+        _refuse(path, None, where, f"{part!r:.40} is not tokens: share")
+    tokens = [int(pair[1]) for pair in pairs if pair]
+    if any(token > MOST_TOKENS for token in tokens):
+        _refuse(path, None, where, f"more than {MOST_TOKENS} tokens")
+    found = np.zeros(max(tokens, default=-1) + 1)
+    for pair in pairs:
+        if pair:
+            found[int(pair[1])] += float(pair[2])
+    total = float(found.sum())
+    if len(found) and not 0.99 < total < 1.01:
+        _refuse(path, None, where, f"the shares sum to {total:.6g}, not 1")
+    return found / total if len(found) else found
+
+
+def _condensed(shares: Floats) -> Lengths:
+    """Return quantiles (nearest rank), largest value and mean."""
+    sums = np.cumsum(shares)
+    sums /= sums[-1]
+    at = np.searchsorted(sums, np.array(SHARES) - 1e-12)
+    largest = int(np.flatnonzero(shares > 1e-12)[-1])
+    values = np.minimum(at, largest).astype(np.float64)
+    mean = float(np.arange(len(shares)) @ shares / shares.sum())
+    return Lengths(tuple(values.tolist()), float(largest), mean)
+
+
+def _number(path: Path, line: int, field: str, cell: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 1e12:
+        _refuse(path, line, field, f"{cell!r:.40} is not a number of at least 0")
+    return value
+
+
+def _refuse(path: Path, row: int | None, field: str | None, problem: str) -> NoReturn:
+    remedy = "the files as ServeGen publishes them"
+    raise InputError(problem, file=str(path), row=row, field=field, remedy=remedy) from None

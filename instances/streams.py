@@ -1,12 +1,76 @@
-"""Random streams: one for each purpose, derived from the seed and the stream's name."""
+"""Random streams, one for each purpose, and specifications of what is drawn from them."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any
 
 import numpy as np
 
 from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.pairs import read_list_of_pairs
+from orsched.common.scalars import printed
+
+
+def read_spec(
+    spec: object, base: type, kinds: Mapping[str, Any], *, field: str, what: str, example: str
+) -> Any:
+    """Return what a specification names: one of ``kinds`` with its parameters.
+
+    ``spec`` is a text, a mapping with the key ``law`` beside the parameters, or an object of the
+    ``base`` class already. ``field``, ``what`` and ``example`` are for the error messages.
+
+    Raises:
+        InputError: the name or a parameter is unknown or missing; the dataclass checks the values.
+    """
+    if isinstance(spec, base):
+        return spec
+    if isinstance(spec, str):
+        name, _, rest = spec.partition(":")
+        parameters = _pairs(name, rest, kinds, field)
+    elif isinstance(spec, Mapping):
+        parameters = {key: value for key, value in spec.items() if key != "law"}
+        name = spec.get("law", "")
+    else:
+        raise InputError(
+            f"{printed(spec)} is not a specification", field=field, remedy=f"e.g. {example}"
+        )
+    if not isinstance(name, str) or name not in kinds:
+        raise InputError(
+            f"there is no {what} {printed(name)}",
+            field=field,
+            remedy=f"{known_names(name, kinds)}; e.g. {example}",
+        )
+    known = {item.name: item for item in fields(kinds[name])}
+    for parameter in parameters:
+        if parameter not in known:
+            remedy = known_names(parameter, known, none="it has none")
+            raise InputError(
+                f"{name} has no parameter {printed(parameter)}", field=field, remedy=remedy
+            )
+    for item in known.values():
+        if item.name not in parameters and item.default is MISSING:
+            raise InputError(
+                f"{name} lacks {item.name}", field=field, remedy=f"e.g. {name}:{item.name}=1"
+            )
+    return kinds[name](**parameters)
+
+
+def _pairs(name: str, rest: str, kinds: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """Return the parameters; a value without its name is answered with how it is written."""
+    try:
+        return read_list_of_pairs(rest, field)
+    except InputError as error:
+        names = [item.name for item in fields(kinds[name])] if name in kinds else []
+        if "=" in rest or not names:
+            raise
+        raise InputError(
+            error.problem, field=field, remedy=f"did you mean {name}:{names[0]}={rest}?"
+        ) from None
 
 
 def stream(name: str, seed: int) -> np.random.Generator:

@@ -13,17 +13,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from orsched.calibration.intervals import mean_interval
 
 from benchmarks.arguments import count
 from benchmarks.reproductions.findings import Findings
 from benchmarks.speed.section import table
 from orsched.checker import check
-from orsched.common.intervals import mean_interval
 from orsched.data.schedule import PREFILL
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.robust import RobustParams, RobustPolicy
 from orsched.instances import predict, with_arrivals
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 

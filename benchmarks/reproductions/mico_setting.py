@@ -16,7 +16,7 @@ from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.instances import gsm8k
+from orsched.instances import synthetic as gsm8k
 from orsched.instances.datasets import VARIABLE, data_directory
 from orsched.instances.readers import read
 from orsched.instances.streams import stream

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.common.intervals import Interval
+    from orsched.calibration.intervals import Interval
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:

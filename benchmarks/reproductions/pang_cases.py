@@ -17,7 +17,7 @@ import orsched
 from benchmarks.arguments import count
 from benchmarks.reproductions.svg import save_svg
 from benchmarks.speed.section import table
-from orsched.instances.gsm8k import pang_case
+from orsched.instances.synthetic import pang_case
 from orsched.views.style import WORKER_COLOURS
 
 if TYPE_CHECKING:

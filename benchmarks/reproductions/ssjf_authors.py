@@ -35,7 +35,7 @@ from benchmarks.reproductions.ssjf_authors_runs import (
     mean,
 )
 from benchmarks.speed.section import table
-from orsched.instances.confusion import load_confusion
+from orsched.instances.predictions import load_confusion
 from orsched.prediction.evaluation import kendall_tau
 
 if TYPE_CHECKING:

@@ -10,18 +10,18 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from orsched.calibration.intervals import mean_interval
 
 from benchmarks.reproductions import ssjf_heads, ssjf_setting
 from benchmarks.reproductions.ssjf_authors_policies import AuthorsFcfs, AuthorsShortestFirst
 from orsched.checker import check
 from orsched.common import registry
-from orsched.common.intervals import mean_interval
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.instances import predict
-from orsched.instances.confusion import load_confusion
+from orsched.instances.predictions import load_confusion
 from orsched.instances.streams import stream
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information

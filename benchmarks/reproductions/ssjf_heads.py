@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orsched.prediction import LabelledPrompts
-    from orsched.prediction.proxies.predictor import ProxyPredictor
+    from orsched.prediction.proxies.proxy_file import ProxyPredictor
 
     Ints = NDArray[np.int64]
 
@@ -71,7 +71,7 @@ class Predictions(NamedTuple):
 def train_all(source: str, seed: int = SEED) -> Predictions:
     """Return what predictors trained on a source tell of its held-out conversations."""
     from orsched.prediction import train, train_proxy
-    from orsched.prediction.proxies.recipes import Phase
+    from orsched.prediction.proxies.network import Phase
 
     data = labelled(source)
     test = data.part("test", seed)

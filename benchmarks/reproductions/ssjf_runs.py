@@ -6,11 +6,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from orsched.calibration.intervals import Interval, mean_interval
 
 from benchmarks.reproductions import ssjf_setting as setting
 from orsched.checker import check
 from orsched.common import registry
-from orsched.common.intervals import Interval, mean_interval
 from orsched.instances import predict
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information

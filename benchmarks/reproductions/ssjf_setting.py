@@ -19,8 +19,8 @@ from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.instances import predict, with_arrivals
-from orsched.instances.confusion import load_confusion
 from orsched.instances.datasets import VARIABLE, data_directory
+from orsched.instances.predictions import load_confusion
 from orsched.instances.streams import stream
 
 if TYPE_CHECKING:

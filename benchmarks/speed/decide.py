@@ -17,7 +17,7 @@ from orsched.data.workers import Worker
 from orsched.heuristics.gated import GatedPolicy
 from orsched.heuristics.pang import GatedMethod
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.metrics.summary import distribution
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information, Policy, View

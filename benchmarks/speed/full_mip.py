@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orsched
 from benchmarks.speed.section import Options, Section, Target
 from orsched.costs import AffineCost, LevelsCost
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models.full_mip import solve_full_mip
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.instances.gsm8k import output_tokens
+from orsched.instances.synthetic import output_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

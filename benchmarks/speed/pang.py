@@ -8,7 +8,7 @@ from typing import Any
 
 import orsched
 from benchmarks.speed.section import Options, Section, Target
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 
 NAME = "pang"
 METHODS = (

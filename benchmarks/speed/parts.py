@@ -22,8 +22,7 @@ import numpy as np
 import orsched
 from orsched.common import registry
 from orsched.heuristics.gated import GatedPolicy
-from orsched.instances.gsm8k import gsm8k
-from orsched.instances.synthetic import peers_workload
+from orsched.instances.synthetic import gsm8k, peers_workload
 from orsched.models.packing import pack
 from orsched.models.windows.window_state import compiled
 from orsched.simulator import simulate_policy

@@ -16,7 +16,7 @@ from orsched.calibration.candidates import Calibration, calibrate
 from orsched.calibration.observed import step_contents
 from orsched.common.errors import MissingDependencyError
 from orsched.data.workers import Worker
-from orsched.instances.gsm8k import OUTPUT_LIMIT_TOKENS, gsm8k, prompt_tokens
+from orsched.instances.synthetic import OUTPUT_LIMIT_TOKENS, gsm8k, prompt_tokens
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.measuring import (
     Measured,

@@ -19,7 +19,7 @@ import orsched
 from benchmarks.speed import machine
 from benchmarks.speed.section import Options, Section, Target
 from orsched.costs import AffineCost, LevelsCost
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models.full_mip import solve_full_mip
 from orsched.models.windows import window_search as search
 from orsched.models.windows.stage_prices import terms_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.common.intervals import Interval
+    from orsched.calibration.intervals import Interval
 
 
 def shown(interval: Interval, sign: int = 1, digits: int = 1) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 from typing import TYPE_CHECKING
 
-from orsched.instances.confusion import load_confusion
 from orsched.instances.datasets import data_directory
+from orsched.instances.predictions import load_confusion
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,11 +5,12 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
+from orsched.calibration.intervals import mean_interval
+
 from benchmarks.worth import corpus, corpus_report
 from benchmarks.worth.cells import line, number, plain, shown
 from benchmarks.worth.rows import LOADS, NO_PREDICTION
 from benchmarks.worth.shares import KEPT, WORTH, Case, cases
-from orsched.common.intervals import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -213,7 +213,7 @@ def fit(
     before where it is lower, and T^d that quantile of the rounds.
 
     The report is a dict of plain values: the options, ``constants`` with the standard error and the
-    95 % interval of each (``calibration.confidence``), for each phase ``points``, ``fitted``,
+    95 % interval of each (``calibration.least_squares``), for each phase ``points``, ``fitted``,
     ``held_out`` and the mean, 95th percentile and worst absolute relative error of the points
     held out (None without any), and ``warnings``.
 

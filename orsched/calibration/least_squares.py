@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from orsched.calibration.intervals import student_quantile
 from orsched.common.errors import InputError
-from orsched.common.intervals import student_quantile
 from orsched.costs.exact import FS_PER_NS
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from orsched.calibration.intervals import student_quantile
 from orsched.calibration.least_squares import LEVEL, Constant, solve
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
-from orsched.common.intervals import student_quantile
 from orsched.common.scalars import printed, require_one_of
 from orsched.common.units import NS_PER_S
 from orsched.costs.linear import attended_tokens

@@ -70,8 +70,8 @@ class TrainCommand(Printed):
 
     def _run(self) -> None:
         from orsched.prediction import save_predictor, train
-        from orsched.prediction.boosting import scikit_learn
         from orsched.prediction.data import joined
+        from orsched.prediction.trees import scikit_learn
 
         kind, seed = self.kind, self.seed
         check_paths({"output": self.output}, self.data, (".json",))

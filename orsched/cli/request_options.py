@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.data.workers import Worker
-    from orsched.files.request_files import Loaded
+    from orsched.files.locate import Loaded
 
 CLASS = option(
     "A service class, e.g. interactive:ttft=1,tpot=0.05; may be given several times.",
@@ -166,8 +166,7 @@ def _from_stdin(options: dict[str, Any]) -> Instance:
 
 
 def _loaded(source: str, options: dict[str, Any]) -> Instance:
-    from orsched.files.locate import has_its_own, load, with_cost
-    from orsched.files.request_files import holds_requests
+    from orsched.files.locate import has_its_own, holds_requests, load, with_cost
     from orsched.solving.scenario import read_workers, with_workers
 
     spec = options.pop("workers", None)
@@ -213,7 +212,7 @@ def read_requests(source: str, options: dict[str, Any]) -> Loaded:
 
     Worker files of an option ``--workers`` stand in for a worker that is not described.
     """
-    from orsched.files.request_files import WorkerChoice, load_requests
+    from orsched.files.locate import WorkerChoice, load_requests
 
     said = {name: options[name] for name in WorkerChoice.__dataclass_fields__ if name in options}
     choice = WorkerChoice(**said, workers=_worker_files())

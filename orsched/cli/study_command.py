@@ -143,7 +143,7 @@ class StudyCommand(Viewed):
 
 def _policy_names(file: Path) -> list[str]:
     """Return the names of the policies in a study's file, in which there may be mistakes."""
-    from orsched.files.toml import read_toml
+    from orsched.files.text import read_toml
 
     found = read_toml(file).get("policies")
     items = found if isinstance(found, list) else [found]

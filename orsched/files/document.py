@@ -1,4 +1,4 @@
-"""What all native documents share: format, version, text fields and columns."""
+"""What all native documents share, and the document of a cost model."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import numpy as np
 
 from orsched.common.columns import shown, whole_number
 from orsched.common.errors import InputError
+from orsched.files.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from orsched.costs import CostModel
+
 
 VERSION = 1
 """Version of the native formats."""
@@ -121,3 +125,48 @@ def kind(value: object) -> str:
         return "null"
     names = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
     return names.get(type(value), "an object" if isinstance(value, dict) else "a list")
+
+
+FORMAT = "orsched/cost"
+HEADER = ("format", "version", "model", "fit")
+
+
+def cost_class(name: str) -> Any:
+    """Return the class of a cost model; raises ``InputError`` with the known names."""
+    from orsched.common.registry import cost_model
+
+    try:
+        return cost_model(name)
+    except InputError as error:
+        raise at_field(error, "cost.model") from None
+
+
+def cost_document(cost: CostModel, fit: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the document of a cost model, with the report of its fit if there is one."""
+    parameters = plain(cost.to_dict(), "cost")
+    for name in parameters:
+        if name in HEADER:
+            raise InputError(
+                "the name is taken by the file format", field=name, remedy="rename the parameter"
+            )
+    document = {"format": FORMAT, "version": VERSION, "model": cost.model}
+    document |= {name: parameters[name] for name in cost.to_dict()}
+    return document if fit is None else document | {"fit": plain(fit, "fit")}
+
+
+def cost_from_document(document: object) -> tuple[CostModel, dict[str, Any] | None]:
+    """Inverse of ``cost_document``: the model and the report of its fit or None.
+
+    Raises ``InputError`` that names the field.
+    """
+    values = require_format(document, FORMAT)
+    if "model" not in values:
+        raise InputError("is missing", field="model", remedy="name the cost model")
+    name = text_field(values, "model")
+    fit = object_field(values, "fit") if "fit" in values else None
+    try:
+        owner = cost_class(name)
+    except InputError as error:
+        raise at_field(error, "model") from None
+    cost = owner.from_dict({key: item for key, item in values.items() if key not in HEADER})
+    return cost, None if fit is None else plain(fit, "fit")

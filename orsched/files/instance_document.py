@@ -14,12 +14,12 @@ from orsched.data.links import Link
 from orsched.data.requests import Prefixes, Requests
 from orsched.data.service_classes import ServiceClass
 from orsched.data.workers import Worker
-from orsched.files.cost_document import cost_class
 from orsched.files.document import (
     VERSION,
     at_field,
     column_field,
     column_lists,
+    cost_class,
     require_format,
     require_object,
     text_field,

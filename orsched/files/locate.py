@@ -1,13 +1,14 @@
-"""``load``: an instance by name, by path, or of requests alone."""
+"""``load``: an instance by name, by path, or of requests alone and the worker that serves them."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import InputError
+from orsched.common.near_names import file_hint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +17,277 @@ if TYPE_CHECKING:
 
     from orsched.costs import CostModel
     from orsched.data.instance import Instance
+    from orsched.data.memory import BlockMemory
     from orsched.data.service_classes import ServiceClass
     from orsched.data.workers import Worker
+    from orsched.instances.readers import ReadReport
+
+
+BLOCK_TOKENS = 128
+"""Tokens of a KV-cache block, where neither the caller nor the machine says them."""
+
+UNLIMITED = "unlimited"
+"""The number of blocks of a memory that never limits."""
+
+
+@dataclass(frozen=True)
+class WorkerChoice:
+    """What is said of the worker that serves requests; None: not said.
+
+    Attributes:
+        clients: J, the requests that it serves at once.
+        cost: a cost model, or what ``read_machine`` takes.
+        prefill_cap_tokens: most tokens of a prefill stage.
+        memory_blocks, block_tokens: KV-cache blocks (or ``unlimited``), and the tokens of one; of a
+            machine that is named, its own are the default.
+        allocation: when a request takes its blocks: ``paged`` or ``whole``.
+        prefix_cache: the rule of eviction of a prefix cache.
+        first_token, output_limit_tokens: as in ``Instance``.
+        workers: copies of the worker; or the workers themselves, in place of all but
+            ``first_token`` and ``output_limit_tokens``.
+    """
+
+    clients: int | None = None
+    cost: CostModel | str | os.PathLike[str] | None = None
+    prefill_cap_tokens: int | None = None
+    memory_blocks: int | str | None = None
+    block_tokens: int | None = None
+    allocation: str | None = None
+    prefix_cache: str | None = None
+    first_token: str | None = None
+    output_limit_tokens: int | None = None
+    workers: int | tuple[Worker, ...] | None = None
+
+    def given(self) -> list[str]:
+        """Return the names of what is said."""
+        return [each.name for each in fields(self) if getattr(self, each.name) is not None]
+
+    def made(self) -> tuple[Worker, ...]:
+        """Return the workers; raises ``InputError`` for what is missing or wrong."""
+        from orsched.common.columns import whole_number
+        from orsched.data.workers import Worker
+        from orsched.solving.scenario import copies, number_of_copies
+
+        if isinstance(self.workers, tuple):
+            for name in _OF_A_WORKER:
+                if getattr(self, name) is not None:
+                    raise InputError(
+                        "the workers are given, with all that they have",
+                        field=name,
+                        remedy="leave it out, or give a number of copies",
+                    )
+            return self.workers
+        if self.clients is None:
+            raise InputError(
+                "requests have no worker of their own",
+                field="clients",
+                remedy="say how many requests it serves at once, --clients 64, and its cost "
+                "model, --cost; in Python load(path, clients=64, cost=...)",
+            )
+        clients = whole_number(self.clients, "clients", minimum=1)
+        cost, own = read_machine(self.cost)
+        worker = Worker(clients, cost, self.prefill_cap_tokens, self._memory(own))
+        if self.workers is None:
+            return (worker,)
+        return copies(worker, number_of_copies(self.workers))
+
+    def _memory(self, own: BlockMemory | None) -> BlockMemory | None:
+        """Return the memory that is said, in the rest that of the machine."""
+        from orsched.common.columns import whole_number
+        from orsched.data.memory import ALLOCATION, BlockMemory, PrefixCache
+
+        size = BLOCK_TOKENS if own is None else own.block_tokens
+        if self.block_tokens is not None:
+            size = whole_number(self.block_tokens, "block_tokens", minimum=1)
+        blocks = self.memory_blocks
+        if blocks is None and own is not None:
+            blocks = own.tokens // size
+            if not blocks:
+                raise InputError(
+                    f"a block of {size:,} tokens is larger than the machine's KV cache",
+                    field="block_tokens",
+                    remedy=f"give at most {own.tokens:,}",
+                )
+        if blocks is None or blocks == UNLIMITED:
+            for name in _OF_BLOCKS:
+                if getattr(self, name) is not None:
+                    raise InputError(
+                        "needs a number of blocks",
+                        field=name,
+                        remedy="give --memory-blocks N (memory_blocks=)",
+                    )
+            return None
+        count = whole_number(
+            blocks, "memory_blocks", minimum=1, remedy="give at least 1, or unlimited"
+        )
+        kept = None
+        try:
+            if self.prefix_cache is not None:
+                kept = PrefixCache(self.prefix_cache)
+        except InputError as error:
+            raise InputError(error.problem, field="prefix_cache", remedy=error.remedy) from None
+        return BlockMemory(count, size, self.allocation or ALLOCATION, kept)
+
+    def assumed(self, instance: Instance) -> str | None:
+        """Return in words what was assumed of an instance's worker; None: nothing."""
+        parts = []
+        if not isinstance(self.workers, tuple):
+            if self.cost is None:
+                parts.append("the cost model of LLaMA-65B on eight Ascend devices (--cost)")
+            parts += self._assumed_memory(instance)
+            if self.prefill_cap_tokens is None:
+                parts.append("prefill stages of any size (--prefill-cap)")
+        if self.first_token is None:
+            parts.append("the first token comes from the prefill stage (--first-token)")
+        return f"assumed of the worker, since not said: {', '.join(parts)}" if parts else None
+
+    def _assumed_memory(self, instance: Instance) -> list[str]:
+        memory, parts = instance.workers[0].memory, []
+        if memory is None:
+            return [] if self.memory_blocks else ["memory without limit (--memory-blocks)"]
+        size = f"blocks of {memory.block_tokens:,} tokens"
+        if self.memory_blocks is None:
+            kept = f"the KV cache of the machine, {memory.blocks:,} {size}"
+            parts.append(f"{kept} (--memory-blocks)")
+        elif self.block_tokens is None:
+            parts.append(f"{size} (--block-tokens)")
+        if self.allocation is None and self.prefix_cache is None:
+            parts.append(f"{memory.allocation} allocation (--allocation)")
+        if not memory.is_paged and self.output_limit_tokens is None:
+            limit = f"an output limit of {instance.output_limit_tokens:,} tokens"
+            parts.append(f"{limit}, the longest answer (--output-limit)")
+        return parts
+
+    def labels(self) -> dict[str, Any]:
+        """Return the fields of ``Instance`` that are said here."""
+        names = ("first_token", "output_limit_tokens")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+
+_OF_BLOCKS = ("prefix_cache", "block_tokens", "allocation")
+_OF_A_WORKER = ("clients", "cost", "prefill_cap_tokens", "memory_blocks", *_OF_BLOCKS)
+
+
+def read_machine(
+    cost: CostModel | str | os.PathLike[str] | None,
+) -> tuple[CostModel, BlockMemory | None]:
+    """Return a cost model, and the memory of the machine that names it, None where none does.
+
+    The model is the object itself, a machine's, the one in a file, or by default Pang's LLaMA-65B.
+    Raises ``InputError`` for a file that is wrong, and for a name that is no machine's.
+    """
+    from orsched.costs import AffineCost
+
+    if cost is None:
+        return AffineCost(), None
+    if isinstance(cost, (str, os.PathLike)):
+        from orsched.calibration.catalogue import read_machine as read_named
+
+        return read_named(os.fspath(cost))
+    return cost, None
+
+
+def assumptions(instance: Instance, **said: Any) -> str | None:
+    """Return in words what ``orsched.load`` assumed beside these arguments; None: nothing."""
+    known = {each.name for each in fields(WorkerChoice)}
+    return WorkerChoice(**{key: said[key] for key in said if key in known}).assumed(instance)
+
+
+class Loaded(NamedTuple):
+    """An instance that was made of requests, the report on reading them, and what was assumed."""
+
+    instance: Instance
+    report: ReadReport
+    assumed: str | None
+
+
+def holds_requests(source: str | os.PathLike[str]) -> bool:
+    """Whether a source is a file of requests or a data set, and no native instance.
+
+    Native are the shipped names, Parquet files and what names a format of orsched; a JSON file
+    that is neither native nor a known trace counts as a native one that is broken.
+    """
+    from orsched.instances.catalog import names
+    from orsched.instances.datasets import DATA_SETS
+    from orsched.instances.readers import detect
+
+    path = Path(source)
+    if not path.is_file():
+        known = str(source) in DATA_SETS and str(source) not in names() and not path.exists()
+        return known or path.suffix.lower() in REQUEST_SUFFIXES
+    if path.suffix.lower() == ".parquet":
+        return False
+    if path.suffix.lower() in REQUEST_SUFFIXES:
+        return True
+    with path.open("rb") as stream:
+        head = stream.read(4096)
+    if b'"orsched/' in head:
+        return False
+    try:
+        detect(path)
+    except InputError:
+        return False
+    return True
+
+
+REQUEST_SUFFIXES = (".csv", ".tsv", ".jsonl", ".xlsx", ".xlsm", ".xls", ".ods")
+
+
+def is_frame(source: object) -> bool:
+    """Whether a source is a data frame of pandas."""
+    return type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "columns")
+
+
+def load_requests(
+    source: str | os.PathLike[str] | pd.DataFrame,
+    choice: WorkerChoice,
+    *,
+    classes: Sequence[str | ServiceClass] = (),
+    format: str | None = None,
+    drop_empty: bool = False,
+    spread: bool = False,
+) -> Loaded:
+    """Return the instance of a file of requests, or of a trace, and the worker that is said.
+
+    Args:
+        source: requests in orsched's own columns, a trace that ``orsched convert`` reads, the
+            name of a data set in the folder that ``ORSCHED_DATA`` names, or a data frame.
+        choice: the worker.
+        classes: service classes, or specifications such as ``interactive:ttft=1``.
+        format: the trace's format; None: recognised.
+        drop_empty: leave failed requests out, counted in the report.
+        spread: spread equal arrival times (``spread_arrivals``).
+
+    Raises:
+        InputError: the worker is not said, or the file is wrong.
+    """
+    from orsched.data.service_classes import DEFAULT_CLASSES, priority_classes, with_specs
+    from orsched.instances.datasets import instance_of, source_path
+    from orsched.instances.readers import detect, read, spread_arrivals
+    from orsched.instances.readers.formats import OWN
+    from orsched.instances.readers.own_columns import read_frame
+
+    kinds = with_specs(DEFAULT_CLASSES, classes)
+    options: dict[str, Any] = {"drop_empty": drop_empty}
+    names = [kind.name for kind in kinds]
+    if isinstance(source, (str, os.PathLike)):
+        path = source_path(source)
+        if not os.path.exists(path):
+            raise InputError("there is no such file", file=str(path), remedy=file_hint(path))
+        workers = choice.made()
+        form = detect(path) if format is None else format
+        options |= {"classes": names} if form == OWN else {}
+        requests, report = read(path, form, **options)
+    else:
+        path, workers = Path("data frame"), choice.made()
+        requests, report = read_frame(source, classes=names, **options)
+    if spread:
+        requests = spread_arrivals(requests)
+    if report.priorities:
+        kinds = with_specs(priority_classes(report.priorities), classes)
+    named = {"classes": kinds, **choice.labels()}
+    instance = instance_of(requests, report, path, workers, **named)
+    return Loaded(instance, report, choice.assumed(instance))
 
 
 def load(
@@ -71,7 +341,6 @@ def load(
         InputError: there is no such file or name, the file is wrong, requests have no ``clients``,
             or a native instance gets arguments that are for requests.
     """
-    from orsched.files.request_files import WorkerChoice, holds_requests, is_frame, load_requests
 
     if not (isinstance(source, (str, os.PathLike)) or is_frame(source)):
         raise InputError(
@@ -103,7 +372,6 @@ def with_cost(instance: Instance, cost: CostModel | str | os.PathLike[str]) -> I
     Clients, caps and memory stay as they are; a worker without memory gets the KV cache of the
     machine. Raises ``InputError`` as ``read_machine``.
     """
-    from orsched.files.request_files import read_machine
 
     model, memory = read_machine(cost)
     label = Path(cost).stem if isinstance(cost, (str, os.PathLike)) else model.model

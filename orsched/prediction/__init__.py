@@ -9,21 +9,26 @@ from __future__ import annotations
 from orsched.common.lazy_names import lazy_names
 
 _HOME = {
-    "orsched.prediction.application": ("predict_instance",),
-    "orsched.prediction.baselines": ("ConstantPredictor", "PromptLengthPredictor"),
+    "orsched.prediction.baselines": (
+        "ConstantPredictor",
+        "PromptLengthPredictor",
+    ),
     "orsched.prediction.corpus": ("DOMAINS", "make_corpus"),
-    "orsched.prediction.data": ("LabelledPrompts",),
+    "orsched.prediction.data": ("LabelledPrompts", "Prompt"),
     "orsched.prediction.distribution": ("LengthDistribution",),
     "orsched.prediction.evaluation": ("evaluate",),
-    "orsched.prediction.lexical": ("LexicalPredictor",),
-    "orsched.prediction.online": ("OnlinePredictor",),
+    "orsched.prediction.lexical": ("LexicalPredictor", "OnlinePredictor"),
     "orsched.prediction.predictor": ("LengthPredictor",),
-    "orsched.prediction.predictor_file": ("load_predictor", "save_predictor"),
-    "orsched.prediction.prompt": ("Prompt",),
-    "orsched.prediction.readers": ("read_labelled_prompts", "read_prompts"),
-    "orsched.prediction.proxies.predictor": ("ProxyPredictor",),
+    "orsched.prediction.predictor_file": (
+        "KINDS",
+        "load_predictor",
+        "predict_instance",
+        "save_predictor",
+        "train",
+    ),
+    "orsched.prediction.proxies.proxy_file": ("ProxyPredictor",),
     "orsched.prediction.proxies.training": ("train_proxy",),
-    "orsched.prediction.training": ("KINDS", "train"),
+    "orsched.prediction.readers": ("read_labelled_prompts", "read_prompts"),
 }
 
 __all__ = [

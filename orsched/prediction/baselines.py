@@ -1,4 +1,4 @@
-"""Predictors to beat: one distribution for all, and one for each length of the prompt."""
+"""Predictors that read no text: a constant, and the length of the prompt."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from orsched.prediction.data import LabelledPrompts
-    from orsched.prediction.prompt import Prompt
+    from orsched.prediction.data import LabelledPrompts, Prompt
 
     Floats = NDArray[np.float64]
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
 
 BINS = 20
 """Classes of prompt lengths, with equally many rows each."""

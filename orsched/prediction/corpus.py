@@ -13,8 +13,7 @@ from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 from orsched.files.atomic import write_text
 from orsched.instances.streams import stream
-from orsched.prediction.data import LabelledPrompts
-from orsched.prediction.prompt import Prompt
+from orsched.prediction.data import LabelledPrompts, Prompt
 
 if TYPE_CHECKING:
     import os

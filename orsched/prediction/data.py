@@ -1,4 +1,4 @@
-"""Prompts with the lengths of their replies, and their parts by conversation."""
+"""Prompts as predictors see them, and labelled ones: what predictors are fitted on."""
 
 from __future__ import annotations
 
@@ -10,13 +10,57 @@ import numpy as np
 
 from orsched.common.columns import int_column, whole_number
 from orsched.common.errors import InputError
-from orsched.prediction.prompt import as_prompts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.common.columns import IntColumn
-    from orsched.prediction.prompt import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a request asks for.
+
+    Attributes:
+        text: the message that is to be answered.
+        asked: the user's earlier messages of the conversation, oldest first.
+        answered: the replies to them, oldest first.
+        system: the system's message, "" for none.
+    """
+
+    text: str
+    asked: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+    system: str = ""
+
+    def characters(self) -> int:
+        """Return the length of all that the model reads, in characters."""
+        earlier = sum(map(len, self.asked)) + sum(map(len, self.answered))
+        return len(self.text) + earlier + len(self.system)
+
+    def opening(self) -> str:
+        """Return the first message of the conversation: what tells conversations apart."""
+        return self.asked[0] if self.asked else self.text
+
+
+def as_prompts(prompts: Sequence[Prompt | str] | Prompt | str) -> Sequence[Prompt]:
+    """Return prompts, of which a text alone is one; raises ``InputError`` for anything else."""
+    if isinstance(prompts, (str, Prompt)):
+        prompts = (prompts,)
+    try:
+        found = [Prompt(p) if isinstance(p, str) else p for p in prompts]
+    except TypeError:
+        found, prompts = [], [prompts]  # type: ignore[list-item]
+    for row, prompt in enumerate(found or prompts):
+        if not isinstance(prompt, Prompt):
+            raise InputError(
+                f"a {type(prompt).__name__} is no prompt",
+                row=row,
+                field="prompts",
+                remedy="give texts or orsched.prediction.Prompt",
+            )
+    return found
+
 
 PARTS = (("train", 0.6), ("calibrate", 0.8), ("test", 1.0))
 """The parts of a data set, and up to which share of the conversations each goes."""

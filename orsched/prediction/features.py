@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from orsched.prediction.prompt import Prompt
+    from orsched.prediction.data import Prompt
 
 WINDOW = 250
 """Characters at each end of a message in which words and marks are looked for."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from orsched.common.errors import InputError
+from orsched.prediction.data import as_prompts
 from orsched.prediction.distribution import LengthDistribution, require_levels
-from orsched.prediction.prompt import as_prompts
 from orsched.prediction.trees import float_column
 
 if TYPE_CHECKING:
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from orsched.prediction.data import LabelledPrompts
-    from orsched.prediction.prompt import Prompt
-    from orsched.prediction.tails import Tails
+    from orsched.prediction.data import LabelledPrompts, Prompt
+    from orsched.prediction.distribution import Tails
 
     Floats = NDArray[np.float64]
     Say = Callable[[str], None]

@@ -1,20 +1,98 @@
-"""Files of predictors: JSON that is checked in full when it is read; nothing in it is run."""
+"""Predictors by kind: trained, saved, loaded, and applied to an instance."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
+from orsched.data.instance import require_instance
 from orsched.files.atomic import write_text
 from orsched.files.document import require_format, require_object
 from orsched.files.text import dump_json, locating, parse_json, read_text
+from orsched.prediction.data import as_prompts
+from orsched.prediction.distribution import LOG_T
 from orsched.prediction.predictor import LengthPredictor, required
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable, Sequence
+
+    from orsched.data.instance import Instance
+    from orsched.prediction.data import LabelledPrompts, Prompt
+
+
+def predict_instance(
+    instance: Instance,
+    predictor: LengthPredictor,
+    prompts: Sequence[Prompt | str],
+    *,
+    ids: Sequence[str] | None = None,
+    point: str | float = "median",
+) -> Instance:
+    """Return the instance with predicted distributions, and a point of each as predicted tokens.
+
+    Whole tokens from 1 to the output limit, at the levels of the predictor's quantiles and, where
+    it has tails, of their knots.
+
+    Args:
+        instance: whose requests they are.
+        predictor: a fitted one.
+        prompts: one a request, in the order of the requests or named by ``ids``.
+        ids: the request that each prompt belongs to, by its name; None: the order.
+        point: of the distribution, see ``LengthDistribution.tokens``.
+
+    Raises:
+        InputError: a request has no prompt or two, or a prompt has no request.
+    """
+    require_instance(instance)
+    asked = as_prompts(prompts)
+    if ids is not None and instance.requests.ids is not None:
+        asked = _in_order(instance.requests.ids, asked, ids)
+    if len(asked) != len(instance):
+        raise InputError(
+            f"{len(asked)} prompts for {len(instance)} requests",
+            field="prompts",
+            remedy="one a request, in the same order, or both with id",
+        )
+    found, limit = predictor.predict(asked), instance.output_limit_tokens
+    levels, values = found.columns()
+    requests = instance.requests.replace(
+        predicted_tokens=np.clip(found.tokens(point), 1, limit),
+        predicted_quantiles=np.clip(np.rint(values), 1, limit).astype(np.int64),
+        quantile_levels=levels,
+    )
+    return instance.replace(requests=requests)
+
+
+def _in_order(
+    names: Sequence[str], prompts: Sequence[Prompt], ids: Sequence[str]
+) -> Sequence[Prompt]:
+    """Return the prompts in the order of the requests' names."""
+    found: dict[str, Prompt] = {}
+    for row, (name, prompt) in enumerate(zip(ids, prompts, strict=True)):
+        if name in found:
+            raise InputError(f"{name!r} appears twice", row=row, field="id", remedy="keep one")
+        found[name] = prompt
+    for row, name in enumerate(names):
+        if name not in found:
+            raise InputError(
+                f"no prompt for request {name!r}", row=row, field="id", remedy="add its prompt"
+            )
+    if len(found) > len(names):
+        known = set(names)
+        extra = next(name for name in found if name not in known)
+        raise InputError(
+            f"no request for prompt {extra!r}",
+            field="id",
+            remedy="leave the prompt out, or give the instance of these prompts",
+        )
+    return [found[name] for name in names]
+
 
 FORMAT = "orsched/predictor"
 VERSION = 1
@@ -23,7 +101,7 @@ CLASSES = {
     "constant": ("baselines", "ConstantPredictor"),
     "prompt_length": ("baselines", "PromptLengthPredictor"),
     "lexical": ("lexical", "LexicalPredictor"),
-    "online": ("online", "OnlinePredictor"),
+    "online": ("lexical", "OnlinePredictor"),
 }
 """Kinds of predictors: where their classes are."""
 
@@ -103,3 +181,52 @@ def predictor_from(document: object, *, nested: bool = False) -> LengthPredictor
             name = f"base.{name}" if name else "base"
         remedy = error.remedy or "train again"
         raise InputError(error.problem, row=error.row, field=name, remedy=remedy) from None
+
+
+KINDS = tuple(CLASSES)
+"""The kinds of predictors, the simplest first; ``lexical`` is the default."""
+
+TAILED = ("lexical", "online")
+"""The kinds that take ``tails``."""
+
+
+def train(
+    data: LabelledPrompts,
+    kind: str = "lexical",
+    *,
+    seed: int = 0,
+    trees: int = 40,
+    tails: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> LengthPredictor:
+    """Return a predictor fitted on 60 % of the conversations and calibrated on 20 %.
+
+    The rest, ``data.part("test", seed)``, is not looked at.
+
+    Args:
+        data: prompts with the lengths of their replies.
+        kind: one of ``KINDS``.
+        seed: decides the parts and what the fit draws.
+        trees: trees for each quantile, of the kinds that have any: 1 to 1,000.
+        tails: ``log-t`` fits the law of lengths beyond the outermost quantiles on the rows that
+            calibrate, for ``lexical`` and ``online``; None: straight lines.
+        progress: called with a few words on what is being done.
+
+    Raises:
+        InputError: unknown kind or tails, too few rows for tails, or a part without rows.
+        MissingDependencyError: scikit-learn is needed and not installed.
+    """
+    made = class_of_kind(kind)
+    if not 1 <= trees <= 1000:
+        raise InputError(f"{trees} trees", field="trees", remedy="1 to 1,000")
+    if tails is not None:
+        _require_tails(tails, kind)
+    fit, held = data.part("train", seed), data.part("calibrate", seed)
+    return made.fit(fit, held, seed=seed, trees=trees, tails=tails, progress=progress)
+
+
+def _require_tails(tails: str, kind: str) -> None:
+    if tails != LOG_T:
+        raise InputError(f"{tails!r:.40} is no law of tails", field="tails", remedy=LOG_T)
+    if kind not in TAILED:
+        raise InputError(f"{kind} has none", field="tails", remedy=f"kinds: {', '.join(TAILED)}")

@@ -16,8 +16,7 @@ from orsched.files.cells import CellError, texts, whole_numbers
 from orsched.files.document import kind as json_kind
 from orsched.files.tables import read_objects
 from orsched.files.text import head_of, locating, parse_json, read_bytes, read_text
-from orsched.prediction.data import LabelledPrompts
-from orsched.prediction.prompt import Prompt
+from orsched.prediction.data import LabelledPrompts, Prompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

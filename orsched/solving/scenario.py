@@ -126,8 +126,7 @@ def _worker(item: object, base: Path) -> Worker:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    from orsched.files.text import parse_json, read_text
-    from orsched.files.toml import read_toml
+    from orsched.files.text import parse_json, read_text, read_toml
 
     read = read_toml(path) if path.suffix == ".toml" else parse_json(read_text(path))
     if not isinstance(read, dict):

@@ -8,8 +8,8 @@ import pytest
 from benchmarks.reproductions import ssjf_runs, ssjf_setting
 from benchmarks.reproductions.ssjf_setting import Case
 from orsched.instances import predict
-from orsched.instances.confusion import load_confusion
 from orsched.instances.datasets import VARIABLE
+from orsched.instances.predictions import load_confusion
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from orsched.cli.commands import run
 from orsched.cli.predict_commands import _HEADS, _PROXIES
 from orsched.prediction import evaluate, load_predictor, make_corpus, read_labelled_prompts
 from orsched.prediction.corpus import write_labelled_prompts
-from orsched.prediction.proxies.recipes import RECIPES, SSJF_HEADS
+from orsched.prediction.proxies.network import RECIPES, SSJF_HEADS
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -23,7 +23,7 @@ from orsched.costs import AffineCost
 from orsched.data.memory import BlockMemory, PrefixCache
 from orsched.files import load_instance, save_cost
 from orsched.files.native import save_instance
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from tests.blocking import run_without
 from tests.in_order import in_order
 

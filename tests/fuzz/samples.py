@@ -14,8 +14,7 @@ from orsched.data.schedule import Steps, Work
 from orsched.data.workers import Worker
 from orsched.files.instance_document import instance_document
 from orsched.files.schedule_document import schedule_document
-from orsched.instances.catalog import load_named
-from orsched.instances.small import affine_ms
+from orsched.instances.catalog import affine_ms, load_named
 from orsched.metrics.summary import SLO, summarise
 from orsched.models.bounds.bounds import bound, improving_bounds, makespan_bound
 from orsched.models.bounds.bulk_bound import attainment_bound, bulk_bound

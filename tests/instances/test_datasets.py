@@ -8,7 +8,7 @@ from orsched.common.errors import InputError
 from orsched.data.workers import Worker
 from orsched.files import load_instance
 from orsched.instances import datasets
-from orsched.instances.dataset_table import DATA_SETS
+from orsched.instances.datasets import DATA_SETS
 from orsched.instances.readers import FORMATS, read, spread_arrivals
 
 TRACE = '{"timestamp": 0, "input_length": 6, "output_length": 5}\n' * 4 + (

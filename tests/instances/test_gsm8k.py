@@ -12,8 +12,8 @@ from orsched.common.errors import InputError
 from orsched.costs import AffineCost
 from orsched.data.memory import BlockMemory
 from orsched.instances.catalog import load_named
-from orsched.instances.gsm8k import gsm8k, output_tokens, pang_case, prompt_tokens
 from orsched.instances.predictions import Noise, predict
+from orsched.instances.synthetic import gsm8k, output_tokens, pang_case, prompt_tokens
 
 
 def _digest(column):

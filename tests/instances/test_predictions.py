@@ -11,8 +11,14 @@ import pytest
 import orsched
 from orsched.common.errors import InputError
 from orsched.instances import predict
-from orsched.instances.confusion import BORDERS, Confusion, load_confusion
-from orsched.instances.predictions import PREDICTORS, Classes, read_predictor
+from orsched.instances.predictions import (
+    BORDERS,
+    PREDICTORS,
+    Classes,
+    Confusion,
+    load_confusion,
+    read_predictor,
+)
 
 SPECS = (
     "oracle", "noise:sigma=0.5", "classes", "classes:classes=3", "percentiles", "prompt_length",

@@ -9,8 +9,7 @@ import pytest
 
 from orsched import InputError, Worker
 from orsched.instances import draw_sources, load_mix
-from orsched.instances.servegen import SERVEGEN
-from orsched.instances.servegen_files import FOLDERS, read_folder
+from orsched.instances.servegen import FOLDERS, SERVEGEN, read_folder
 from orsched.instances.source_mix import Window
 
 TRACE = "0,2.5,1.1,Gamma,0.5,0.8\n600,0,0,,0,0\n1200,0.5,9,Weibull,0.01,0.002\n"

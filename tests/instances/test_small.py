@@ -9,8 +9,7 @@ from itertools import combinations
 import pytest
 
 from orsched.heuristics.pang import FirstComeFirstServed
-from orsched.instances.catalog import KNOWN_OPTIMA, load_named
-from orsched.instances.small import SMALL
+from orsched.instances.catalog import KNOWN_OPTIMA, SMALL, load_named
 from orsched.simulator import simulate_policy
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orsched.checker.certificates import packing_violations
 from orsched.common.errors import InputError
-from orsched.instances.gsm8k import output_tokens
+from orsched.instances.synthetic import output_tokens
 from orsched.models.packing import pack, packing_bound
 
 

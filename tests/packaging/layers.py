@@ -76,7 +76,7 @@ LAYERS = (
     Layer(
         "front",
         "solve, simulate, compare, load, predict lengths",
-        ("solving", "files.locate", "files.request_files", "prediction"),
+        ("solving", "files.locate", "prediction"),
     ),
     Layer(
         "pictures",

@@ -9,7 +9,7 @@ import pytest
 from orsched.common.errors import InputError, MissingDependencyError
 from orsched.prediction import make_corpus, read_labelled_prompts, read_prompts
 from orsched.prediction.corpus import write_labelled_prompts
-from orsched.prediction.prompt import Prompt
+from orsched.prediction.data import Prompt
 from orsched.prediction.readers import count_by_rule, token_counter
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from orsched.calibration.intervals import upper_quantiles
 
 from orsched.common.errors import InputError
-from orsched.common.intervals import upper_quantiles
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
@@ -19,9 +19,15 @@ from orsched.prediction import (
     predict_instance,
     train,
 )
-from orsched.prediction.distribution import LengthDistribution
+from orsched.prediction.distribution import (
+    FREEDOMS,
+    LengthDistribution,
+    Tail,
+    Tails,
+    fit_tails,
+    tails_from,
+)
 from orsched.prediction.predictor_file import predictor_from
-from orsched.prediction.tails import FREEDOMS, Tail, Tails, fit_tails, tails_from
 from tests.in_order import in_order
 
 LEVELS = np.array([0.05, 0.5, 0.95])

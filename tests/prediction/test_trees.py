@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from orsched.common.errors import InputError
-from orsched.prediction.boosting import fit_quantiles
-from orsched.prediction.trees import trees_from
+from orsched.prediction.trees import fit_quantiles, trees_from
 
 STUMP = {
     "features": 2,

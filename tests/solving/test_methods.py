@@ -27,7 +27,7 @@ from orsched.files import save_instance
 from orsched.heuristics.pang import FCFS, HYBRID, OFFLINE, ONLINE
 from orsched.heuristics.scls import ContinuousSlices
 from orsched.instances.catalog import names
-from orsched.instances.gsm8k import gsm8k, pang_case
+from orsched.instances.synthetic import gsm8k, pang_case
 from orsched.planning.study import read_study
 from orsched.planning.study.cell import execute
 from orsched.runner import RunSettings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.common.intervals import mean_interval, wilson
+from orsched.calibration.intervals import mean_interval, wilson
 from orsched.common.units import NS_PER_S
 
 if TYPE_CHECKING:

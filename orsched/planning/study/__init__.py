@@ -4,7 +4,7 @@
 rows, ``save_plots`` draws them.
 """
 
-from orsched.common.intervals import Interval, mean_interval
+from orsched.calibration.intervals import Interval, mean_interval
 from orsched.planning.study.drive import State, StudyResult, run
 from orsched.planning.study.plan import Study, read_study
 from orsched.planning.study.plots import save_plots

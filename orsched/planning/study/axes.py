@@ -15,7 +15,7 @@ from orsched.common.errors import InputError
 from orsched.common.limits import CELLS
 from orsched.common.near_names import known_names
 from orsched.common.own_code import at_path, is_own, path_in, source_of
-from orsched.files.toml import require_known, require_table
+from orsched.files.text import require_known, require_table
 from orsched.planning.study.data_files import data_hash
 from orsched.solving.method_choice import read_spec, require_choice
 
@@ -168,7 +168,7 @@ REQUEST_KEYS = (
 
 
 def _has_requests(table: dict[str, Any], base: Path) -> bool:
-    from orsched.files.request_files import holds_requests
+    from orsched.files.locate import holds_requests
 
     name = table["name"]
     if any(key in table for key in REQUEST_KEYS):
@@ -180,8 +180,7 @@ def _has_requests(table: dict[str, Any], base: Path) -> bool:
 
 def _of_requests(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
     """Take a file of requests with the worker that the table describes; a list is a grid."""
-    from orsched.files.locate import load
-    from orsched.files.request_files import assumptions
+    from orsched.files.locate import assumptions, load
 
     name, said = table["name"], {key: table[key] for key in REQUEST_KEYS if key in table}
     if not isinstance(name, str) or "\0" in name:

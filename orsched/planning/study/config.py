@@ -11,7 +11,7 @@ from orsched.common.errors import InputError
 from orsched.common.own_code import at_path
 from orsched.data.autoscaling import Autoscaling, read_autoscaling
 from orsched.data.splits import read_split
-from orsched.files.toml import read_toml, require_known, require_table
+from orsched.files.text import read_toml, require_known, require_table
 from orsched.solving.scenario import Workers, read_workers, worker_files
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ def read_by(generator: str, arguments: Mapping[str, Any]) -> list[Path]:
 
     Raises ``InputError`` when the directory of the data sets is not known.
     """
-    from orsched.instances.mixes import mix_files
+    from orsched.instances.sources import mix_files
 
     mix = arguments.get("mix")
     return mix_files(mix) if generator == "sources" and isinstance(mix, str) else []

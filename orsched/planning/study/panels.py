@@ -12,7 +12,7 @@ from orsched.views.style import LIMIT_COLOUR, AxisName, axis_name, line_look, sh
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from orsched.common.intervals import Interval
+    from orsched.calibration.intervals import Interval
 
     Row = Mapping[str, Any]
 

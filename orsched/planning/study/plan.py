@@ -19,7 +19,7 @@ from orsched.common.near_names import known_names
 from orsched.common.own_code import is_own, require_consent
 from orsched.data.autoscaling import read_autoscaling
 from orsched.data.splits import Split
-from orsched.files.toml import read_toml, require_known, require_table
+from orsched.files.text import read_toml, require_known, require_table
 from orsched.planning.study.axes import (
     InstanceChoice,
     PolicyChoice,

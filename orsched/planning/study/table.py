@@ -9,8 +9,8 @@ from dataclasses import asdict
 from math import fsum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.calibration.intervals import Interval, mean_interval
 from orsched.common.errors import InputError
-from orsched.common.intervals import Interval, mean_interval
 from orsched.common.near_names import nearest
 from orsched.planning.study.store import TABLES
 

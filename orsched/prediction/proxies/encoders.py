@@ -11,6 +11,7 @@ from orsched.runner.worker.model_folder import CONFIG, blamed_on, read_object, w
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 _WHOLE = {
     "bert": {
         "vocab_size": 1 << 20, "hidden_size": 8192, "num_hidden_layers": 128,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from orsched.prediction.prompt import Prompt
+    from orsched.prediction.data import Prompt
 
     Ints = NDArray[np.int64]
 

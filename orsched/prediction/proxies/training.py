@@ -21,10 +21,8 @@ from orsched.prediction.proxies.encoders import (
     folder_weights,
 )
 from orsched.prediction.proxies.loop import Rows, Training, drawing
-from orsched.prediction.proxies.network import new_network
-from orsched.prediction.proxies.predictor import ProxyPredictor
-from orsched.prediction.proxies.recipes import Recipe, recipe_of
-from orsched.prediction.proxies.targets import Targets, targets_for
+from orsched.prediction.proxies.network import Recipe, Targets, new_network, recipe_of, targets_for
+from orsched.prediction.proxies.proxy_file import ProxyPredictor
 from orsched.prediction.proxies.token_rows import Tokens, token_rows, tokenizer_text, tokens_of
 from orsched.runner.worker.language_model import settled
 
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from orsched.prediction.data import LabelledPrompts
 
     Floats = NDArray[np.float64]
+
 
 HELD_OUT = 0.1
 """Share of the training conversations that decide when to stop."""

@@ -17,7 +17,7 @@ from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models.best_first import solve_best_first
 from orsched.models.best_first.states import BestFirst, States
 from orsched.models.exact_search.stage_plan import read_problem

@@ -13,7 +13,7 @@ from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models.best_first import expansion, packed, solve_best_first
 from orsched.models.best_first.packed import Packed, engine, fits
 from orsched.models.best_first.states import BestFirst, States

@@ -6,7 +6,7 @@ import pytest
 
 import orsched
 from orsched.common.errors import InputError
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models.best_first import solve_best_first
 from orsched.models.best_first.packed import Packed
 from orsched.models.best_first.solve import AFTER_STATES, SecondStart

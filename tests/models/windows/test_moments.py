@@ -10,7 +10,7 @@ import pyscipopt
 import pytest
 
 import orsched
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models.windows import moment_program, moment_search, window_moves, window_search
 from orsched.models.windows.moment_program import SHIFTS, Change, MomentProgram
 from orsched.models.windows.moment_search import NOTHING, MomentSearch

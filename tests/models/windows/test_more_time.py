@@ -8,7 +8,7 @@ import pytest
 
 from orsched.common.registry import resolve
 from orsched.common.stop import MaxIterations, MaxRuntime
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.models.windows import method
 from orsched.models.windows.method import SHORT_S, WINDOWS, _Follower

@@ -7,7 +7,7 @@ from itertools import combinations, combinations_with_replacement
 import numpy as np
 import pytest
 
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models.windows.path_program import PathProgram, PathRepair
 from orsched.models.windows.stage_prices import terms_of
 from orsched.models.windows.state_changes import (

@@ -9,7 +9,7 @@ import pytest
 import orsched
 from orsched.common.errors import TimeLimitError
 from orsched.costs import AffineCost, LevelsCost
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models.windows import method
 from orsched.models.windows.stage_prices import smoothed
 from orsched.solving.result import Termination

@@ -9,7 +9,7 @@ import pytest
 import orsched
 from orsched.common.errors import InvalidScheduleError
 from orsched.costs import PoolingCost
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models.windows import method as windows_method
 from orsched.models.windows.method import NEAR_GAP, given_start
 from orsched.models.windows.stage_prices import terms_of

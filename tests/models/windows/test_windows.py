@@ -20,7 +20,7 @@ from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA
-from orsched.instances.gsm8k import gsm8k
+from orsched.instances.synthetic import gsm8k
 from orsched.models import compiled_kernels
 from orsched.models.windows.stage_prices import affine_beside, prices_of, terms_of
 from orsched.models.windows.state_changes import (

@@ -11,10 +11,10 @@ import time
 
 import jsonschema
 import pytest
+from orsched.calibration.intervals import wilson
 
 import orsched
 from orsched.common.errors import InfeasibleError, InputError, PolicyError, TimeLimitError
-from orsched.common.intervals import wilson
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests

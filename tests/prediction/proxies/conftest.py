@@ -43,7 +43,7 @@ def rows():
 def trained(rows):
     """Return a function that trains a tiny model fast, on the CPU."""
     from orsched.prediction import train_proxy
-    from orsched.prediction.proxies.recipes import Phase
+    from orsched.prediction.proxies.network import Phase
 
     two = (Phase(2, 3e-3), Phase(2, 3e-3, frozen=True))
 

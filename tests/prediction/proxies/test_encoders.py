@@ -16,8 +16,7 @@ from orsched.prediction.proxies.encoders import (
     folder_weights,
     new_encoder,
 )
-from orsched.prediction.proxies.network import new_network
-from orsched.prediction.proxies.recipes import Phase
+from orsched.prediction.proxies.network import Phase, new_network
 
 
 def old_name(name):

@@ -7,8 +7,7 @@ import pytest
 
 from orsched.common.errors import InputError
 from orsched.prediction.predictor import LEVELS
-from orsched.prediction.proxies.recipes import HEADS
-from orsched.prediction.proxies.targets import targets_for
+from orsched.prediction.proxies.network import HEADS, targets_for
 
 LENGTHS = np.random.default_rng(3).geometric(0.01, 2000)
 LEVEL = np.array(LEVELS)

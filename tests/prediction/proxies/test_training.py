@@ -8,8 +8,7 @@ import pytest
 from orsched.common.errors import InputError
 from orsched.prediction import LabelledPrompts, evaluate, train_proxy
 from orsched.prediction.data import by_prompt
-from orsched.prediction.proxies.network import loss_of, sample_loss
-from orsched.prediction.proxies.recipes import SSJF_HEADS, Phase
+from orsched.prediction.proxies.network import SSJF_HEADS, Phase, loss_of, sample_loss
 
 
 def weights(predictor):
