@@ -25,11 +25,11 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
-from orsched.calibration.intervals import Interval, mean_interval
 
 import orsched
 from benchmarks.arguments import count
 from benchmarks.speed.section import table
+from orsched.calibration.intervals import Interval, mean_interval
 from orsched.checker import check
 from orsched.common.errors import InputError
 from orsched.common.stop import MaxIterations

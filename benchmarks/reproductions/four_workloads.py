@@ -17,14 +17,13 @@ from math import fsum
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
-from orsched.calibration.intervals import Interval, mean_interval
-
 from benchmarks.arguments import count as at_least_one
 from benchmarks.reproductions import four_workloads_setting as setting
 from benchmarks.reproductions.findings import Findings
 from benchmarks.reproductions.four_workloads_runs import OURS, PAPERS, REFERENCES, Cell, cell
 from benchmarks.reproductions.page_tables import markdown, shown
 from benchmarks.speed.section import table
+from orsched.calibration.intervals import Interval, mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

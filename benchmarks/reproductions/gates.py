@@ -13,11 +13,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from orsched.calibration.intervals import mean_interval
 
 from benchmarks.arguments import count
 from benchmarks.reproductions.findings import Findings
 from benchmarks.speed.section import table
+from orsched.calibration.intervals import mean_interval
 from orsched.checker import check
 from orsched.data.schedule import PREFILL
 from orsched.heuristics.gated import GatedParams, GatedPolicy

@@ -5,9 +5,8 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.calibration.intervals import Interval, mean_interval
-
 from benchmarks.reproductions.six_workloads_settings import FAMILIES, OURS, OURS_PREDICTED, PAGE
+from orsched.calibration.intervals import Interval, mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.calibration.intervals import mean_interval
-
 from benchmarks.reproductions.findings import Findings
 from benchmarks.reproductions.page_tables import markdown, shown
 from benchmarks.reproductions.six_workloads_settings import (
@@ -15,6 +13,7 @@ from benchmarks.reproductions.six_workloads_settings import (
     OURS,
     spec,
 )
+from orsched.calibration.intervals import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

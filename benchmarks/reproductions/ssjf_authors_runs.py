@@ -10,10 +10,10 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from orsched.calibration.intervals import mean_interval
 
 from benchmarks.reproductions import ssjf_heads, ssjf_setting
 from benchmarks.reproductions.ssjf_authors_policies import AuthorsFcfs, AuthorsShortestFirst
+from orsched.calibration.intervals import mean_interval
 from orsched.checker import check
 from orsched.common import registry
 from orsched.costs import AffineCost

@@ -6,9 +6,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from orsched.calibration.intervals import Interval, mean_interval
 
 from benchmarks.reproductions import ssjf_setting as setting
+from orsched.calibration.intervals import Interval, mean_interval
 from orsched.checker import check
 from orsched.common import registry
 from orsched.instances import predict

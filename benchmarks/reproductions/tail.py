@@ -17,13 +17,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from orsched.calibration.intervals import mean_interval
 
 from benchmarks.arguments import count, share
 from benchmarks.reproductions import four_workloads_setting as setting
 from benchmarks.reproductions.findings import Findings
 from benchmarks.reproductions.four_workloads_runs import Figures, Scheduler, run
 from benchmarks.speed.section import table
+from orsched.calibration.intervals import mean_interval
 from orsched.instances import with_arrivals
 
 if TYPE_CHECKING:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from orsched.calibration.intervals import mean_interval
-
 from benchmarks.worth import corpus, corpus_report
 from benchmarks.worth.cells import line, number, plain, shown
 from benchmarks.worth.rows import LOADS, NO_PREDICTION
 from benchmarks.worth.shares import KEPT, WORTH, Case, cases
+from orsched.calibration.intervals import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import fsum
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.calibration.intervals import Interval, mean_interval
-
 from benchmarks.worth.rows import NO_PREDICTION, Row
+from orsched.calibration.intervals import Interval, mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

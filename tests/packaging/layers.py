@@ -40,7 +40,8 @@ LAYERS = (
         "costs",
         "the time of a step, and the fit of such times",
         (
-            "costs", "calibration.fit", "calibration.fit_jointly", "calibration.least_squares",
+            "costs", "calibration.fit", "calibration.fit_jointly", "calibration.intervals",
+            "calibration.least_squares",
             "calibration.measurements",
         ),
     ),

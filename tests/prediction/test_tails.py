@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from orsched.calibration.intervals import upper_quantiles
 
+from orsched.calibration.intervals import upper_quantiles
 from orsched.common.errors import InputError
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance

@@ -11,9 +11,9 @@ import time
 
 import jsonschema
 import pytest
-from orsched.calibration.intervals import wilson
 
 import orsched
+from orsched.calibration.intervals import wilson
 from orsched.common.errors import InfeasibleError, InputError, PolicyError, TimeLimitError
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance

@@ -8,6 +8,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from orsched.calibration.intervals import mean_interval, student_cdf, student_quantile
 
 # Quantiles of Student's t at 0.975, as printed in statistical tables.
