@@ -22,11 +22,7 @@ from orsched.data.schedule_classes import ALLOWANCES, allowances_of
 from orsched.metrics.objective_values import weighted_times
 from orsched.models.bounds.latency_bounds import BOUNDED, OBJECTIVES, latency_certificates
 from orsched.models.bounds.makespan_certificates import Limits, last_arrival, makespan_certificates
-from orsched.models.bounds.stages_rounds_bound import (
-    SEARCH_SECONDS,
-    shared,
-    stages_and_rounds,
-)
+from orsched.models.bounds.stages_rounds_bound import SEARCH_SECONDS, shared, stages_and_rounds
 from orsched.models.packing import packing_bound
 from orsched.solving.objectives import other_name
 

@@ -285,11 +285,7 @@ def _follow(relaxation: Relaxation, total: Totals, free: float) -> tuple[Numbers
 
 
 def climb(
-    relaxation: Relaxation,
-    best: Found,
-    steps: int,
-    rate: float,
-    out_of_time: Callable[[], bool],
+    relaxation: Relaxation, best: Found, steps: int, rate: float, out_of_time: Callable[[], bool]
 ) -> Found:
     """Return the best numbers on the way up, by steps that moments of the slopes scale (Adam).
 

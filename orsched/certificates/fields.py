@@ -251,8 +251,7 @@ MAKESPAN: dict[str, Field] = {
         {"allows": _ALLOWS},
     ),
     "shared": _kind(
-        "shared",
-        {"workers": whole(2, LENGTH), "one_worker": by_kind("bound", _ALONE), **_VALUE},
+        "shared", {"workers": whole(2, LENGTH), "one_worker": by_kind("bound", _ALONE), **_VALUE}
     ),
 }
 """Certificates of bounds on the makespan, by kind."""
@@ -262,10 +261,7 @@ _SUMS: dict[str, Field] = {
     "sum_ns": _ANY,
     **_VALUE,
 }
-_RANKS = {
-    "level": whole(0, TIME),
-    "smooth": whole(0, WEIGHT),
-}
+_RANKS = {"level": whole(0, TIME), "smooth": whole(0, WEIGHT)}
 _MEET = whole(0, 2**31)
 _WINDOWS: dict[str, Field] = {
     "starts": listed(whole(0, TIME), 1),

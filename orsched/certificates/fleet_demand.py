@@ -292,9 +292,7 @@ class Demand:
         low = np.maximum(0, -((self.begin - start_ns) // gap))
         late = np.maximum(0, self.end_by - end_ns)
         high = np.where(
-            self.gap > 0,
-            self.after - -(-late // gap),
-            np.where(late > 0, 0, self.after),
+            self.gap > 0, self.after - -(-late // gap), np.where(late > 0, 0, self.after)
         )
         low = np.where((self.gap == 0) & (self.begin < start_ns), self.after, low)
         count = np.clip(high - low, 0, self.after)

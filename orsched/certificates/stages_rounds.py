@@ -160,11 +160,7 @@ def _append(lines: deque[tuple[int, int]], slope: int, height: int) -> None:
 
 
 def stages_and_rounds(
-    context: Context,
-    released: int,
-    stages: dict[str, Any],
-    rounds: dict[str, Any],
-    budget: Budget,
+    context: Context, released: int, stages: dict[str, Any], rounds: dict[str, Any], budget: Budget
 ) -> dict[str, Any]:
     """Return the certificate of the bound by what one worker's requests need from a moment on.
 

@@ -296,10 +296,7 @@ class Limits(NamedTuple):
 
 
 def class_figures(
-    line: Timeline,
-    first: IntColumn,
-    finish: IntColumn,
-    slo_ns: GivenLimits | None = None,
+    line: Timeline, first: IntColumn, finish: IntColumn, slo_ns: GivenLimits | None = None
 ) -> dict[str, Any]:
     """Return the numbers of each class by its name under ``classes``; nothing without classes.
 

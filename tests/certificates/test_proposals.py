@@ -55,11 +55,7 @@ def verify(instance, allows):
         for found in proposals(instance, objective, allows):
             if found.get("sum_ns", 0) < 0:
                 continue
-            document = {
-                "name": found["bound"],
-                "value_ns": found["value_ns"],
-                "certificate": found,
-            }
+            document = {"name": found["bound"], "value_ns": found["value_ns"], "certificate": found}
             assert bound_violations(instance, document, objective) == [], objective
             count += 1
     return count

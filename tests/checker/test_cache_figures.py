@@ -51,11 +51,7 @@ def test_what_is_computed_again_is_counted_once():
         instance, schedule = made(seed)
         hit, computed, again = counted(instance, schedule)
         figures = summarise(instance, schedule)
-        assert [figures[name] for name in NAMES] == [
-            hit,
-            hit / (hit + computed),
-            again,
-        ]
+        assert [figures[name] for name in NAMES] == [hit, hit / (hit + computed), again]
         seen["again"] += again > 0
         seen["not again"] += again == 0 and figures["restarts"] > 0
         seen["hit"] += hit > 0

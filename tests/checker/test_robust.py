@@ -139,12 +139,7 @@ def schedules(draw):
         return draw(st.lists(numbers(high, low), min_size=size, max_size=size))
 
     steps = in_order(
-        Steps,
-        column(n, 2**31),
-        column(n, 2),
-        column(n, LAST),
-        column(n, LAST),
-        column(n, LAST, 1),
+        Steps, column(n, 2**31), column(n, 2), column(n, LAST), column(n, LAST), column(n, LAST, 1)
     )
     places = st.lists(st.integers(0, max(n - 1, 0)), min_size=m if n else 0, max_size=m if n else 0)
     first, last = draw(places), draw(places)
