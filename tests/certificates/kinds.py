@@ -14,6 +14,7 @@ from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.models.bounds import stages_rounds_bound
 from orsched.models.packing import PackingResult
+from tests.decoding import decoding
 from tests.in_order import in_order
 
 if TYPE_CHECKING:
@@ -179,17 +180,11 @@ def kinds() -> dict[str, Kind]:
             problem([1] * 9, [30, 90, 20] * 3, Worker(3, COST)), ("bound",), "ranks", "mean_jct"
         ),
         "weighted_busy": Kind(
-            Instance(
-                Requests([1] * 9, [30, 90, 20] * 3, weights=[1, 2, 3] * 3), (Worker(3, COST), slow),
-                first_token="decode",
-            ),
+            decoding([1] * 9, [30, 90, 20] * 3, (Worker(3, COST), slow), weights=[1, 2, 3] * 3),
             ("bound",), "weighted_busy", "weighted_jct_mean",
         ),
         "weighted_ranks": Kind(
-            Instance(
-                Requests([1] * 9, [30, 90, 20] * 3, weights=[2] * 9), Worker(3, COST),
-                first_token="decode",
-            ),
+            decoding([1] * 9, [30, 90, 20] * 3, Worker(3, COST), weights=[2] * 9),
             ("bound",), "weighted_ranks", "weighted_jct_mean",
         ),
         "queue_ranks": Kind(

@@ -1,24 +1,36 @@
-"""No certificate verifies with a field of another type, and none raises, however it is changed."""
+"""What a certificate may hold, what verifying it may take, and that it is proven once."""
 
 from __future__ import annotations
 
 import copy
 import json
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import orsched
-from orsched.certificates.fields import LATENCY, MAKESPAN, PACKING
-from orsched.checker import check
+from orsched.certificates.fields import (
+    DEFAULT_BUDGET,
+    LATENCY,
+    MAKESPAN,
+    PACKING,
+    Budget,
+    BudgetError,
+)
+from orsched.checker import certificates, check
 from orsched.checker.certificates import (
     bound_violations,
     certificate_violations,
     packing_violations,
 )
+from orsched.cli.commands import run
+from orsched.files import save_instance, save_schedule
+from orsched.instances.synthetic import peers_workload
+from orsched.models.bounds.bounds import makespan_bound
 from tests.certificates.kinds import NO_PACKING, PROOFS, finding, kinds
-from tests.certificates.test_ways import NAMES
+from tests.certificates.test_proposals import NAMES
 
 OTHERS = (
     True, False, None, "", "1", "x", b"1", 1j, [], [1], {}, {"k": 1}, (1,), float("nan"),
@@ -153,3 +165,136 @@ def test_check_says_so_beside_a_schedule(name, monkeypatch):
             )
             assert any(violation.kind == "bound" for violation in found), (path, other)
             json.dumps([violation.to_dict() for violation in found], allow_nan=False)
+
+
+BEYOND = "budget of 2,000,000,000 cells"
+
+
+def spent(monkeypatch, verify):
+    """What a verification spends."""
+    budgets = []
+    init = Budget.__init__
+    monkeypatch.setattr(Budget, "__init__", lambda *args: (init(*args), budgets.append(args[0]))[0])
+    assert verify() == []
+    return sum(budget.cells - budget.left for budget in budgets)
+
+
+@pytest.mark.parametrize("proof", PROOFS)
+@pytest.mark.parametrize("value", [99_999_999, 2**200])
+def test_a_large_value_asks_for_no_large_table(proof, value):
+    rounds, clients = NO_PACKING
+    certificate = {"bound": proof, "value": value, **PROOFS[proof]}
+    tracemalloc.start()
+    found = packing_violations(rounds, clients, finding(proof, value)(rounds, clients))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert any(BEYOND in fault for fault in found)
+    assert most < 10_000_000
+    assert certificate["value"] == value
+
+
+@pytest.mark.parametrize("proof", PROOFS)
+def test_check_refuses_a_bound_beyond_its_budget(proof, tmp_path, monkeypatch, capsys):
+    """A schedule of a kilobyte, whose certificate took a minute and 3.2 GB."""
+    instance = kinds()[proof].instance
+    kinds()[proof].bound(monkeypatch)
+    schedule = orsched.solve(instance, "fcfs").schedule
+    path = ("certificate", "decode_rounds", "value")
+    broken = schedule.replace(bound=changed(schedule.bound, path, 99_999_999))
+    assert [v.kind for v in check(instance, broken)] == ["bound"]
+    assert BEYOND in check(instance, broken)[0].message
+    save_instance(instance, tmp_path / "instance.json")
+    save_schedule(broken, tmp_path / "schedule.json")
+    assert run(["check", str(tmp_path / "instance.json"), str(tmp_path / "schedule.json")]) == 1
+    assert "--budget" in capsys.readouterr().out
+
+
+def test_many_prices_and_many_proofs_have_one_budget():
+    kind = kinds()["joint"]
+    document = makespan_bound(kind.instance).to_dict()
+    prices = document["certificate"]["prices"]
+    broken = changed(document, ("certificate", "prices"), prices * 10**5)
+    assert "budget of 100,000,000 cells" in certificate_violations(kind.instance, broken, 10**8)[0]
+
+
+def test_a_larger_budget_verifies_more():
+    kind = kinds()["joint"]
+    document = makespan_bound(kind.instance).to_dict()
+    small = certificate_violations(kind.instance, document, 10**4)
+    assert "larger one (budget=, or --budget" in small[0]
+    assert bound_violations(kind.instance, document, budget=10**9) == []
+    assert bound_violations(kind.instance, document, budget=None) == []
+    assert "budget" in check(kind.instance, _with(kind.instance, document), budget=10)[0].message
+
+
+def _with(instance, bound):
+    return orsched.solve(instance, "fcfs").schedule.replace(bound=bound)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_takes_a_tenth_of_the_budget_at_most(name, monkeypatch):
+    kind = kinds()[name]
+    document = kind.bound(monkeypatch).to_dict()
+    verify = lambda: bound_violations(kind.instance, document, kind.objective)  # noqa: E731
+    assert spent(monkeypatch, verify) <= DEFAULT_BUDGET // 10
+
+
+def test_no_bound_is_looked_at_beside_a_broken_structure(monkeypatch):
+    instance = kinds()["volume"].instance
+    schedule = orsched.solve(instance, "fcfs").schedule
+    broken = schedule.replace(work=replace(schedule.work, client=schedule.work.client + 99))
+    monkeypatch.setattr(certificates, "certificate_violations", None)
+    assert {v.kind for v in check(instance, broken)} >= {"client_range"}
+
+
+def test_a_budget_is_spent_once_and_says_of_what():
+    budget = Budget(1000)
+    budget.hold(20)
+    with pytest.raises(BudgetError, match="more memory than its budget of 1,000 cells"):
+        budget.hold(21)
+    budget.spend(600)
+    with pytest.raises(BudgetError, match="more work"):
+        budget.spend(401)
+    Budget(None).hold(10**30)
+    Budget(None).spend(10**30)
+
+
+@pytest.fixture
+def derived(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the bounds that were derived from their certificates."""
+    names, derive = [], certificates._differences
+
+    def noted(instance, bound, budget):
+        names.append(bound["name"])
+        return derive(instance, bound, budget)
+
+    monkeypatch.setattr(certificates, "_differences", noted)
+    return names
+
+
+def test_a_solvers_bound_is_derived_once_for_an_instance(derived: list[str]) -> None:
+    result = orsched.solve(peers_workload(40), "fcfs")
+    assert derived == [result.schedule.bound["name"]]
+    assert orsched.check(peers_workload(40), result.schedule) == []
+    assert len(derived) == 2  # another object: nothing is known of it
+
+
+def test_a_forged_bound_is_refused_beside_the_one_that_was_proven(derived: list[str]) -> None:
+    instance = peers_workload(40)
+    bound = orsched.bound(instance).to_dict()
+    assert certificate_violations(instance, bound) == []
+    forged = {**bound, "value_ns": bound["value_ns"] + 1}
+    assert certificate_violations(instance, forged)
+    assert certificate_violations(instance, {**bound, "certificate": {"bound": "empty"}})
+    assert certificate_violations(instance, bound) == []
+    other = instance.replace(requests=instance.requests.take(range(20)))
+    assert certificate_violations(other, bound)
+
+
+def test_a_smaller_budget_is_kept_to(derived: list[str]) -> None:
+    instance = peers_workload(40)
+    bound = orsched.bound(instance).to_dict()
+    before = len(derived)
+    certificate_violations(instance, bound, budget=10)
+    certificate_violations(instance, bound, budget=None)
+    assert len(derived) == before + 2

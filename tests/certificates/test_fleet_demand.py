@@ -18,6 +18,7 @@ from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.models.bounds.fleet_bound import AttainmentSearch, measures_for
 from orsched.simulator import simulate_policy
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
 from tests.simulator.batching_policies import BATCHING
@@ -274,7 +275,7 @@ def test_contexts_are_charged_as_they_grow():
     cost = in_order(
         BilinearCost, 0, 10**6, 0, 10**8, 0, 0, 10**9, 0
     )  # a round is 1,000 ns a context token
-    instance = Instance(Requests([3], [30]), Worker(1, cost), first_token="decode")
+    instance = decoding([3], [30], Worker(1, cost))
     demand, makespan, end = served(instance)
     assert makespan == 101 + 1000 * (30 * 3 + 30 * 31 // 2)
     found = share_of(demand, Measure(4, 4, "both", "clients", 0), end)

@@ -31,6 +31,7 @@ from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.models.bounds.latency_bounds import candidates, rank_certificates
 from orsched.models.bounds.makespan_certificates import best_shares
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.models.least_sums import least_sum_ns
 from tests.models.test_latency_bounds import small
@@ -146,11 +147,7 @@ def test_ranks_are_above_all_others_where_clients_are_full(objective, gain):
 
 def test_equal_requests_without_prefills_are_solved():
     """Five equal requests on two clients: the bound is the optimum, to the nanosecond."""
-    instance = Instance(
-        Requests([1] * 5, [3] * 5),
-        Worker(2, in_order(AffineCost, 0, 0, 10, 1)),
-        first_token="decode",
-    )
+    instance = decoding([1] * 5, [3] * 5, Worker(2, in_order(AffineCost, 0, 0, 10, 1)))
     bound = orsched.bound(instance, "mean_jct")
     assert bound.name == "ranks"
     assert bound.certificate["sum_ns"] == 3 * (12 * 5 + 12 * 3 + 11)
@@ -160,10 +157,10 @@ def test_equal_requests_without_prefills_are_solved():
 def test_numbers_of_any_size_do_not_wrap_around():
     """Where sums need more than 64 bits, times are rounded down; the sum scales with the times."""
     large = 10**12
-    instance = Instance(
-        Requests([9, 2, 7] * 20, [30, 900, 20] * 20),
+    instance = decoding(
+        [9, 2, 7] * 20,
+        [30, 900, 20] * 20,
         Worker(4, in_order(AffineCost, 25 * large, large, 29 * large, 2 * large)),
-        first_token="decode",
     )
     little = instance.replace(workers=Worker(4, in_order(AffineCost, 25, 1, 29, 2)))
     (_, total, _), *_ = rank_certificates(Context(instance), "mean_jct", lambda: False)
@@ -172,9 +169,7 @@ def test_numbers_of_any_size_do_not_wrap_around():
 
 
 def test_what_it_does_not_know_is_refused():
-    one = Instance(
-        Requests([3, 4], [2, 5]), Worker(2, in_order(AffineCost, 5, 1, 10, 1)), first_token="decode"
-    )
+    one = decoding([3, 4], [2, 5], Worker(2, in_order(AffineCost, 5, 1, 10, 1)))
     two = one.replace(workers=(one.worker, Worker(2, one.worker.cost, name="b")))
     shares = Shares("clients", "clients", (5, 1, 1))
     work = work_of(Context(one), shares)

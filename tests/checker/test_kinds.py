@@ -13,8 +13,17 @@ from orsched.data.memory import BlockMemory
 from orsched.data.schedule import Steps, Work
 from orsched.metrics.summary import summarise
 from orsched.models.bounds.bounds import makespan_bound
-from tests.checker.by_hand import built, edited, kinds, problem
-from tests.checker.valid import leaves, two_workers, valid_schedules, with_leaf, with_step
+from tests.checker.valid import (
+    built,
+    edited,
+    kinds,
+    leaves,
+    problem,
+    two_workers,
+    valid_schedules,
+    with_leaf,
+    with_step,
+)
 from tests.simulator.instances import ContextCost
 
 # Three requests on two clients: worker, phase, idle time before, duration, rounds.

@@ -9,7 +9,7 @@ import pytest
 from orsched.checker import check
 from orsched.data.memory import BlockMemory
 from orsched.metrics.summary import summarise
-from tests.checker.by_hand import COST, built, edited, kinds, problem
+from tests.checker.valid import COST, built, edited, kinds, problem
 from tests.simulator.instances import ContextCost
 
 P, D, M, I = 0, 1, 2, 2  # noqa: E741

@@ -19,6 +19,7 @@ from orsched.data.schedule import Schedule, Steps, Work
 from orsched.data.workers import Worker
 from tests.checker.any_mode import random_schedule
 from tests.checker.valid import valid_schedules, with_step, with_work
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.simulator.instances import ContextCost
 
@@ -80,11 +81,7 @@ INSTANCES = [
         SmallAtFirst(),
     )
 ]
-INSTANCES.append(
-    Instance(
-        Requests([], []), (Worker(1), Worker(2, ContextCost(), name="b")), first_token="decode"
-    )
-)
+INSTANCES.append(decoding([], [], (Worker(1), Worker(2, ContextCost(), name="b"))))
 INSTANCES.append(
     Instance(
         Requests([3, 4, 5, 2], [2, 1, 3, 4], arrival_ns=[0, 5, 0, 9]),

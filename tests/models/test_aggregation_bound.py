@@ -30,6 +30,7 @@ from orsched.models.bounds.makespan_certificates import (
     charged_certificates,
 )
 from tests.brute_force import optimum_ns
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.models.divisions import divisible, least_over_divisions
 from tests.models.least_sums import least_sum_ns
@@ -156,19 +157,19 @@ def least_with_mixed_steps(instance):
                     tokens = [prompts[i] for i in stage]
                     if worker.prefill_limit is not None and sum(tokens) > worker.prefill_limit:
                         continue
-                    for decoding in {(), running}:
-                        if not stage and not decoding:
+                    for decoders in {(), running}:
+                        if not stage and not decoders:
                             continue
-                        contexts = [prompts[i] + needed[i] - left + 1 for i, left in decoding]
+                        contexts = [prompts[i] + needed[i] - left + 1 for i, left in decoders]
                         took = mixed_ns(
                             worker.cost,
                             tokens,
-                            len(decoding),
+                            len(decoders),
                             sum(contexts),
                             max(contexts, default=0),
                         )
                         left = running
-                        if decoding:
+                        if decoders:
                             left = tuple((i, more - 1) for i, more in running if more > 1)
                         begun = tuple((i, needed[i]) for i in stage if needed[i])
                         state = (
@@ -195,7 +196,7 @@ def test_a_bound_that_holds_for_mixed_steps(instance):
 def test_mixed_steps_can_beat_the_other_bounds():
     """One fixed part for a stage and a round together: below what separate steps can reach."""
     worker = Worker(3, in_order(AffineCost, 50, 0, 50, 0), prefill_cap_tokens=1)
-    instance = Instance(Requests([1] * 6, [8, 1, 1, 1, 1, 1]), worker, first_token="decode")
+    instance = decoding([1] * 6, [8, 1, 1, 1, 1, 1], worker)
     mixed = orsched.bound(instance, allows=("chunks", "mixed"))
     assert mixed.value_ns <= least_with_mixed_steps(instance)
     assert least_with_mixed_steps(instance) < makespan_bound(instance).value_ns
@@ -236,7 +237,7 @@ def test_weights_are_the_speeds_of_proportional_workers():
         Worker(1, in_order(AffineCost, 0, 0, 10, 0)),
         Worker(1, in_order(AffineCost, 0, 0, 20, 0), name="slow"),
     )
-    instance = Instance(Requests([1] * 9, [10] * 9), (fast, slow), first_token="decode")
+    instance = decoding([1] * 9, [10] * 9, (fast, slow))
     context = Context(instance)
     assert balanced_weights(Workers.of(context, best_shares(context)), None) == [2, 1]
     assert makespan_bound(instance).value_ns == 600
@@ -249,7 +250,7 @@ def test_a_worker_too_slow_to_end_in_time_serves_nobody():
         Worker(1, in_order(AffineCost, 0, 0, 10, 0)),
         Worker(1, in_order(AffineCost, 0, 0, 100, 0), name="s"),
     )
-    instance = Instance(Requests([1] * 3, [10] * 3), (fast, slow), first_token="decode")
+    instance = decoding([1] * 3, [10] * 3, (fast, slow))
     bound = makespan_bound(instance)
     assert bound.value_ns == 300 == least_over_divisions(instance, optimum_ns, max)
     assert certificate_violations(instance, bound.to_dict()) == []
@@ -257,9 +258,7 @@ def test_a_worker_too_slow_to_end_in_time_serves_nobody():
 
 def test_workers_of_which_nothing_is_known():
     odd = Worker(1, in_order(BilinearCost, 10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7), name="odd")
-    instance = Instance(
-        Requests([1, 2], [1, 2], arrival_ns=[0, 50]), (Worker(1), odd), first_token="decode"
-    )
+    instance = decoding([1, 2], [1, 2], (Worker(1), odd), arrival_ns=[0, 50])
     assert (makespan_bound(instance).name, makespan_bound(instance).value_ns) == (
         "last_arrival",
         50,
@@ -275,7 +274,7 @@ def test_a_request_that_fits_onto_no_worker_is_named():
         Worker(1, prefill_cap_tokens=4, name="small"),
         Worker(1, memory=BlockMemory(2, 4, "whole"), name="tiny"),
     )
-    instance = Instance(Requests([3, 5], [9, 9]), workers, first_token="decode")
+    instance = decoding([3, 5], [9, 9], workers)
     for objective in ("makespan", *OBJECTIVES):
         with pytest.raises(InfeasibleError, match=r"row 1\).*the 4 .*small.*; it .*tiny"):
             orsched.bound(instance, objective)
@@ -283,7 +282,7 @@ def test_a_request_that_fits_onto_no_worker_is_named():
 
 
 def test_empty_instances_of_several_workers():
-    empty = Instance(Requests([], []), (Worker(1), Worker(2)), first_token="decode")
+    empty = decoding([], [], (Worker(1), Worker(2)))
     for objective in ("makespan", *OBJECTIVES):
         bound = orsched.bound(empty, objective)
         assert (bound.name, bound.value_ns) == ("empty", 0)
@@ -310,9 +309,7 @@ def test_paged_blocks_do_not_limit_the_clients():
 
 
 def test_malformed_certificates_are_refused_not_raised():
-    instance = Instance(
-        Requests([1, 2], [3, 4]), (Worker(1), Worker(2, name="other")), first_token="decode"
-    )
+    instance = decoding([1, 2], [3, 4], (Worker(1), Worker(2, name="other")))
     good = makespan_bound(instance).to_dict()
     claim = good["certificate"]
     first, second = claim["workers"]
@@ -357,7 +354,7 @@ def test_sums_beyond_64_bits_are_exact():
         Worker(3, in_order(AffineCost, 0, 0, 2**28, 0)),
         Worker(2, in_order(AffineCost, 0, 0, 2**28 + 1, 0)),
     )
-    instance = Instance(Requests([1] * 3, [2**31 - 1] * 3), workers, first_token="decode")
+    instance = decoding([1] * 3, [2**31 - 1] * 3, workers)
     for objective in ("makespan", *OBJECTIVES):
         bound = orsched.bound(instance, objective)
         assert bound_violations(instance, bound.to_dict(), objective) == []

@@ -26,6 +26,7 @@ from orsched.instances import catalog
 from orsched.models.bounds.bounds import bound, bound_for, makespan_bound
 from orsched.models.bounds.latency_bounds import OBJECTIVES
 from orsched.simulator import simulate_policy
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.models.least_in_any_mode import Search
 from tests.random_instances import random_batching_instance
@@ -157,21 +158,11 @@ def test_the_bounds_hold_for_the_best_of_many_schedules():
 
 
 BEATEN = {
-    "chunks": Instance(
-        Requests([3] * 3, [1] * 3),
-        Worker(3, in_order(AffineCost, 10, 0, 0, 0), 5),
-        first_token="decode",
+    "chunks": decoding([3] * 3, [1] * 3, Worker(3, in_order(AffineCost, 10, 0, 0, 0), 5)),
+    "mixed": decoding(
+        [1] * 4, [6, 1, 1, 1], Worker(2, in_order(AffineCost, 50, 0, 50, 0), prefill_cap_tokens=1)
     ),
-    "mixed": Instance(
-        Requests([1] * 4, [6, 1, 1, 1]),
-        Worker(2, in_order(AffineCost, 50, 0, 50, 0), prefill_cap_tokens=1),
-        first_token="decode",
-    ),
-    "restarts": Instance(
-        Requests([1] * 3, [3] * 3),
-        Worker(2, in_order(AffineCost, 0, 0, 10, 0)),
-        first_token="decode",
-    ),
+    "restarts": decoding([1] * 3, [3] * 3, Worker(2, in_order(AffineCost, 0, 0, 10, 0))),
     "restarts that yield": Instance(
         Requests([1], [3]), Worker(1, in_order(AffineCost, 1, 0, 10, 0)), first_token="prefill"
     ),
@@ -281,11 +272,7 @@ def test_unknown_allowances_are_refused():
 
 
 def test_a_prompt_above_the_cap_can_be_bounded_in_chunks():
-    instance = Instance(
-        Requests([5, 2], [1, 1]),
-        Worker(2, in_order(AffineCost, 1, 1, 1, 1), 3),
-        first_token="decode",
-    )
+    instance = decoding([5, 2], [1, 1], Worker(2, in_order(AffineCost, 1, 1, 1, 1), 3))
     with pytest.raises(InfeasibleError):
         bound(instance)
     for objective in ("makespan", *OBJECTIVES):
@@ -299,8 +286,6 @@ def test_a_prompt_above_the_cap_can_be_bounded_in_chunks():
 def test_padding_may_make_a_falling_prefill_shorter(alpha):
     """Where a longer prompt is faster, nothing is proven of a worker that pads."""
     cost = in_order(PoolingCost, alpha * 10**5, 10**6, 0, 1, 1)
-    instance = Instance(
-        Requests([5, 9], [2, 2]), Worker(2, cost, padding=True), first_token="decode"
-    )
+    instance = decoding([5, 9], [2, 2], Worker(2, cost, padding=True))
     assert (bound(instance).name == "last_arrival") == (alpha < 0)
     assert bound(instance.replace(workers=Worker(2, cost))).name != "last_arrival"

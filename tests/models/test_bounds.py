@@ -28,6 +28,7 @@ from orsched.data.workers import Worker
 from orsched.instances import catalog
 from orsched.models.bounds.bounds import improving_bounds, makespan_bound, ordering_cannot_help
 from tests.brute_force import optimum_ns
+from tests.decoding import decoding
 from tests.in_order import in_order
 
 COSTS = (
@@ -159,9 +160,7 @@ def test_malformed_certificates_are_refused_not_raised():
 
 def test_single_request_is_bounded_exactly_while_pangs_value_is_no_bound():
     """One request of 68/345 takes 10.1 s, Pang's (31)-(32) says 24.8 s."""
-    instance = Instance(
-        Requests([68], [345]), Worker(200, prefill_cap_tokens=2048), first_token="decode"
-    )
+    instance = decoding([68], [345], Worker(200, prefill_cap_tokens=2048))
     bound = makespan_bound(instance)
     alone = 25_000_000 + 68 * 130_000 + 345 * (29_000_000 + 210_000)
     assert bound.value_ns == alone == optimum_ns(instance)
@@ -190,10 +189,11 @@ def test_time_splits_into_constants_and_two_counts():
 def test_late_arrivals_are_used():
     """Work released late cannot start before: the bound over all requests at 0 is beaten."""
     early, late = [4] * 2, [4] * 6
-    instance = Instance(
-        Requests(early + late, early + late, arrival_ns=[0, 0] + [10**6] * 6),
+    instance = decoding(
+        early + late,
+        early + late,
         Worker(2, in_order(AffineCost, 1, 1, 1, 1)),
-        first_token="decode",
+        arrival_ns=[0, 0] + [10**6] * 6,
     )
     bound = makespan_bound(instance)
     assert bound.certificate["released_ns"] == 10**6
@@ -203,11 +203,7 @@ def test_late_arrivals_are_used():
 
 def test_lifted_bound_beats_volume_and_longest():
     """Three equal jobs on two clients: one client serves two of them."""
-    instance = Instance(
-        Requests([1] * 3, [5] * 3),
-        Worker(2, in_order(AffineCost, 0, 0, 1, 0)),
-        first_token="decode",
-    )
+    instance = decoding([1] * 3, [5] * 3, Worker(2, in_order(AffineCost, 0, 0, 1, 0)))
     rounds = makespan_bound(instance).certificate["decode_rounds"]
     assert rounds == {"value": 10, "reason": "lifted", "k": 3, "l": 1}
     assert makespan_bound(instance).value_ns == optimum_ns(instance) == 10
@@ -217,7 +213,7 @@ def _with_memory(blocks, room, rounds):
     """Requests that hold the given blocks for the given rounds; a stage and a round cost 1."""
     prompts = [b - d for b, d in zip(blocks, rounds, strict=True)]
     worker = Worker(5, in_order(AffineCost, 1, 0, 1, 0), memory=BlockMemory(room, 1, "whole"))
-    return Instance(Requests(prompts, rounds), worker, first_token="decode")
+    return decoding(prompts, rounds, worker)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +257,7 @@ def test_memory_can_be_what_bounds(instance, stages, rounds):
 def test_prompts_of_more_than_a_part_of_the_cap(prompts, expected):
     """Cap 10: one of more than 5 a stage, two of more than 3."""
     worker = Worker(6, in_order(AffineCost, 7, 0, 1, 0), prefill_cap_tokens=10)
-    instance = Instance(Requests(prompts, [1] * len(prompts)), worker, first_token="decode")
+    instance = decoding(prompts, [1] * len(prompts), worker)
     bound = makespan_bound(instance)
     assert bound.certificate["prefill_stages"] == expected
     assert bound.value_ns <= optimum_ns(instance)
@@ -271,7 +267,7 @@ def test_prompts_of_more_than_a_part_of_the_cap(prompts, expected):
 def test_levels_price_tokens_and_stages_together():
     """Four stages of two requests each; the small level holds one prompt, a large one two."""
     levels = LevelsCost(levels=((10, 30), (20, 40), (80, 100)), round_fixed_ns=0)
-    instance = Instance(Requests([10] * 8, [1] * 8), Worker(2, levels), first_token="decode")
+    instance = decoding([10] * 8, [1] * 8, Worker(2, levels))
     bound = makespan_bound(instance)
     # Alone: four of the smallest take 120, the cheapest cover 100; together 4 * 20 + 80.
     assert bound.value_ns == optimum_ns(instance) == 160
@@ -281,7 +277,7 @@ def test_levels_price_tokens_and_stages_together():
 def test_a_bilinear_stage_is_as_long_as_its_longest_prompt():
     """p3 alone: two a stage, sorted: 9 and 2; the mean alone would give 8."""
     cost = in_order(BilinearCost, 0, 0, 10**6, 0, 0, 0, 0, 0)
-    instance = Instance(Requests([9, 1, 2, 4], [1] * 4), Worker(2, cost), first_token="decode")
+    instance = decoding([9, 1, 2, 4], [1] * 4, Worker(2, cost))
     bound = makespan_bound(instance)
     assert bound.certificate["prefill_ns"] == 9 + 2
     assert bound.value_ns == optimum_ns(instance) == 11
@@ -290,7 +286,7 @@ def test_a_bilinear_stage_is_as_long_as_its_longest_prompt():
 
 def test_pooled_prompts_take_their_own_times():
     cost = in_order(PoolingCost, 10**6, -(10**6), 3 * 10**6, 0, 0)
-    instance = Instance(Requests([1, 2, 5], [1] * 3), Worker(3, cost), first_token="decode")
+    instance = decoding([1, 2, 5], [1] * 3, Worker(3, cost))
     bound = makespan_bound(instance)
     assert bound.certificate["prefill_ns"] == 3 + 3 + 20 == optimum_ns(instance) == bound.value_ns
     assert certificate_violations(instance, bound.to_dict()) == []
@@ -299,7 +295,7 @@ def test_pooled_prompts_take_their_own_times():
 def test_fewer_requests_than_clients_share_a_pool():
     """Two requests on a hundred clients: the mean context is over two."""
     cost = in_order(PoolingCost, 0, 0, 0, 2 * 10**9, 10**9)
-    instance = Instance(Requests([5, 5], [3, 3]), Worker(100, cost), first_token="decode")
+    instance = decoding([5, 5], [3, 3], Worker(100, cost))
     bound = makespan_bound(instance)
     assert optimum_ns(instance) - 3 <= bound.value_ns <= optimum_ns(instance)
     assert certificate_violations(instance, bound.to_dict()) == []
@@ -324,9 +320,7 @@ def test_large_sums_do_not_overflow():
     """Sums beyond 64 bits are exact: context sums go with the square of the lengths."""
     n = 2**20
     cost = in_order(BilinearCost, 0, 0, 0, 0, 1, 0, 0, 0)
-    instance = Instance(
-        Requests(np.full(3, n), np.full(3, n)), Worker(1, cost), first_token="decode"
-    )
+    instance = decoding(np.full(3, n), np.full(3, n), Worker(1, cost))
     certificate = makespan_bound(instance).certificate
     contexts = 3 * (n * n + n * (n + 1) // 2)
     assert certificate["context_sum"] == contexts
@@ -335,9 +329,7 @@ def test_large_sums_do_not_overflow():
 
 def test_negative_coefficients_give_the_last_arrival_only():
     cost = in_order(BilinearCost, 10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7)
-    instance = Instance(
-        Requests([1, 2], [1, 2], arrival_ns=[0, 50]), Worker(2, cost), first_token="decode"
-    )
+    instance = decoding([1, 2], [1, 2], Worker(2, cost), arrival_ns=[0, 50])
     bound = makespan_bound(instance)
     assert (bound.name, bound.value_ns) == ("last_arrival", 50)
 
@@ -345,21 +337,15 @@ def test_negative_coefficients_give_the_last_arrival_only():
 def test_infeasible_and_unknown_objectives_are_refused():
     worker = Worker(1, prefill_cap_tokens=4)
     with pytest.raises(InfeasibleError, match=r"request 1 .*5 prompt tokens.*the 4 that"):
-        makespan_bound(Instance(Requests([1, 5], [1, 1]), worker, first_token="decode"))
+        makespan_bound(decoding([1, 5], [1, 1], worker))
     with pytest.raises(InfeasibleError, match="memory blocks"):
-        makespan_bound(
-            Instance(
-                Requests([9], [9]),
-                Worker(1, memory=BlockMemory(2, 8, "whole")),
-                first_token="decode",
-            )
-        )
+        makespan_bound(decoding([9], [9], Worker(1, memory=BlockMemory(2, 8, "whole"))))
     with pytest.raises(InputError, match="mean_tpot"):
         orsched.bound(orsched.load("two-by-two"), "mean_tpot")
 
 
 def test_empty_instance_is_bounded_by_nothing():
-    instance = Instance(Requests([], []), Worker(1), first_token="decode")
+    instance = decoding([], [], Worker(1))
     assert makespan_bound(instance).value_ns == 0
     assert certificate_violations(instance, makespan_bound(instance).to_dict()) == []
     assert orsched.solve(instance, "hybrid").makespan_ns == 0
@@ -376,7 +362,7 @@ def test_where_ordering_cannot_help_fcfs_is_optimal(instance):
 def test_no_note_where_splitting_a_stage_is_cheaper():
     """Levels of 1 and 10 ms: two small stages beat the one that takes both requests."""
     worker = Worker(2, LevelsCost(levels=((100, 10**6), (200, 10**7)), round_fixed_ns=10**6))
-    instance = Instance(Requests([100, 100], [5, 5]), worker, first_token="decode")
+    instance = decoding([100, 100], [5, 5], worker)
     assert ordering_cannot_help(instance) is None
     assert optimum_ns(instance) < orsched.solve(instance, "fcfs").makespan_ns
 
@@ -389,22 +375,20 @@ def test_no_note_where_there_is_a_queue():
 def test_shorter_requests_beside_it_shorten_a_pooled_round():
     """Pooling, delta alone: beside two short prompts a round takes less than one alone."""
     cost = in_order(PoolingCost, 0, 0, 0, 0, 3 * 10**6)
-    instance = Instance(Requests([1, 1, 40], [2, 2, 2]), Worker(3, cost), first_token="decode")
+    instance = decoding([1, 1, 40], [2, 2, 2], Worker(3, cost))
     alone = 3 * (41 + 42)
     optimum = optimum_ns(instance)
     bound = makespan_bound(instance)
     assert bound.value_ns <= optimum < alone
     assert certificate_violations(instance, bound.to_dict()) == []
     # With nobody shorter beside it the bound is the time of a request on its own.
-    single = Instance(Requests([40], [2]), Worker(1, cost), first_token="decode")
+    single = decoding([40], [2], Worker(1, cost))
     assert makespan_bound(single).value_ns == optimum_ns(single) == alone
 
 
 def test_a_moment_after_all_arrivals_proves_nothing():
     """Without a request released at or after it, a moment would be its own bound."""
-    instance = Instance(
-        Requests([3], [2]), Worker(1, in_order(AffineCost, 1, 1, 1, 1)), first_token="decode"
-    )
+    instance = decoding([3], [2], Worker(1, in_order(AffineCost, 1, 1, 1, 1)))
     forged = copy.deepcopy(makespan_bound(instance).to_dict())
     forged["name"] = "stages_and_rounds"
     forged["value_ns"] = 10**9
@@ -426,7 +410,7 @@ def test_a_moment_after_all_arrivals_proves_nothing():
 
 def test_a_wrong_value_of_the_empty_bound_is_refused():
     assert certificate_violations(
-        Instance(Requests([], []), Worker(1), first_token="decode"),
+        decoding([], [], Worker(1)),
         {"name": "empty", "value_ns": 1, "certificate": {"bound": "empty"}},
     )
 

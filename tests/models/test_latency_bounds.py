@@ -28,6 +28,7 @@ from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.models.bounds.bounds import Bound
 from orsched.models.bounds.latency_bounds import OBJECTIVES, candidates
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.models.least_sums import least_sum_ns
 
@@ -187,11 +188,7 @@ def test_malformed_certificates_are_refused_not_raised():
 
 def test_one_client_meets_the_optimum():
     """One client: shortest first, one after the other, is optimal and the bound meets it."""
-    instance = Instance(
-        Requests([1, 2, 3], [3, 1, 2]),
-        Worker(1, in_order(AffineCost, 5, 1, 10, 1)),
-        first_token="decode",
-    )
+    instance = decoding([1, 2, 3], [3, 1, 2], Worker(1, in_order(AffineCost, 5, 1, 10, 1)))
     # Alone: 39, 18 and 30 ns; in the order of their lengths they end at 18, 48 and 87.
     bound = orsched.bound(instance, "mean_jct")
     assert bound.certificate["sum_ns"] == 18 + 48 + 87 == least_sum_ns(instance, "mean_jct")
@@ -201,11 +198,7 @@ def test_one_client_meets_the_optimum():
 
 def test_late_first_tokens_wait_for_clients():
     """Two equal requests on one client: the second starts when the first has ended."""
-    instance = Instance(
-        Requests([1, 1], [50, 50]),
-        Worker(1, in_order(AffineCost, 5, 1, 10, 1)),
-        first_token="decode",
-    )
+    instance = decoding([1, 1], [50, 50], Worker(1, in_order(AffineCost, 5, 1, 10, 1)))
     bound = orsched.bound(instance, "mean_ttft")
     assert bound.name == "queue_ranks"
     assert bound.certificate["sum_ns"] == least_sum_ns(instance, "mean_ttft") == 2 * 17 + 556
@@ -237,7 +230,7 @@ def test_queues_are_bounded_by_ranks():
 def test_few_requests_that_fit_are_bounded_by_themselves():
     """With a free client for everyone and nothing shared, each takes what it takes alone."""
     cost = in_order(AffineCost, 0, 0, 7, 0)
-    instance = Instance(Requests([1] * 3, [2, 3, 4]), Worker(5, cost), first_token="decode")
+    instance = decoding([1] * 3, [2, 3, 4], Worker(5, cost))
     bound = orsched.bound(instance, "mean_jct")
     assert bound.certificate["sum_ns"] == 7 * 9 == least_sum_ns(instance, "mean_jct")
 
@@ -245,7 +238,7 @@ def test_few_requests_that_fit_are_bounded_by_themselves():
 def test_levels_and_memory_have_machine_times():
     levels = LevelsCost(levels=((10, 30), (20, 40), (80, 100)), round_fixed_ns=6)
     worker = Worker(4, levels, memory=BlockMemory(30, 1, "whole"))
-    instance = Instance(Requests([8] * 6, [2] * 6), worker, first_token="decode")
+    instance = decoding([8] * 6, [2] * 6, worker)
     bound = orsched.bound(instance, "mean_jct")
     assert "line" in bound.certificate["workers"][0]
     assert bound_violations(instance, bound.to_dict(), "mean_jct") == []
@@ -253,16 +246,13 @@ def test_levels_and_memory_have_machine_times():
 
 
 def test_empty_and_infeasible_instances():
-    empty = Instance(Requests([], []), Worker(1), first_token="decode")
+    empty = decoding([], [], Worker(1))
     for objective in OBJECTIVES:
         bound = orsched.bound(empty, objective)
         assert (bound.name, bound.value_ns) == ("empty", 0)
         assert bound_violations(empty, bound.to_dict(), objective) == []
     with pytest.raises(InfeasibleError, match="prompt tokens"):
-        orsched.bound(
-            Instance(Requests([5], [1]), Worker(1, prefill_cap_tokens=4), first_token="decode"),
-            "mean_jct",
-        )
+        orsched.bound(decoding([5], [1], Worker(1, prefill_cap_tokens=4)), "mean_jct")
 
 
 def test_shortest_remaining_first_by_hand():

@@ -29,6 +29,7 @@ from orsched.data.workers import Worker
 from orsched.instances import with_arrivals
 from orsched.models.bounds.latency_bounds import candidates
 from orsched.models.bounds.shared_rounds_bound import falling, shared_rounds_choices
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.models.least_in_any_mode import Search
 from tests.models.least_sums import least_sum_ns
@@ -157,9 +158,7 @@ def test_of_two_that_share_rounds_the_product_of_weights_is_small_enough():
 
 def test_who_is_prefilled_later_has_waited_for_it():
     """Where the first window is dear, a prefill of 10 waits 90 of it: its share, and lateness."""
-    instance = Instance(
-        Requests([10], [1]), Worker(1, in_order(AffineCost, 0, 1, 5, 0)), first_token="decode"
-    )
+    instance = decoding([10], [1], Worker(1, in_order(AffineCost, 0, 1, 5, 0)))
     parts = parts_of(Context(instance))
     assert (parts.prefill[0], parts.first[0], parts.decode[0]) == (10, 0, 5)
     starts, none = np.array([0, 100, 200]), np.zeros((1, 3), np.int64)
@@ -186,11 +185,7 @@ def test_a_queue_for_prefills_counts_in_full(allows):
 
 def test_who_waits_pays_no_share_of_rounds():
     """Two requests, better one after the other: lateness and shared rounds are no two costs."""
-    instance = Instance(
-        Requests([1, 1], [1, 1]),
-        Worker(2, in_order(AffineCost, 0, 0, 20, 100)),
-        first_token="decode",
-    )
+    instance = decoding([1, 1], [1, 1], Worker(2, in_order(AffineCost, 0, 0, 20, 100)))
     assert least_sum_ns(instance, "mean_jct") == 120 + 240 < 2 * 220
     for middle, late in product(range(60, 400, 20), range(0, LATE + 1, 64)):
         rows = {"late": [late, 0], "rounds": [1, 0], "meet": [[], []]}
@@ -224,9 +219,7 @@ def test_a_steady_stream_is_close_to_its_bound(workers):
 )
 def test_equal_requests_at_once(cost, requests, prompt):
     """All numbers of a grid, where they prove most: a fifth of what sharing costs, no more."""
-    instance = Instance(
-        Requests([prompt] * requests, [6] * requests), Worker(4, cost), first_token="decode"
-    )
+    instance = decoding([prompt] * requests, [6] * requests, Worker(4, cost))
     least, parts = least_sum_ns(instance, "mean_jct"), parts_of(Context(instance))
     alone, levels = int(parts.own.sum()), sorted({*parts.prefill.tolist()} - {0})
     weight = int(parts.weights()[0])

@@ -23,6 +23,7 @@ from orsched.models.bounds import stages_rounds_bound
 from orsched.models.bounds.bounds import improving_bounds, makespan_bound
 from orsched.models.bounds.joint_bound import best_price, long_lengths
 from tests.brute_force import optimum_ns
+from tests.decoding import decoding
 from tests.in_order import in_order
 
 COSTS = (
@@ -90,9 +91,7 @@ def test_long_requests_leave_fewer_short_windows():
 
 def test_long_lengths_by_hand():
     """Two clients: three requests of five on one of them, or five of four."""
-    jobs = Context(
-        Instance(Requests([1] * 6, [5, 5, 5, 4, 4, 1]), Worker(2), first_token="decode")
-    ).jobs
+    jobs = Context(decoding([1] * 6, [5, 5, 5, 4, 4, 1], Worker(2))).jobs
     assert [(long.length, long.fitting) for long in long_lengths(jobs, 12)] == [(5, 2), (4, 3)]
     assert [(long.length, long.fitting) for long in long_lengths(jobs, 9)] == [
         (5, 1),
@@ -155,11 +154,7 @@ def test_windows_of_few_stages():
 
 def test_one_stage_rounds_everything_up():
     """Two requests at once on two clients: the shorter one waits, or there is a second stage."""
-    instance = Instance(
-        Requests([1] * 4, [1, 2, 3, 10]),
-        Worker(4, in_order(AffineCost, 1, 0, 10, 0)),
-        first_token="decode",
-    )
+    instance = decoding([1] * 4, [1, 2, 3, 10], Worker(4, in_order(AffineCost, 1, 0, 10, 0)))
     assert makespan_bound(instance).value_ns == optimum_ns(instance) == 101
 
 

@@ -1,0 +1,9 @@
+"""Instances whose first tokens come from decode rounds, in short."""
+
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+
+
+def decoding(prompts, outputs, workers, **columns):
+    """Return the instance of these requests on one or several workers."""
+    return Instance(Requests(prompts, outputs, **columns), workers, first_token="decode")
