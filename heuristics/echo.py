@@ -397,4 +397,5 @@ ECHO = PolicyMethod(
     "bulk work beside interactive requests, by benefit per time under their limits (Echo)",
     _echo,
     EchoParams,
+    rounds_at_once=lambda params: 1,
 )

@@ -76,8 +76,12 @@ class LiveMethod(ABC):
         run.report(Progress(self.name, 1, done.schedule.makespan_ns, True))
         return Outcome(
             done.schedule, Termination.FINISHED, done.decision_ns, parameters,
-            counted=policy.counted(),
+            notes=self.remarks(instance), counted=policy.counted(),
         )  # fmt: skip
+
+    def remarks(self, instance: Instance) -> tuple[str, ...]:
+        """Return what a user should know of the method on these workers."""
+        return ()
 
     @abstractmethod
     def build(
@@ -110,6 +114,8 @@ class PolicyMethod(LiveMethod):
             the parameters of ``Dispatching``.
         dispatch: the dispatcher where none is named.
         needs_roles: whether it is for workers of different roles.
+        rounds_at_once: from the parameters, the decode rounds after which the policy decides again
+            while requests wait; None: where something happens.
     """
 
     name: str
@@ -120,6 +126,7 @@ class PolicyMethod(LiveMethod):
     many_workers: bool = False
     dispatch: str = DEFAULT
     needs_roles: bool = False
+    rounds_at_once: Callable[[Any], int | None] | None = None
 
     def build(
         self,
@@ -141,6 +148,15 @@ class PolicyMethod(LiveMethod):
             return make(), values
         return dispatched(make, shared), {**values, **({} if alone else asdict(shared))}
 
+    def remarks(self, instance: Instance) -> tuple[str, ...]:
+        """Say where a method for workers of different roles meets none."""
+        if not self.needs_roles or instance.link is not None:
+            return ()
+        return (
+            f"all workers prefill and decode, so {self.name} only shares requests out; "
+            "a split such as --workers 2P2D:free gives workers roles",
+        )
+
     def check_parameters(self, parameters: dict[str, Any]) -> None:
         """Raise ``InputError`` for parameters that are wrong on whatever instance."""
         self._read(parameters)
@@ -156,6 +172,8 @@ class PolicyMethod(LiveMethod):
         budget = getattr(params, "max_num_batched_tokens", None)
         if budget is not None:
             STEPS.require(_tokens_to_compute(instance) // budget, "max_num_batched_tokens")
+        if self.rounds_at_once is not None:
+            _require_rounds(instance, self.rounds_at_once(params))
         first = instance.replace(requests=instance.requests.take(range(min(1, len(instance)))))
         policy, _ = self.build(first, information, parameters, 0)
         with suppress(InfeasibleError, PolicyError):  # which the run reports, with the moment
@@ -179,6 +197,20 @@ def _tokens_to_compute(instance: Instance) -> int:
     """Return the prompt tokens of all requests without those that a prefix cache may hold."""
     tokens, prefixes = int(instance.requests.prompt_tokens.sum()), instance.requests.prefixes
     return tokens if prefixes is None else tokens - len(prefixes.ids) * prefixes.block_tokens
+
+
+def _require_rounds(instance: Instance, at_once: int | None) -> None:
+    """Refuse outputs that take too many decode steps of so many rounds; None: any number of them.
+
+    No request has fewer steps than its own output asks for, and a step serves all clients at most.
+    """
+    outputs = instance.requests.output_tokens
+    if at_once is None or not len(outputs):
+        return
+    steps = -(-outputs // at_once)
+    clients = max(worker.clients for worker in instance.workers)
+    together = int(steps.sum()) // (clients * len(instance.workers))
+    STEPS.require(max(int(steps.max()), together), "output_tokens", "decode steps")
 
 
 SHARED = tuple(item.name for item in fields(Dispatching))

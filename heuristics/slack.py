@@ -269,4 +269,5 @@ SLACK = PolicyMethod(
     "bulk work in the slack of interactive requests, by tokens per second of shared prefixes",
     _slack,
     SlackParams,
+    rounds_at_once=lambda params: 1,
 )

@@ -258,6 +258,9 @@ def test_the_largest_arrival_is_no_sentinel(method):
         (lambda: Instance(Requests([3], [4], arrival_ns=[10**9]), Worker(1),
                           autoscaling=Autoscaling(startup_ns=0, interval_ns=1)),
          "autoscaling.interval_ns"),
+        (lambda: Instance(Requests([3], [1]), Worker(1),
+                          autoscaling=Autoscaling(startup_ns=0, interval_ns=1)),
+         "autoscaling.interval_ns"),
     ],
 )  # fmt: skip
 def test_times_and_sizes_that_do_not_fit_are_refused_at_the_door(make, field):
@@ -396,7 +399,7 @@ def test_packing_names_wrong_times(value):
 @pytest.mark.parametrize("clients", [0, *NOT_NUMBERS.values()])
 def test_packing_names_wrong_clients(clients):
     if clients == 2**63:
-        pytest.skip("more clients than jobs is no error")
+        pytest.skip("more clients than jobs is not an error")
     with pytest.raises(InputError) as caught:
         pack([1, 2], clients)
     named(caught.value, "clients")

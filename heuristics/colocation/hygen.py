@@ -131,6 +131,7 @@ HYGEN = PolicyMethod(
     "bulk work within a latency budget of each step, by shared prefixes (HyGen-like)",
     _hygen,
     HygenParams,
+    rounds_at_once=lambda params: 1,
 )
 
 CONSERVE = PolicyMethod(
@@ -139,4 +140,5 @@ CONSERVE = PolicyMethod(
     "bulk work that gives way at once and keeps what it computed (ConServe-like)",
     _conserve,
     ConserveParams,
+    rounds_at_once=lambda params: 1,
 )

@@ -65,6 +65,7 @@ class ContinuousParams(Ordering):
         max_num_batched_tokens: the token budget, most tokens of a step: one for each request that
             decodes, and the prompt tokens.
         long_prefill_token_threshold: most prompt tokens of one request in a step; 0: no limit.
+            Not with the mode ``prefill_first``.
         chunked_prefill: whether a prompt may be split over steps.
         mode: ``mixed``: running requests in the order of admission, then waiting ones (vLLM V1);
             ``decode_first``: what decodes, then begun prefills, then waiting requests
@@ -94,6 +95,12 @@ class ContinuousParams(Ordering):
             ("watermark_blocks", 0),
         ):
             whole_number(getattr(self, name), name, minimum=least, maximum=MAX_TOKENS)
+        if self.long_prefill_token_threshold and self.mode == "prefill_first":
+            raise InputError(
+                "mode=prefill_first prefills whole prompts, which no threshold divides",
+                field="long_prefill_token_threshold",
+                remedy="leave it out, or set mode to mixed or decode_first",
+            )
 
     @property
     def splits(self) -> bool:

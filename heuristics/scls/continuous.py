@@ -337,4 +337,5 @@ SCLS_CONTINUOUS = PolicyMethod(
     lambda instance, params, information, seed: ContinuousSlices(params),
     ContinuousParams,
     many_workers=True,
+    rounds_at_once=lambda params: params.slice_tokens,
 )

@@ -349,4 +349,5 @@ SCLS = PolicyMethod(
     lambda instance, params, information, seed: SlicedPolicy(params),
     SliceParams,
     many_workers=True,
+    rounds_at_once=lambda params: params.slice_tokens,
 )

@@ -77,7 +77,7 @@ class BestFirstTimesResult(BoundedValue):
 def refusal_for_times(instance: Instance, objective: Objective) -> str:
     """Return why this search does not take an instance and an objective, or ""."""
     if not objective.is_linear:
-        return f"{objective.name} is no sum of times"
+        return f"{objective.name} is not a sum of times"
     if len(instance) == 0:
         return "there are no requests"
     problem = read_problem(instance, exact=True)

@@ -185,7 +185,8 @@ def bound(
     """Return a proven lower bound on an objective; its ``name`` says which one it is.
 
     Args:
-        instance: one or several workers, equal or not.
+        instance: one or several workers, equal or not. Requests that fit onto no worker are set
+            aside, as ``solve`` does (``Instance.admitted``).
         objective: ``makespan``, ``mean_jct`` or ``mean_ttft``, or the names of these as figures,
             ``jct_mean`` and ``ttft_mean``, or ``weighted_jct_mean``. A bound on a mean is that on
             the sum over the requests (``sum_ns`` in the certificate) divided by their number, or by
@@ -198,9 +199,10 @@ def bound(
 
     Raises:
         InputError: another objective or allowance, or a time limit that is no number above 0.
-        InfeasibleError: no schedule exists.
+        InfeasibleError: no request fits onto any worker.
     """
     require_instance(instance)
+    instance = instance.admitted()
     objective = other_name(objective)
     clock = Clock(time_limit)
     context = Context.allowing(instance, allows)

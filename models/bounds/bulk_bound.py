@@ -296,6 +296,7 @@ def bulk_bound(
     """
     share = _require_share(attainment)
     how = _how(instance, credit, measure, restarts, allows)
+    instance = instance.admitted()
     question = _question(instance, share, horizon_s, (prompt_weight, output_weight), how, windows)
     while True:
         found = _bulk(instance, question, attainment, time_limit)
@@ -399,6 +400,7 @@ def attainment_bound(
     ``value`` is 0, and ``feasible`` says whether all of them can, as far as it knows.
     """
     how = _how(instance, "output", measure, restarts, allows)
+    instance = instance.admitted()
     question = _question(instance, Fraction(1), horizon_s, (0, 0), how, windows)
     while True:
         most, claim = _attained(instance, question, time_limit)
@@ -472,7 +474,7 @@ def _require_share(value: float) -> Fraction:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 <= value <= 1:
         raise InputError(
-            f"{value!r} is no share", field="attainment", remedy="a number from 0 to 1"
+            f"{value!r} is not a share", field="attainment", remedy="a number from 0 to 1"
         )
     return Fraction(value).limit_denominator(10**9)
 

@@ -272,6 +272,7 @@ def read_program(
             is too large. InfeasibleError: no schedule exists; names the request and the limit.
     """
     require_instance(instance)
+    instance = instance.admitted()
     require_one_of(program, "program", PROGRAMS)
     require_one_of(formulation, "formulation", FORMULATIONS)
     if program != "latency-mip" and objective is not None:
@@ -300,7 +301,7 @@ def _latency(
 ) -> Program:
     if not objective.is_linear:
         raise InputError(
-            f"{objective.name} is no sum of times",
+            f"{objective.name} is not a sum of times",
             field="objective",
             remedy="give jct_mean, ttft_mean, weighted_jct_mean or a weighted sum",
         )

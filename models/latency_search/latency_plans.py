@@ -357,7 +357,7 @@ def require_searchable(instance: Instance) -> None:
     for field, found in faults:
         if found:
             raise InputError(
-                f"latency_search does not know workers with {field.replace('_', ' ')}",
+                f"latency_search does not support workers with {field.replace('_', ' ')}",
                 field=field,
                 remedy="leave it out, or choose a policy: gittins, vllm",
             )

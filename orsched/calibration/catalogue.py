@@ -273,6 +273,9 @@ def _known() -> Iterator[Machine]:
 
 
 def _ms(time_ms: float) -> str:
+    """Return a time in milliseconds; a short one in nanoseconds, which it is a whole number of."""
+    if time_ms < 0.001:
+        return f"{round(time_ms * 1_000_000)} ns"
     return f"{time_ms:,.0f} ms" if time_ms >= 100 else f"{time_ms:.3g} ms"
 
 

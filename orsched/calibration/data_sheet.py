@@ -145,7 +145,9 @@ def data_sheet_cost(
         memory_efficiency = efficiency
     for name, share in (("efficiency", efficiency), ("memory_efficiency", memory_efficiency)):
         if not is_number(share) or not 0 < share <= 1:
-            raise InputError(f"{share!r} is no share in (0, 1]", field=name, remedy="such as 0.6")
+            raise InputError(
+                f"{share!r} is not a share in (0, 1]", field=name, remedy="such as 0.6"
+            )
     n = whole_number(tensor_parallel, "tensor_parallel", minimum=1, maximum=1024)
     flops, bandwidth = gpu.flops * efficiency * n, gpu.bandwidth * memory_efficiency * n
     layer_s = LAYER_S + (2 * ALL_REDUCE_S if n > 1 else 0)

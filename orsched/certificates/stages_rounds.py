@@ -63,7 +63,7 @@ def rounds_by_stages(jobs: Jobs, certificate: dict[str, Any], budget: Budget) ->
     found = []
     for more, listed in enumerate(prices):
         if len(listed) != (1 if long is None else 2):
-            raise ValueError(f"{listed!r} are no prices")
+            raise ValueError(f"{listed!r} are not prices")
         lost = all_windows.least_cost(listed[0], windows(stages + more))
         rounds = max(least, -(-(certificate["rounds_needed"] + lost) // jobs.clients))
         if long is not None:

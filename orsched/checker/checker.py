@@ -15,8 +15,7 @@ from orsched.checker.structure import check_structure
 from orsched.checker.violations import DEFAULT_LIMIT, STRUCTURE, Findings, Violation
 from orsched.checker.violations import ViolationKind as Kind
 from orsched.common.errors import InputError
-from orsched.data.instance import require_instance
-from orsched.data.schedule import Schedule, Scheduled, as_schedule
+from orsched.data.schedule import Schedule, Scheduled, as_schedule, served_instance
 from orsched.metrics.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -137,8 +136,8 @@ def check(
     """
     if times not in TIMES:
         raise InputError(f"{times!r} is unknown", field="times", remedy="model or measured")
-    require_instance(instance)
     schedule = as_schedule(schedule)
+    instance = served_instance(instance, [schedule])
     measured = times == "measured"
     findings = Findings(limit)
     stopped = measured and _was_stopped(schedule)

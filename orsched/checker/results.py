@@ -69,7 +69,7 @@ def check_labels(line: Timeline, findings: Findings) -> None:
     label = schedule.information
     if label not in _LABELS:
         findings.add(
-            Kind.INFORMATION, f"{shown(label)} is no information class", field="information",
+            Kind.INFORMATION, f"{shown(label)} is not an information class", field="information",
             found=label,
         )  # fmt: skip
         return
@@ -145,7 +145,7 @@ def check_no_results(line: Timeline, findings: Findings) -> None:
     """A run that was stopped reports nothing."""
     results: Any = line.schedule.results
     if not isinstance(results, dict):
-        findings.add(Kind.RESULT, "the results are no table", field="results", found=results)
+        findings.add(Kind.RESULT, "the results are not table", field="results", found=results)
     elif results:
         message = "a run that was stopped has no results: not all requests have times"
         findings.add(Kind.RESULT, message, field="results")
@@ -161,7 +161,7 @@ def check_results(
     """
     results: Any = line.schedule.results
     if not isinstance(results, dict):
-        findings.add(Kind.RESULT, "the results are no table", field="results", found=results)
+        findings.add(Kind.RESULT, "the results are not table", field="results", found=results)
         return
     if not results:
         return

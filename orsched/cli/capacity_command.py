@@ -40,7 +40,7 @@ _COLUMNS = (
 class CapacityCommand(Limits, Timed, Viewed, Requests):
     """Find the fewest workers that keep latency limits on INSTANCE, and prove which are too few.
 
-    The requests are those of INSTANCE, with other arrivals if wanted; fleets of its worker, or of
+    The requests are those of INSTANCE, with other arrivals where given; fleets of its worker, or of
     --machine, are simulated with the policy. Limits are those of its interactive requests, or of
     all where there are none.
 
@@ -57,7 +57,7 @@ class CapacityCommand(Limits, Timed, Viewed, Requests):
         "Other arrivals: poisson:rate=3, gamma:rate=3,cv=2, replay:scale=1.5, at_once, ...",
         metavar="SPEC",
     )
-    sample: int | None = option("Draw N requests, anew for each replication.", metavar="N")
+    sample: int | None = option("Draw N requests for each replication.", metavar="N")
     replications: int | None = option(
         "Traces to draw; all fleets meet the same (default: 5 if arrivals are random, else 1).",
         metavar="N",

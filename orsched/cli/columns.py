@@ -215,7 +215,7 @@ def print_results(
         names = _names(sought, over_time=objective is None and not aim.is_makespan)
         shown = viewed([_with_bound(row, sought) for row in marked])
         click.echo(fitted_table(shown, names, keep=(sought.column, aim.column)))
-    for line in _remarks(rows, aim, best, instance):
+    for line in _remarks(rows, aim, sought, best, instance):
         click.echo(printable(line))
 
 
@@ -320,9 +320,16 @@ def _cut(text: str, most: int) -> str:
 
 
 def _remarks(
-    rows: Sequence[Row], objective: Objective, best: list[int], instance: Instance | None
+    rows: Sequence[Row],
+    objective: Objective,
+    sought: Objective,
+    best: list[int],
+    instance: Instance | None,
 ) -> list[str]:
-    """Return what is to be said below a table: who is best by what, and whose makespan it is."""
+    """Return the lines below a table: which row is best by what, and whose makespan it is.
+
+    ``objective`` is the star's, ``sought`` that of value, bound and gap.
+    """
     lines = []
     classes = objective.best_by_information(rows) if best else []
     for information, places in classes:
@@ -331,14 +338,21 @@ def _remarks(
         unit = " s" if objective.is_time else ""
         of = f" with information {information}" if len(classes) > 1 else ""
         lines.append(f"* {objective.words}{of}: {names} ({figure}{unit})")
-    proven: dict[str, list[str]] = {}
-    for row in rows:
-        if row.get("best_of"):
-            proven.setdefault(str(row["best_of"]), []).append(str(row["method"]))
-    lines += [f"optimal among {each}: {', '.join(names)}" for each, names in proven.items()]
+    if classes and objective.name != sought.name:
+        lines.append(f"bound, gap and status are those of the {sought.title}")
+    lines += proven_lines((str(row["method"]), row.get("best_of")) for row in rows)
     if instance is not None:
         lines += _last_arrival(rows, instance)
     return lines
+
+
+def proven_lines(named: Iterable[tuple[str, Any]]) -> list[str]:
+    """Return a line for each class of schedules of which rows are the best: name and class."""
+    proven: dict[str, list[str]] = {}
+    for name, best_of in named:
+        if best_of:
+            proven.setdefault(str(best_of), []).append(name)
+    return [f"optimal among {each}: {', '.join(names)}" for each, names in proven.items()]
 
 
 def _last_arrival(rows: Sequence[Row], instance: Instance) -> list[str]:

@@ -105,7 +105,7 @@ _LIMITS = {
     "max_rows": (ROWS, "rows, cells and texts of a compressed table"),
     "max_cells": (CELLS, "cells of a study"),
     "max_blocks": (BLOCKS, "blocks of prefix caches"),
-    "max_steps": (STEPS, "steps that prompts may take"),
+    "max_steps": (STEPS, "steps that prompts or answers may take"),
 }
 
 

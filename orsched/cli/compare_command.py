@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.cli.artefacts import check_paths, require_packages, write_comparison
@@ -13,7 +12,7 @@ from orsched.cli.ending import EXIT_INTERRUPTED, EXIT_TIME_LIMIT, ended_by
 from orsched.cli.instance_commands import generator_arguments
 from orsched.cli.machines import say_machine
 from orsched.cli.options import INSTANCE, Judged, Search
-from orsched.cli.output import ProgressPrinter, say
+from orsched.cli.output import ProgressPrinter, counted, say
 from orsched.cli.policies import exit_code_of, own_code, require_search
 from orsched.cli.problem_options import Problem, derived, merged
 from orsched.cli.request_options import Requests, load_instance
@@ -267,7 +266,9 @@ def read_seeds(text: str) -> range:
     except ValueError:
         raise InputError(f"{text!r} is not A:B", field="--seeds", remedy="e.g. 0:10") from None
     if low < 0:
-        raise InputError(f"{low} is no seed: they start at 0", field="--seeds", remedy="e.g. 0:10")
+        raise InputError(
+            f"{low} is not a seed: they start at 0", field="--seeds", remedy="e.g. 0:10"
+        )
     if low >= high:
         raise InputError(f"{text!r} holds no seed", field="--seeds", remedy="e.g. 0:10")
     if high - low > _MOST_SEEDS:
@@ -293,18 +294,10 @@ def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for name in (n for n in ROW if n not in _WORDS):
         values = [row[name] for row in made if row[name] is not None]
         if name in _COUNTED:
-            means[name] = _counted(values)
+            means[name] = counted(values)
         else:
             means[name] = sum(values) / len(values) if values else None
     means["checked"] = all(row["checked"] for row in made) if made else None
     several = f" ({len(errors)} of {len(rows)} seeds)" if made else ""
     means["error"] = f"{errors[0]}{several}" if errors else None
     return means
-
-
-def _counted(values: list[Any]) -> Any:
-    """Return what all seeds have in common, or how often each of several words is said."""
-    if len(set(values)) < 2:
-        return values[0] if values else None
-    counts = Counter(str(value) for value in values)
-    return ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))

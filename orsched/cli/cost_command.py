@@ -60,7 +60,7 @@ class CostCommand(Printed):
         type=click.Path(exists=True, file_okay=False, path_type=Path),
         metavar="DIR",
     )
-    layers: int | None = option("Of a profile's model; or --config.", metavar="N")
+    layers: int | None = option("Layers of a profile's model; or --config.", metavar="N")
     tp: int | None = option("GPUs of a profile.", metavar="N", show_default="1")
     hidden: int | None = option("Hidden size, for all-reduce by bytes.", metavar="N")
     ep: int | None = option("Expert parallelism.", metavar="N", show_default="1")
@@ -80,31 +80,39 @@ class CostCommand(Printed):
         type=THERE,
         metavar="RUN",
     )
-    clients: int | None = option("Of --fit: most requests at once.", metavar="J")
+    clients: int | None = option("With --fit: most requests at once.", metavar="J")
     memory_blocks: int | None = option(
-        "Of --fit: KV-cache blocks of the server.", metavar="N", show_default="memory never limits"
+        "With --fit: KV-cache blocks of the server.",
+        metavar="N",
+        show_default="memory never limits",
     )
-    block_tokens: int | None = option("Of --fit: of a block.", metavar="N", show_default="16")
-    token_budget: int | None = option("Of --fit: of a step.", metavar="N", show_default="2048")
+    block_tokens: int | None = option(
+        "With --fit: tokens per block.", metavar="N", show_default="16"
+    )
+    token_budget: int | None = option(
+        "With --fit: tokens per step.", metavar="N", show_default="2048"
+    )
     fit_requests: int | None = option(
-        "Of --fit: to how many of the first requests; the others are scored.",
+        "With --fit: number of first requests to fit to; the others are scored.",
         metavar="N",
         show_default="half, 20 at least",
     )
     weighting: str | None = option(
-        "Of --fit: what is made small.", choices=["seconds", "relative"], show_default="seconds"
+        "With --fit: the errors to minimise.",
+        choices=["seconds", "relative"],
+        show_default="seconds",
     )
     efficiency: float | None = option(
         "Share of the peaks that is reached.", metavar="SHARE", show_default="0.6"
     )
     memory_efficiency: float | None = option(
-        "Of the bandwidth, if another.", metavar="SHARE", show_default="--efficiency"
+        "Share of the bandwidth, where it differs.", metavar="SHARE", show_default="--efficiency"
     )
     tensor_parallel: int | None = option(
         "GPUs that share each layer.", metavar="N", show_default="as few as hold the model"
     )
     length: int | None = option(
-        "Of a slot: how many fit is printed.", metavar="TOKENS", show_default="2048"
+        "Tokens of a slot: how many slots fit is printed.", metavar="TOKENS", show_default="2048"
     )
     slots: int | None = option(
         "With --worker-file: clients of the worker.", metavar="J", show_default="as many as fit"

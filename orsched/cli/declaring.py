@@ -170,7 +170,7 @@ def quiet() -> click.Option:
         is_flag=True,
         expose_value=False,
         callback=_be_quiet,
-        help="No progress and no remarks on stderr; errors are said.",
+        help="Print no progress and no remarks on stderr; errors still appear.",
     )
 
 

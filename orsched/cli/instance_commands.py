@@ -180,7 +180,7 @@ class ExportCommand(RequestsAndCopies):
         default="full-mip",
     )
     objective: str | None = option(
-        "Of latency-mip: jct_mean (default), ttft_mean, 0.3*makespan+0.7*jct_mean, ...",
+        "Objective of latency-mip: jct_mean (default), ttft_mean, 0.3*makespan+0.7*jct_mean, ...",
         metavar="NAME",
     )
     style: str | None = option(
@@ -194,7 +194,7 @@ class ExportCommand(RequestsAndCopies):
         metavar="K",
     )
     formulation: str = option(
-        "Of the full MIP: printed has eq. (10) and (11) as Pang's, repaired like the rest.",
+        "Rows of the full MIP; printed has eq. (10) and (11) as Pang's, repaired like the rest.",
         choices=["compact", "printed"],
         default="compact",
     )

@@ -159,7 +159,7 @@ class Judged(Limits):
 
     objective: Objective | None = option(
         "What to minimise: makespan, jct_mean, ttft_mean, weighted_jct_mean, a weighted sum such "
-        "as 0.3*makespan+0.7*jct_mean; or slo_attainment, to be made large.  [default: makespan]",
+        "as 0.3*makespan+0.7*jct_mean; or slo_attainment (maximised).  [default: makespan]",
         metavar="NAME",
         callback=_objective,
     )

@@ -9,6 +9,7 @@ import json
 import shutil
 import sys
 import textwrap
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -274,3 +275,11 @@ def cell_text(name: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return printable(str(value))
+
+
+def counted(values: Sequence[Any]) -> Any:
+    """Return what all seeds have in common, or how often each of several words is said."""
+    if len(set(values)) < 2:
+        return values[0] if values else None
+    counts = Counter(str(value) for value in values)
+    return ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))

@@ -296,5 +296,5 @@ def _read_edges(text: str | None) -> list[float] | None:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise InputError(
-            f"{text!r} are no lengths", field="--edges", remedy="for example 58,147,280,499"
+            f"{text!r} are not lengths", field="--edges", remedy="for example 58,147,280,499"
         ) from None

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.columns import Viewed, fitted, given_view, require_columns, viewed
+from orsched.cli.columns import Viewed, fitted, given_view, proven_lines, require_columns, viewed
 from orsched.cli.declaring import FOLDER, argument, command, option
 from orsched.cli.ending import EXIT_FAILED_CELLS
 from orsched.cli.options import ALLOW_CODE, JOBS, RAY_ADDRESS, seconds
-from orsched.cli.output import ProgressPrinter, print_rows, remark, say
+from orsched.cli.output import (
+    ProgressPrinter,
+    cell_text,
+    counted,
+    print_rows,
+    printable,
+    remark,
+    say,
+)
 from orsched.cli.policies import working_folder_last
 from orsched.common.units import NS_PER_S
 
@@ -48,14 +56,17 @@ FIGURES = {
 }
 """Printed figures, and the columns of the table whose means they are."""
 
+VERDICTS = ("verdict", "best_of", "certified", "termination")
+"""Columns of the table whose words are counted: status, class of schedules, proof and ending."""
+
 _AT_ONCE = (
-    "makespan_s", "bound_s", "gap", "slot_utilization", "jct_mean_s", "jct_ci_s",
+    "makespan_s", "bound_s", "gap", "verdict", "slot_utilization", "jct_mean_s", "jct_ci_s",
     "jct_mean_bound_s", "jct_p99_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
 )  # fmt: skip
 _OVER_TIME = (
     "slo_attainment", "goodput_per_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
     "tpot_p99_s", "jct_mean_s", "jct_ci_s", "jct_mean_bound_s", "jct_p99_s", "slot_utilization",
-    "makespan_s", "bound_s", "gap",
+    "makespan_s", "bound_s", "gap", "verdict",
 )  # fmt: skip
 """Columns of the printed table, the last of which are left out first where a line is too long."""
 
@@ -107,7 +118,7 @@ class StudyCommand(Viewed):
         working_folder_last(_policy_names(self.file))
         folder = self.output or self.file.with_name(f"{self.file.stem}-study")
         study = read_study(self.file)
-        require_columns(("seeds", *FIRST, "jct_ci_s", *FIGURES), CHOICES)
+        require_columns(("seeds", *FIRST, "jct_ci_s", *VERDICTS, *FIGURES), CHOICES)
         if self.plot:
             require_plots(study)
         if self.listed:
@@ -157,16 +168,18 @@ def _list(cells: Sequence[Cell], folder: Path) -> None:
 
 
 def means_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one line for each combination of choices: means over the seeds."""
+    """Return one line for each combination of choices: means over the seeds, verdicts counted."""
     from orsched.planning.study import over_seeds
     from orsched.planning.study.table import independent, varying
 
     names = independent(rows, varying(rows)) or ["policy"]
-    lines: dict[tuple[Any, ...], dict[str, Any]] = {}
+    cells: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        choice = tuple(row[name] for name in names)
-        line = lines.setdefault(choice, {**dict(zip(names, choice, strict=True)), "seeds": 0})
-        line["seeds"] += row["status"] == "ok"
+        cells.setdefault(tuple(row[name] for name in names), []).append(row)
+    lines: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for choice, found in cells.items():
+        done = [row for row in found if row["status"] == "ok"]
+        lines[choice] = {**dict(zip(names, choice, strict=True)), "seeds": len(done)}
     for shown, value in FIGURES.items():
         if not rows or value not in rows[0]:
             continue
@@ -180,6 +193,10 @@ def means_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             line[shown] = interval.mean / unit
             if shown == "jct_mean_s" and interval.high is not None:
                 line["jct_ci_s"] = (interval.high - interval.mean) / unit
+    for choice, line in lines.items():
+        done = [row for row in cells[choice] if row["status"] == "ok"]
+        for name in (name for name in VERDICTS if rows and name in rows[0]):
+            line[name] = counted([row[name] for row in done if row[name] is not None])
     return list(lines.values())
 
 
@@ -193,11 +210,22 @@ def _print_means(rows: Sequence[dict[str, Any]], style: str) -> None:
         judged = any(line.get("slo_attainment") is not None for line in lines)
         figures: tuple[str, ...] = _OVER_TIME if over_time or judged else _AT_ONCE
         if "objective_value" in lines[0]:  # the gap is the objective's, beside its bound
-            asked = (*_OBJECTIVE, "gap")
-            figures = (*asked, *(name for name in figures if name not in ("bound_s", "gap")))
-        choices = [name for name in lines[0] if name not in FIGURES and name != "jct_ci_s"]
-        lines = fitted(lines, (*choices, *figures), least=len(choices) + 4)
-    print_rows(lines, style)
+            asked = (*_OBJECTIVE, "gap", "verdict")
+            figures = (*asked, *(name for name in figures if name not in ("bound_s", *asked)))
+        choices = [name for name in lines[0] if name not in (*FIGURES, *VERDICTS, "jct_ci_s")]
+        shown = fitted(lines, (*choices, *figures), least=len(choices) + 4)
+        print_rows(shown, style)
+        proven = [line for line in lines if line.get("best_of")]
+        for text in proven_lines((_proven_name(each, choices), each["best_of"]) for each in proven):
+            click.echo(printable(text))
+    else:
+        print_rows(lines, style)
+
+
+def _proven_name(line: dict[str, Any], choices: Sequence[str]) -> str:
+    """Return the choices of a line, with its verdicts where seeds differ in them."""
+    name = " ".join(cell_text(each, line[each]) for each in choices if each != "seeds")
+    return name if line["verdict"] == "optimal" else f"{name} ({line['verdict']})"
 
 
 def _say(done: StudyResult) -> None:

@@ -34,10 +34,10 @@ SYNONYMS = {
 """What people write for an option, and the options that may be meant; the first there is counts."""
 
 _NUMBERS = {
-    "is not a valid integer range": "is no whole number",
-    "is not a valid integer": "is no whole number",
-    "is not a valid float range": "is no number",
-    "is not a valid float": "is no number",
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid integer": "is not a whole number",
+    "is not a valid float range": "is not a number",
+    "is not a valid float": "is not a number",
 }
 """What click says of a word that is to be a number, and what is said here."""
 

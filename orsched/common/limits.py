@@ -63,5 +63,6 @@ CELLS = Limit("cells", 100_000, "ORSCHED_MAX_CELLS")
 BLOCKS = Limit("blocks of prefix caches", 2_000_000, "ORSCHED_MAX_BLOCKS")
 """Blocks of all workers with a prefix cache; ten that requests fill count as one."""
 
-STEPS = Limit("prefill steps", 20_000_000, "ORSCHED_MAX_STEPS")
-"""Steps that prompts take when each holds as many tokens as a worker allows."""
+STEPS = Limit("prefill steps", 5_000_000, "ORSCHED_MAX_STEPS")
+"""Steps that prompts take when each holds as many tokens as a worker allows, and decode steps of
+policies that decide after a number of rounds. A schedule takes about 600 bytes for each."""

@@ -111,9 +111,9 @@ class Autoscaling:
         for name, value in (("least", self.least), ("most", self.most)):
             if value is not None and value > many:
                 raise InputError(
-                    f"{value} of {many} workers",
+                    f"autoscaling names {value} workers, and the instance has {many}",
                     field=f"autoscaling.{name}",
-                    remedy="the instance's workers are those that may be on: give it more",
+                    remedy=f"give it {value} workers (--workers {value}), or name fewer",
                 )
         return self.least, many if self.most is None else self.most
 
@@ -168,7 +168,9 @@ def read_autoscaling(spec: object) -> Autoscaling:
         spec = read_list_of_pairs(spec, "autoscale")
     remedy = "e.g. min=1,max=8,target=0.7,startup=40,interval=10,cooldown=60"
     if not isinstance(spec, Mapping):
-        raise InputError(f"{printed(spec)} is no specification", field="autoscale", remedy=remedy)
+        raise InputError(
+            f"{printed(spec)} is not a specification", field="autoscale", remedy=remedy
+        )
     values: dict[str, Any] = {}
     for name, value in spec.items():
         if name not in _NAMES:

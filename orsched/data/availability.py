@@ -26,12 +26,14 @@ def checked_intervals(value: object) -> tuple[Interval, ...]:
     begins after the end of the one before.
     """
     if not isinstance(value, (list, tuple)):
-        raise InputError(f"{printed(value)} is no list of intervals", field=FIELD, remedy=_REMEDY)
+        raise InputError(
+            f"{printed(value)} is not a list of intervals", field=FIELD, remedy=_REMEDY
+        )
     found: list[Interval] = []
     last: int | None = -1
     for item in value:
         if not isinstance(item, (list, tuple)) or len(item) != 2:
-            raise InputError(f"{printed(item)} is no interval", field=FIELD, remedy=_REMEDY)
+            raise InputError(f"{printed(item)} is not an interval", field=FIELD, remedy=_REMEDY)
         if last is None:
             raise InputError("one follows an interval without an end", field=FIELD, remedy=_REMEDY)
         start, end = _moment(item[0]), None if item[1] is None else _moment(item[1])

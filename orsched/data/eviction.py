@@ -18,7 +18,7 @@ def require_rule(rule: object) -> None:
     """Raise ``InputError`` for what is no name of a rule."""
     if not isinstance(rule, str) or rule not in RULES:
         raise InputError(
-            f"{shown(rule)} is no eviction rule",
+            f"{shown(rule)} is not an eviction rule",
             field="eviction",
             remedy=known_names(rule, RULES, "one of "),
         )

@@ -263,7 +263,7 @@ class Instance:
             )
         if self.fleet_changes:
             raise InputError(
-                f"{what} does not know workers that come and go",
+                f"{what} does not support workers that come and go",
                 field="available_ns",
                 remedy="leave the times out; orsched simulate knows them, with vllm or gittins",
             )
@@ -337,8 +337,8 @@ class Instance:
         """Return the instance without the requests that fit onto no worker, counted in ``refused``.
 
         A server refuses them: prompt and output need more memory than any worker has. ``solve``,
-        ``simulate``, ``compare`` and the commands do this first. Raises ``InfeasibleError`` where
-        no request is left.
+        ``simulate``, ``compare``, bounds and the commands do this first. Raises
+        ``InfeasibleError`` where no request is left.
         """
         fits = fits_some_worker(self, chunks=True)
         if fits.all():
@@ -391,7 +391,7 @@ class Instance:
         if len(kinds) > 3:
             shown.append(f"{len(kinds) - 3:,} other kinds")
         last = int(self.requests.arrival_ns.max(initial=0)) / NS_PER_S
-        arrivals = f"arriving until {seconds_text(last)} s" if last else "all there at the start"
+        arrivals = f"arriving until {seconds_text(last)} s" if last else "all at the start"
         who = f"Instance {self.name!r}: {len(self):,} requests, {arrivals}, "
         who += f"first token from {self.first_token}"
         return f"{who}; workers {', '.join(shown)}"

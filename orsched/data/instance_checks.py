@@ -19,6 +19,7 @@ from orsched.data.links import Link
 
 if TYPE_CHECKING:
     from orsched.data.feasibility import Parts
+    from orsched.data.workers import Worker
 
 
 def check_block_sizes(instance: Parts) -> None:
@@ -162,15 +163,22 @@ def _check_looks(instance: Parts, rule: Autoscaling) -> None:
     if len(instance) == 0:
         return
     rounds = int(req.output_tokens.max()) - 1
-    fastest = min(
-        w.cost.rounds_ns(rounds, 1, rounds, rounds) if rounds else 0 for w in instance.workers
-    )
+    longest = int(req.prompt_tokens.max())
+
+    def alone_ns(worker: Worker) -> int:
+        """Return the least time of the longest prompt and the longest answer."""
+        prompt = 1 if worker.caches_prefixes else min(longest, worker.prefill_limit or longest)
+        decode = worker.cost.rounds_ns(rounds, 1, rounds, rounds) if rounds else 0
+        return max(worker.cost.prefill_ns([prompt]), decode)
+
+    fastest = min(map(alone_ns, instance.workers))
     looks = (int(req.arrival_ns.max()) + fastest) // rule.interval_ns
     if looks > MOST_LOOKS:
+        least = -(-looks * rule.interval_ns // MOST_LOOKS)
         raise InputError(
             f"{looks:,} looks at the load or more, where {MOST_LOOKS:,} are taken",
             field="autoscaling.interval_ns",
-            remedy="look less often",
+            remedy=f"look less often: set it to at least {least}",
         )
 
 
@@ -182,12 +190,12 @@ def check_autoscaling(instance: Parts) -> None:
         raise InputError("must be an Autoscaling", field="autoscaling")
     if any(worker.available_ns for worker in instance.workers):
         raise InputError(
-            "autoscaling does not know workers that fail",
+            "autoscaling does not support workers that fail",
             field="available_ns",
             remedy="leave the times or the autoscaling out",
         )
     if instance.link is not None:
         raise InputError(
-            "autoscaling does not know links", field="link", remedy="leave one of both out"
+            "autoscaling does not support links", field="link", remedy="leave one of both out"
         )
     _check_looks(instance, instance.autoscaling)

@@ -37,7 +37,7 @@ def read_levels(levels: object) -> tuple[float, ...]:
             raise InputError(f"more than {MAX_LEVELS} levels", field=LEVELS, remedy="give fewer")
         number = float(level) if isinstance(level, np.floating) else level
         if not is_number(number) or not 0 < number < 1:
-            problem = f"{shown(level)} is no number between 0 and 1"
+            problem = f"{shown(level)} is not a number between 0 and 1"
             raise InputError(problem, row=place, field=LEVELS, remedy=remedy)
         if found and number <= found[-1]:
             problem = f"{number} is not above {found[-1]}"

@@ -94,7 +94,9 @@ def read_link(spec: object) -> Link:
         spec = read_list_of_pairs(spec, "link")
     if not isinstance(spec, dict):
         raise InputError(
-            f"{printed(spec)} is no link", field="link", remedy="ns_per_token=5243,latency_ns=10000"
+            f"{printed(spec)} is not a link",
+            field="link",
+            remedy="ns_per_token=5243,latency_ns=10000",
         )
     values = read_parameters(spec, "link", [], list(_OF_TEXT))
     if "bandwidth" in values or "kv_bytes" in values or "latency" in values:

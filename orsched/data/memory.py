@@ -85,7 +85,7 @@ class BlockMemory:
             return
         if not isinstance(self.prefix_cache, PrefixCache):
             raise InputError(
-                f"{self.prefix_cache!r:.60} is no PrefixCache",
+                f"{self.prefix_cache!r:.60} is not a PrefixCache",
                 field="prefix_cache",
                 remedy='PrefixCache("lru"), or None for none',
             )

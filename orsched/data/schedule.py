@@ -16,6 +16,8 @@ from orsched.common.registry import attached
 from orsched.common.units import MAX_TOKENS, NEVER, NS_PER_S, seconds_text
 from orsched.data.autoscaling import OnTime, checked_on_times
 from orsched.data.eviction import Eviction
+from orsched.data.feasibility import fits_some_worker
+from orsched.data.instance import require_instance
 from orsched.data.transfers import Transfers
 
 if TYPE_CHECKING:
@@ -232,7 +234,7 @@ class Schedule:
         object.__setattr__(self, "on_times", checked_on_times(self.on_times))
         if self.information not in ("none", "predicted", "clairvoyant"):
             raise InputError(
-                f"{self.information!r} is no information class",
+                f"{self.information!r} is not an information class",
                 field="information",
                 remedy="none, predicted or clairvoyant",
             )
@@ -324,7 +326,7 @@ def _lost_steps(rows: object) -> tuple[tuple[int, int, int], ...]:
     found = []
     for row in rows:
         if not isinstance(row, (list, tuple)) or len(row) != 3:
-            raise InputError(f"{row!r} is no step", field="lost_steps", remedy=remedy)
+            raise InputError(f"{row!r} is not a step", field="lost_steps", remedy=remedy)
         worker, start, end = (
             whole_number(value, "lost_steps", minimum=0, maximum=NEVER - 1) for value in row
         )
@@ -369,6 +371,21 @@ def as_schedules(value: object) -> list[Schedule]:
         except InputError as error:
             raise error.located(row=row) from None
     return found
+
+
+def served_instance(instance: Instance, schedules: Iterable[Schedule]) -> Instance:
+    """Return the instance of schedules: the given one, or it without the requests it refuses.
+
+    ``solve`` sets aside what fits onto no worker, and its schedules are for the others. Raises
+    ``InputError`` for what is not an instance.
+    """
+    require_instance(instance)
+    fits = fits_some_worker(instance, chunks=True)
+    if fits.all() or not fits.any():
+        return instance
+    served = instance.admitted()
+    own = any(schedule.instance_sha256 == served.sha256 for schedule in schedules)
+    return served if own else instance
 
 
 MADE_ANEW = (

@@ -112,7 +112,7 @@ def priority_classes(priorities: Iterable[int]) -> tuple[ServiceClass, ...]:
 def read_class(spec: str) -> ServiceClass:
     """Return the class that a text such as ``interactive:ttft=1,tpot=0.05`` stands for.
 
-    Behind the name stand, if wanted, ``ttft``, ``tpot`` and ``deadline`` in seconds and
+    Optional behind the name: ``ttft``, ``tpot`` and ``deadline`` in seconds and
     ``bulk=true`` or ``false``. Raises ``InputError`` for anything else.
     """
     name, _, rest = spec.partition(":")

@@ -61,5 +61,5 @@ def require_slo(value: object) -> None:
     """Raise ``InputError`` for what is neither an SLO nor None."""
     if value is not None and not isinstance(value, SLO):
         raise InputError(
-            f"{value!r} is no SLO", field="slo", remedy="SLO(ttft_s=2, tpot_s=0.05), or None"
+            f"{value!r} is not an SLO", field="slo", remedy="SLO(ttft_s=2, tpot_s=0.05), or None"
         )

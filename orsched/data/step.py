@@ -100,8 +100,8 @@ def require_step(answer: object) -> None:
         return
     if not isinstance(answer, Step):
         raise PolicyError(
-            f"decide returned {_shown(answer)}, which is no Step: return prefill_stage(requests), "
-            "decode_rounds() or, to wait for the next arrival, None"
+            f"decide returned {_shown(answer)}, which is not a Step: return "
+            "prefill_stage(requests), decode_rounds() or, to wait for the next arrival, None"
         )
     for name in ("rounds", "until"):
         if type(getattr(answer, name)) is not int:

@@ -84,5 +84,5 @@ def _require_name(name: object, row: int, field: str) -> None:
             f"{shown(name)} is not a name of a tenant",
             row=row,
             field=field,
-            remedy="give numbers alone, or texts that are no numbers",
+            remedy="give numbers alone, or texts that are not numbers",
         )

@@ -147,7 +147,7 @@ def _shared_texts(parts: zipfile.ZipFile) -> int:
 def _damaged(file: str, error: Exception) -> InputError:
     words = " ".join(str(error).split())
     return InputError(
-        f"is no spreadsheet that can be read ({type(error).__name__}: {words:.80})",
+        f"is not a spreadsheet that can be read ({type(error).__name__}: {words:.80})",
         file=file,
         remedy=_AS_CSV,
     )

@@ -101,7 +101,7 @@ def require_linear(objective: Objective) -> None:
     """Raise ``InputError`` for an objective that is no sum of times."""
     if not objective.is_linear:
         raise InputError(
-            f"{objective.name} is no sum of times",
+            f"{objective.name} is not a sum of times",
             field="objective",
             remedy=f"one of {', '.join(LINEAR)}, or a weighted sum of them",
         )

@@ -11,8 +11,7 @@ import numpy as np
 from orsched.common.columns import exact_sum
 from orsched.common.units import NS_PER_S
 from orsched.data.availability import time_within
-from orsched.data.instance import require_instance
-from orsched.data.schedule import MIXED, PREFILL, as_schedule
+from orsched.data.schedule import MIXED, PREFILL, as_schedule, served_instance
 from orsched.data.slo import SLO as SLO  # noqa: TC001
 from orsched.data.transfers import Transfers
 from orsched.metrics.class_metrics import OUTPUT_WEIGHT, PROMPT_WEIGHT, TenantService, class_figures
@@ -197,8 +196,8 @@ def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -
     A run that ends below the bound has no gap: its worker was faster than the cost model. A run
     that was stopped has no gap, no rate and no latencies either: most requests are not done.
     """
-    require_instance(instance)
     schedule = as_schedule(schedule)
+    instance = served_instance(instance, [schedule])
     line = Timeline(instance, schedule)
     bound_ns = None if schedule.bound is None else int(schedule.bound["value_ns"])
     results = figures(line, bound_ns, None if slo is None else slo.limits_ns)

@@ -82,6 +82,7 @@ def frontier(
         InputError: an argument is wrong. OrschedError: no method made a schedule.
     """
     require_instance(instance)
+    instance = instance.admitted()
     require_slo(slo)
     with _argument("first"):
         one = _required(instance, first, slo)
@@ -119,7 +120,7 @@ def _required(instance: Instance, name: str | Objective, slo: SLO | None) -> Obj
     aim = objective_named(name)
     if aim.shares or aim.name in ("gap", "bound"):
         raise InputError(
-            f"{aim.name} is no figure of a schedule alone",
+            f"{aim.name} is not a figure of a schedule alone",
             remedy="name one figure, e.g. makespan, jct_mean, ttft_p99, tokens_per_s",
         )
     if aim.of_limits or aim.is_linear:

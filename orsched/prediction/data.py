@@ -54,7 +54,7 @@ def as_prompts(prompts: Sequence[Prompt | str] | Prompt | str) -> Sequence[Promp
     for row, prompt in enumerate(found or prompts):
         if not isinstance(prompt, Prompt):
             raise InputError(
-                f"a {type(prompt).__name__} is no prompt",
+                f"a {type(prompt).__name__} is not a prompt",
                 row=row,
                 field="prompts",
                 remedy="give texts or orsched.prediction.Prompt",

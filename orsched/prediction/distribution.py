@@ -138,7 +138,7 @@ def tails_from(value: object) -> Tails | None:
     values = require_object(value, "tails")
     if values.get("law") != LOG_T:
         raise InputError(
-            f"{values.get('law')!s:.40} is no law", field="tails.law", remedy=f"{LOG_T}"
+            f"{values.get('law')!s:.40} is not a law", field="tails.law", remedy=f"{LOG_T}"
         )
     return Tails(_tail(values.get("lower"), "lower"), _tail(values.get("upper"), "upper"))
 
@@ -212,7 +212,7 @@ class LengthDistribution:
     def quantile(self, level: float) -> Floats:
         """Return the length that the requests stay below with a probability; shape (n,)."""
         if not is_number(level) or not 0 <= level <= 1:
-            raise InputError(f"{level!r} is no probability", field="level", remedy="from 0 to 1")
+            raise InputError(f"{level!r} is not a probability", field="level", remedy="from 0 to 1")
         levels, logs = self._knots()
         right = int(np.clip(np.searchsorted(levels, level), 1, len(levels) - 1))
         share = (level - levels[right - 1]) / (levels[right] - levels[right - 1])
@@ -288,7 +288,7 @@ def read_point(point: object) -> float:
         level = -1.0
     if not 0 < level < 1:
         raise InputError(
-            f"{point!r} is no point of a distribution",
+            f"{point!r} is not a point of a distribution",
             field="point",
             remedy="median, mean, or a number between 0 and 1 for that quantile",
         )

@@ -140,7 +140,7 @@ class OnlinePredictor(LengthPredictor):
         if isinstance(self.base, OnlinePredictor):
             raise InputError("is online already", field="base", remedy="wrap its base")
         if not isinstance(self.base, LengthPredictor):
-            raise InputError("is no predictor", field="base", remedy="see load_predictor")
+            raise InputError("is not a predictor", field="base", remedy="see load_predictor")
         require_number(self.rate, "rate", 0.0, 10.0, above=True)
         self.levels, self.longest = self.base.levels, self.base.longest
         self.tails = self.base.tails

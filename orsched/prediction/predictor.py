@@ -97,7 +97,7 @@ def read_common(values: dict[str, Any]) -> tuple[Floats, float]:
 def required(values: dict[str, Any], name: str) -> Any:
     """Return a field of a document; raises ``InputError`` where it is missing."""
     if name not in values:
-        raise InputError("is missing", field=name, remedy="train again, or copy the file anew")
+        raise InputError("is missing", field=name, remedy="train again, or copy the file again")
     return values[name]
 
 

@@ -161,7 +161,7 @@ def class_of_kind(kind: object) -> type[LengthPredictor]:
     if not isinstance(kind, str) or kind not in CLASSES:
         shown = repr(kind) if isinstance(kind, str) else "this"
         remedy = known_names(kind if isinstance(kind, str) else "", list(CLASSES), "one of: ")
-        raise InputError(f"{shown:.60} is no kind of predictor", field="kind", remedy=remedy)
+        raise InputError(f"{shown:.60} is not a kind of predictor", field="kind", remedy=remedy)
     module, name = CLASSES[kind]
     found: type[LengthPredictor] = getattr(import_module(f"orsched.prediction.{module}"), name)
     return found
@@ -227,6 +227,6 @@ def train(
 
 def _require_tails(tails: str, kind: str) -> None:
     if tails != LOG_T:
-        raise InputError(f"{tails!r:.40} is no law of tails", field="tails", remedy=LOG_T)
+        raise InputError(f"{tails!r:.40} is not a law of tails", field="tails", remedy=LOG_T)
     if kind not in TAILED:
         raise InputError(f"{kind} has none", field="tails", remedy=f"kinds: {', '.join(TAILED)}")

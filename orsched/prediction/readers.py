@@ -69,7 +69,7 @@ def token_counter(tokenizer: str | os.PathLike[str] | None = None) -> Callable[[
         loaded = Tokenizer.from_file(path)
     except Exception as error:  # its own class of errors is Exception itself
         raise InputError(
-            f"is no tokenizer: {str(error)[:200]}", file=path, remedy="give a tokenizer.json"
+            f"is not a tokenizer: {str(error)[:200]}", file=path, remedy="give a tokenizer.json"
         ) from None
     return lambda text: len(loaded.encode(text, add_special_tokens=False).ids)
 
@@ -169,7 +169,7 @@ def prompt_of(values: dict[str, Any]) -> tuple[Prompt, str | None]:
 def _from_messages(messages: object) -> tuple[Prompt, str | None]:
     if not isinstance(messages, list) or not messages:
         raise InputError(
-            "is no list of messages", field="conversation", remedy="[{role, content}, ...]"
+            "is not a list of messages", field="conversation", remedy="[{role, content}, ...]"
         )
     if len(messages) > _MOST_TURNS:
         raise InputError(
@@ -203,7 +203,7 @@ def _message(item: object, place: int) -> tuple[str, str]:
     role, words = item.get("role", item.get("from")), item.get("content", item.get("value"))
     if not isinstance(role, str) or role not in _ROLES:
         raise InputError(
-            f"{str(role)[:40]!r} is no role", field=f"{field}.role", remedy="user or assistant"
+            f"{str(role)[:40]!r} is not a role", field=f"{field}.role", remedy="user or assistant"
         )
     return _ROLES[role], _text(words, f"{field}.content")
 
@@ -282,7 +282,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         problem = str(error).splitlines()[0][:200]
         raise InputError(
-            f"is no Parquet file that can be read: {problem}",
+            f"is not a Parquet file that can be read: {problem}",
             file=name,
-            remedy="copy it anew",
+            remedy="copy it again",
         ) from None

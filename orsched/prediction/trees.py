@@ -157,7 +157,9 @@ def _require_trees(trees: Trees) -> None:
     leaf = (trees.left == own) & (trees.right == own)
     for name in ("left", "right"):
         child = getattr(trees, name)
-        _first(~leaf & ((child <= own) | (child > last)), name, "is no node behind it in its tree")
+        _first(
+            ~leaf & ((child <= own) | (child > last)), name, "is not a node behind it in its tree"
+        )
     outside = (trees.feature < 0) | (trees.feature >= trees.features)
     _first(outside, "feature", f"is none of {trees.features} features")
     if len(trees.sizes) != len(trees.start) or (trees.sizes < 0).any():

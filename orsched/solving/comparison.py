@@ -167,7 +167,7 @@ class Comparison(Sequence[Result]):
                     remedy="take another method of the comparison",
                 )
         raise InputError(
-            f"{index!r} is no method of the comparison",
+            f"{index!r} is not a method of the comparison",
             field="method",
             remedy=did_you_mean(index, labels) or f"there are: {', '.join(labels)}",
         )

@@ -322,7 +322,7 @@ PAPERS = {
 
 SETS_ASIDE = (
     "fcfs", "offline", "online", "hybrid", "static", "dynamic", "one_at_a_time", "sls", "ils",
-    "robust", "rolling",
+    "robust",
 )  # fmt: skip
 """Methods that set aside prompt and answer at admission where memory is paged, too.
 

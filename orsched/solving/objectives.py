@@ -256,7 +256,7 @@ def _weighted_sum(text: str) -> Objective:
         match = _TERM.fullmatch(term) if len(term) < 200 else None
         if match is None:
             raise InputError(
-                f"{term.strip()!r:.60} is no term of a weighted sum",
+                f"{term.strip()!r:.60} is not a term of a weighted sum",
                 field="objective",
                 remedy=example,
             )

@@ -208,7 +208,12 @@ def scenario(
     if autoscale is not None:
         instance = instance.replace(autoscaling=read_autoscaling(autoscale))
     if instance.autoscaling is not None:
-        instance.autoscaling.limits(instance.workers)
+        try:
+            instance.autoscaling.limits(instance.workers)
+        except InputError as error:
+            if autoscale is None:
+                raise
+            raise InputError(error.problem, field="autoscale", remedy=error.remedy) from None
     if failures is not None:
         instance = with_failures(instance, failures, seed)
     if predictions is not None:

@@ -162,7 +162,7 @@ def simulate(
     """Run a policy on an instance from start to end, once; bound and check its schedule.
 
     What ``orsched simulate`` does, with the same names and defaults: ``solve`` with one iteration,
-    on other workers and with other arrivals if wanted.
+    on other workers and with other arrivals where given.
 
     Args:
         instance: the problem.

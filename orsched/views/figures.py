@@ -50,7 +50,7 @@ def figure_of(
     known = OF_SEVERAL if several else KINDS
     if kind not in known:
         raise InputError(
-            f"{kind!r} is no picture{' of several schedules' * several}",
+            f"{kind!r} is not a picture{' of several schedules' * several}",
             field="kind",
             remedy=known_names(kind, known, "there are: "),
         )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.common.units import NS_PER_S
-from orsched.data.instance import require_instance
-from orsched.data.schedule import MIXED, PREFILL, as_schedule
+from orsched.data.schedule import MIXED, PREFILL, as_schedule, served_instance
 from orsched.views import style
 from orsched.views.density import density_image
 from orsched.views.gantt_frame import (
@@ -86,8 +85,8 @@ def gantt(
     Raises:
         MissingDependencyError: matplotlib is missing.
     """
-    require_instance(instance)
     schedule = as_schedule(schedule)
+    instance = served_instance(instance, [schedule])
     require_matplotlib()
     chart = Chart.of(instance, schedule)
     if ax is None:
@@ -112,8 +111,8 @@ def save_gantt(
         MissingDependencyError: matplotlib is missing.
     """
 
-    require_instance(instance)
     drawn = as_schedule(schedule)
+    instance = served_instance(instance, [drawn])
 
     def draw(figure: Figure) -> None:
         chart = Chart.of(instance, drawn)

@@ -10,8 +10,7 @@ from orsched.calibration.catalogue import cost_words
 from orsched.certificates.scope import schedules_of
 from orsched.common.errors import InputError, unavailable
 from orsched.common.units import NS_PER_S
-from orsched.data.instance import require_instance
-from orsched.data.schedule import as_schedules, require_same_instance
+from orsched.data.schedule import as_schedules, require_same_instance, served_instance
 from orsched.data.service_classes import limit_text
 from orsched.solving.objectives import arrivals_decide
 from orsched.views.html_tables import prediction_words, text
@@ -162,7 +161,7 @@ def write_report(
     The page holds tables of all schedules, those of latency first where requests arrive over time
     or limits are given, distributions of latencies and the attainment over the limits, a Gantt
     chart and charts over time for each schedule, client-time by use and an explanation of the
-    words. All numbers are computed anew and every schedule is checked; exact
+    words. All numbers are computed again and every schedule is checked; exact
     values stand in ``data-`` attributes. Equal input gives equal bytes; what comes from the
     ``run`` blocks of the schedules stands in the element ``orsched-run``, but for the status.
 
@@ -183,8 +182,8 @@ def write_report(
     """
     from orsched.files.atomic import write_text
 
-    require_instance(instance)
     schedules = as_schedules(schedules)
+    instance = served_instance(instance, schedules)
     if not schedules:
         raise InputError("there is no schedule to report", field="schedules", remedy="give one")
     for k, schedule in enumerate(schedules):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.common.units import NS_PER_S
-from orsched.data.instance import require_instance
-from orsched.data.schedule import Scheduled, as_schedules
+from orsched.data.schedule import Scheduled, as_schedules, served_instance
 from orsched.views import style
 from orsched.views.latency_curves import (
     MEASURES,
@@ -76,8 +75,8 @@ def latency(
         InputError: a schedule is a run that was stopped.
         MissingDependencyError: matplotlib is missing.
     """
-    require_instance(instance)
     several = as_schedules(schedules)
+    instance = served_instance(instance, several)
     given = None if slo is None else (slo.ttft_ns, slo.tpot_ns)
     limit = limits_of(instance, several[0], given) if several else given
     found = [latencies(instance, schedule) for schedule in several]
@@ -118,8 +117,8 @@ def save_latency(
             cannot be written.
         MissingDependencyError: matplotlib is missing.
     """
-    require_instance(instance)
     several = as_schedules(schedules)
+    instance = served_instance(instance, several)
     given = None if slo is None else (slo.ttft_ns, slo.tpot_ns)
     limit = limits_of(instance, several[0], given) if several else given
 

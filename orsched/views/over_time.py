@@ -8,8 +8,7 @@ import numpy as np
 
 from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_S
-from orsched.data.instance import require_instance
-from orsched.data.schedule import as_schedule, as_schedules
+from orsched.data.schedule import as_schedule, as_schedules, served_instance
 from orsched.metrics.timeline import Timeline
 from orsched.views import style
 from orsched.views.curves import (
@@ -77,8 +76,8 @@ def usage(
         MissingDependencyError: matplotlib is missing.
     """
     figure = figure_or_new(figure, USAGE_SIZE)
-    require_instance(instance)
     schedule = as_schedule(schedule)
+    instance = served_instance(instance, [schedule])
     panels = usage_panels(Timeline(instance, schedule))
     title = heading(instance, [schedule]) if title is None else title
     return _draw_panels(figure, panels, title, schedule.makespan_ns)
@@ -193,8 +192,8 @@ def timeline_chart(
     Raises:
         MissingDependencyError: matplotlib is missing.
     """
-    require_instance(instance)
     several = as_schedules(schedules)
+    instance = served_instance(instance, several)
     size = _timeline_size(instance)
     figure = figure_or_new(figure, size)
     rows = round(size[1] / _ROW_HEIGHT)

@@ -35,7 +35,7 @@ class Row:
 
 
 def rows_of(instance: Instance, schedules: Sequence[Schedule], slo: SLO | None = None) -> list[Row]:
-    """Compute every number anew from the schedules and check each of them."""
+    """Compute every number again from the schedules and check each of them."""
     from orsched.checker import check
     from orsched.metrics.summary import summarise
     from orsched.metrics.timeline import finished_requests

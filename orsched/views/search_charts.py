@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_S
-from orsched.data.instance import require_instance
-from orsched.data.schedule import Scheduled, as_schedules
+from orsched.data.schedule import Scheduled, as_schedules, served_instance
 from orsched.solving.run_block import history_of
 from orsched.views import style
 from orsched.views.pictures import (
@@ -140,8 +139,8 @@ def history_chart(
         InputError: none of the schedules has a history.
         MissingDependencyError: matplotlib is missing.
     """
-    require_instance(instance)
     several = as_schedules(schedules)
+    instance = served_instance(instance, several)
     histories = [history_of(schedule) for schedule in several]
     if not any(histories):
         raise InputError(

@@ -58,7 +58,7 @@ def residual(instance: Instance, trace: Schedule) -> Rest:
         raise InputError(
             "a run with a prefix cache cannot be resumed: what the cache held is gone",
             field="resume",
-            remedy="run it anew",
+            remedy="run it again from the start",
         )
     requests = instance.requests
     yielded = yielded_tokens(instance, trace)

@@ -180,11 +180,11 @@ def test_checker_and_literal_reading_agree_on_random_times():
         ([(5, 5)], "not after its start"),
         ([(0, 5), (5, 9)], "not after 5"),
         ([(0, None), (5, 9)], "without an end"),
-        ([(0, 1, 2)], "no interval"),
+        ([(0, 1, 2)], "not an interval"),
         ([(-1, 2)], "-1"),
         ([(0.5, 2)], "0.5"),
-        ("always", "no list"),
-        ([5], "no interval"),
+        ("always", "not a list"),
+        ([5], "not an interval"),
     ],
 )
 def test_times_that_cannot_be_are_refused(times, problem):

@@ -200,7 +200,7 @@ def test_convert_gives_a_worker_a_prefix_cache(call, refused, tmp_path):
     assert found.requests.prefixes.counts.tolist() == [5, 5]  # of 600 tokens
     refused("--memory-blocks", "convert", trace, target, "--clients", "4", "--prefix-cache", "lru")
     wrong = ("--memory-blocks", "90", "--prefix-cache", "mru")
-    refused("'mru' is no eviction rule", "convert", trace, target, "--clients", "4", *wrong)
+    refused("'mru' is not an eviction rule", "convert", trace, target, "--clients", "4", *wrong)
     uneven = (*cached, "--block-tokens", "100")
     refused(
         "blocks of 512 tokens, the prefix cache of worker-0 has",
@@ -258,7 +258,7 @@ def test_info_lists_and_describes(call):
         (("solve", "two-by-two", "--method", "hybrid", "--param", "gate=door"), "gate"),
         (("solve", "two-by-two", "--time-limit", "0"), "--time-limit"),
         (("solve", "two-by-two", "--iterations", "-1"), "iterations"),
-        (("solve", "two-by-two", "--seed", "x"), "--seed: 'x' is no whole number (see "),
+        (("solve", "two-by-two", "--seed", "x"), "--seed: 'x' is not a whole number (see "),
         (("solve", "two-by-two", "--method", "fcfs", "-o", "s.txt"), "s.txt"),
         (("solve", "two-by-two", "--method", "fcfs", "--gantt", "g.gif"), "g.gif"),
         (("compare", "two-by-two", "--methods", ","), "no method"),

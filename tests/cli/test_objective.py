@@ -54,7 +54,7 @@ def test_without_the_option_the_makespan_is_meant(call, problem):
     ("name", "problem_said"),
     [
         ("jct", "is not an objective"),
-        ("-1*makespan", "no term"),
+        ("-1*makespan", "not a term"),
         ("jct_p99", "no method is made for it"),
         ("0.5*slo_attainment+0.5*makespan", "no place"),
     ],

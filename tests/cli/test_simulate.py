@@ -161,7 +161,7 @@ def test_predictions_come_from_an_option_or_a_table(simulate, folder):
         ("[policy]\nname = 'vllm'\nparameters = {mode = 3}\n", "c.toml, field 'parameters.mode'"),
         ("[workers]\n", "needs one of count, files and split"),
         ("[workers]\ncount = 2\nfiles = []\n", "needs one of count, files and split"),
-        ('[workers]\nsplit = "2X"\n', "is no split"),
+        ('[workers]\nsplit = "2X"\n', "is not a split"),
         ("[workers]\ncount = 0\n", "field 'workers.count'"),
         ("[workers]\nfiles = []\n", "does not name workers"),
         ("[workers]\nfiles = ['absent.json']\n", "absent.json, field 'workers': no such file"),

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from orsched.cli.commands import run
+from orsched.cli.study_command import means_of
 
 STUDY = """
 instances = [{generator = "uniform", requests = 12, clients = 2}]
@@ -149,3 +150,32 @@ def test_arrivals_inside_a_file_decide_columns_and_plots_as_those_of_a_law_do(
     drawn = " ".join(path.name for path in (tmp_path / "s-study" / "plots").iterdir())
     assert ("ttft_ns_p99" in drawn) == (first == "TTFT s")
     assert ("makespan_ns" in drawn) == (first == "makespan s")
+
+
+def test_verdicts_and_classes_of_schedules_stand_in_table_and_json(study, tmp_path):
+    (tmp_path / "s.toml").write_text(
+        'instances = [{generator = "uniform", requests = 4, clients = 2}]\n'
+        'policies = ["fcfs", "exact"]\nseeds = "0:2"\n'
+    )
+    code, out, err = study("s.toml", "--jobs", 1, "--format", "json")
+    assert code == 0, err
+    lines = {row["policy"]: row for row in json.loads(out)}
+    assert lines["exact"]["verdict"] == "optimal"
+    assert "schedules" in lines["exact"]["best_of"]
+    assert lines["exact"]["termination"] == "finished"
+    assert {"verdict", "certified"} <= set(lines["fcfs"])
+    out = study("s.toml")[1]
+    assert "verdict" in out.splitlines()[0]
+    assert f"optimal among {lines['exact']['best_of']}: " in out
+    assert study("s.toml", "--columns", "policy,verdict,best_of")[0] == 0
+
+
+def test_verdicts_of_seeds_are_counted():
+    rows = [
+        {"policy": "exact", "seed": seed, "status": "ok", "verdict": verdict, "best_of": None,
+         "certified": verdict == "optimal", "termination": "finished"}
+        for seed, verdict in enumerate(["optimal", "feasible", "optimal"])
+    ]  # fmt: skip
+    [line] = means_of([*rows, {**rows[0], "seed": 3, "status": "failed", "verdict": None}])
+    assert line["verdict"] == "1 feasible, 2 optimal"
+    assert (line["termination"], line["best_of"], line["seeds"]) == ("finished", None, 3)

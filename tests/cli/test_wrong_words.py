@@ -95,7 +95,7 @@ def call(call, made, monkeypatch):
         ("solve i.json --initial plan.json --method online", "field '--initial': an initial"),
         ("solve i.json --method nothing", "field '--method': unknown method 'nothing'"),
         ("solve i.json --param bogus=1", "field '--param': there is no parameter 'bogus'"),
-        ("compare uniform --seeds -1:2", "field '--seeds': -1 is no seed: they start at 0"),
+        ("compare uniform --seeds -1:2", "field '--seeds': -1 is not a seed: they start at 0"),
         ("solve i.json --objective 1.00000000001*makespan+1*jct_mean", "has too many digits"),
         ("solve i.json --objective 999999999999*makespan+1*jct_mean", "has too many digits"),
         ("solve i.json --seed -1 --method fcfs", "field '--seed': -1 is below 0"),

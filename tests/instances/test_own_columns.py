@@ -442,7 +442,7 @@ def test_a_spreadsheet_without_openpyxl_names_the_extra(tmp_path, monkeypatch):
     [
         ("old.xls", "kind .xls are not read (save it as .xlsx"),
         ("mine.ods", "kind .ods"),
-        ("no.xlsx", "is no spreadsheet that can be read"),
+        ("no.xlsx", "is not a spreadsheet that can be read"),
         ("missing.xlsx", "there is no such file"),
     ],
 )

@@ -163,7 +163,7 @@ def test_a_tokenizer_s_file_counts_where_there_is_one(tmp_path):
     for place in (tmp_path, tmp_path / "tokenizer.json"):
         assert token_counter(place)("a extraordinary a") == 3
     (tmp_path / "tokenizer.json").write_text('{"version": ')
-    with pytest.raises(InputError, match="no tokenizer"):
+    with pytest.raises(InputError, match="not a tokenizer"):
         token_counter(tmp_path)
     with pytest.raises(InputError, match="no such file"):
         token_counter(tmp_path / "other.json")

@@ -150,7 +150,7 @@ def test_too_few_rows_other_laws_and_other_kinds_are_refused():
     data = make_corpus("chat", 300, 0)
     with pytest.raises(InputError, match="too few for a tail"):
         train(data, tails="log-t", trees=2)
-    with pytest.raises(InputError, match="no law of tails"):
+    with pytest.raises(InputError, match="not a law of tails"):
         train(data, tails="pareto")
     with pytest.raises(InputError, match="constant has none"):
         train(data, "constant", tails="log-t")

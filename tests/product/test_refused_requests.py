@@ -64,6 +64,23 @@ def test_every_way_in_refuses_the_same():
         orsched.capacity(whole, "vllm", slo_ttft=60, attainment=0.8, jobs=1, max_workers=2)
 
 
+def test_bounds_checks_and_charts_in_python_set_the_same_aside(tmp_path):
+    whole, served = trace(), trace().admitted()
+    result = orsched.solve(whole, "vllm", slo=SLOW)
+    for objective in ("makespan", "mean_jct"):
+        assert orsched.bound(whole, objective) == orsched.bound(served, objective)
+    assert orsched.attainment_bound(trace(classes=CLASSES)).most_attained == 3
+    assert orsched.check(whole, result) == orsched.check(served, result) == []
+    assert orsched.summarise(whole, result, SLOW) == orsched.summarise(served, result, SLOW)
+    for name, given in (("whole", whole), ("served", served)):
+        orsched.save_gantt(given, result, tmp_path / f"{name}.svg")
+    assert (tmp_path / "whole.svg").read_bytes() == (tmp_path / "served.svg").read_bytes()
+    points = orsched.frontier(whole, methods="fcfs", points=0, iterations=1).points
+    assert all(point.result.instance == served for point in points)
+    with pytest.raises(InfeasibleError, match="row 0"):
+        orsched.bound(whole.replace(requests=Requests([500], [10])))
+
+
 @pytest.mark.parametrize(("kind", "chat"), [(0, 0.75), (1, 1.0)])
 def test_attainments_count_what_was_refused_of_their_class(kind, chat):
     given = trace(classes=CLASSES, service_class=[0, kind, 0, 0])

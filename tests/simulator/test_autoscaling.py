@@ -155,12 +155,15 @@ def test_bounds_of_all_workers_hold():
 
 
 def test_what_cannot_be_scaled_is_refused():
+    with pytest.raises(InputError, match="names 3 workers, and the instance has 1") as caught:
+        orsched.simulate(by_hand(), "vllm", workers=1, autoscale="max=3,startup=1")
+    assert (caught.value.field, "--workers 3" in str(caught.value)) == ("autoscale", True)
     with pytest.raises(InputError, match="new requests"):
         orsched.simulate(by_hand(), "scls_continuous")
-    with pytest.raises(InputError, match="3 of 2 workers"):
+    with pytest.raises(InputError, match="names 3 workers, and the instance has 2"):
         orsched.simulate(by_hand().replace(autoscaling=Autoscaling(startup_ns=30, least=3)), "vllm")
     failing = replace(by_hand().workers[0], available_ns=[(0, 50), (60, None)])
-    with pytest.raises(InputError, match="does not know workers that fail"):
+    with pytest.raises(InputError, match="does not support workers that fail"):
         by_hand().replace(workers=(failing, by_hand().workers[1]))
     small = replace(by_hand().workers[0], memory=orsched.BlockMemory(2, 4, "paged"))
     with pytest.raises(InfeasibleError):

@@ -222,9 +222,9 @@ def instance():
 @pytest.mark.parametrize(
     ("answer", "named"),
     [
-        ("abc", "'abc' (str), which is no Step"),
-        (7, "7 (int), which is no Step"),
-        ((1, 2), "no Step"),
+        ("abc", "'abc' (str), which is not a Step"),
+        (7, "7 (int), which is not a Step"),
+        ((1, 2), "not a Step"),
         (prefill_stage("ab"), "prefill is 'ab' (str)"),
         (prefill_stage(3), "prefill is 3 (int)"),
         (prefill_stage([0.0]), "prefill holds 0.0 (float)"),

@@ -177,7 +177,7 @@ def test_what_is_no_method_is_named(methods):
 
 @pytest.mark.parametrize("function", [frontier, solve])
 def test_what_is_no_slo_is_refused_before_anything_runs(function):
-    with pytest.raises(InputError, match="is no SLO"):
+    with pytest.raises(InputError, match="is not an SLO"):
         function(load("two-by-two"), slo=3)
 
 

@@ -173,11 +173,19 @@ def test_methods_and_machines_are_short_where_they_are_printed():
 LONG = Instance(Requests([10, 3000, 20], [3, 2, 4], arrival_ns=[0, 10**9, 2 * 10**9]), Worker(2))
 TWO = LONG.replace(workers=(Worker(2), Worker(2, name="b")))
 PADS = LONG.replace(workers=(Worker(2, padding=True),))
+ENDLESS = Instance(Requests([10, 20, 30], [2**31 - 1] * 3), Worker(2))
 HUGE = LONG.replace(requests=Requests([2**31 - 1] * 41, [1] * 41))
 
 WRONG = (
     (LONG, "vtc", {"mode": "prefill_first"}, "mode", "does not split prompts, and request 1"),
     (LONG, "vllm", {"mode": "prefill_first"}, "mode", "raise max_num_batched_tokens to 3000"),
+    (
+        LONG,
+        "vllm",
+        {"mode": "prefill_first", "long_prefill_token_threshold": 4},
+        "long_prefill_token_threshold",
+        "leave it out, or set mode to mixed",
+    ),
     (LONG, "vllm", {"chunked_prefill": False}, "chunked_prefill", "has 3,000 tokens"),
     (LONG, "disaggregated", {"mode": "prefill_first"}, "mode", "does not split prompts"),
     (LONG, "disaggregated", {"dispatch": "soonest"}, "dispatch", "chooses workers itself"),
@@ -197,6 +205,14 @@ WRONG = (
         {"max_num_batched_tokens": 1},
         "max_num_batched_tokens",
         "268,435,456 prefill steps",
+    ),
+    *(
+        (ENDLESS, name, {}, "output_tokens", said)
+        for names, said in (
+            (("echo", "hygen", "conserve", "slack"), "--max-steps 3221225470"),
+            (("scls", "scls_continuous"), "decode steps are more than the"),
+        )
+        for name in names
     ),
     (LONG, "mico", {}, "predicted_tokens", "no predicted lengths"),
     *(
@@ -403,3 +419,10 @@ def test_a_package_registers_a_policy_class(mine, monkeypatch, capsys):
     del known["policies"]["no-policy"]
     assert command(["info"]) == 0
     assert "own-fcfs" in capsys.readouterr().out
+
+
+def test_a_split_method_on_workers_without_roles_says_so():
+    [said] = [n for n in orsched.solve(TWO, "disaggregated").notes if "prefill and decode" in n]
+    assert "a split such as --workers 2P2D:free gives workers roles" in said
+    split = orsched.simulate(LONG, "disaggregated", workers="1P1D:free")
+    assert not any("prefill and decode" in note for note in split.notes)

@@ -84,16 +84,16 @@ def test_equals_are_told_apart_by_mean_jct():
 
 def test_wrong_names_are_answered_with_the_near_ones(both):
     assert both["vllm"] is both[1]
-    with pytest.raises(InputError, match=r"'vlm' is no method.*did you mean vllm\?"):
+    with pytest.raises(InputError, match=r"'vlm' is not a method.*did you mean vllm\?"):
         both["vlm"]
     with pytest.raises(InputError, match=r"'jct_men' is not an objective.*did you mean jct_mean\?"):
         both.best("jct_men")
     plain = orsched.compare(orsched.load("two-by-two"), ["fcfs"])
     with pytest.raises(InputError, match=r"no result has the figure slo_attainment.*give limits"):
         plain.best("slo_attainment")
-    with pytest.raises(InputError, match=r"'gant' is no picture.*did you mean gantt\?"):
+    with pytest.raises(InputError, match=r"'gant' is not a picture.*did you mean gantt\?"):
         both[0].plot("gant")
-    with pytest.raises(InputError, match="no picture of several schedules"):
+    with pytest.raises(InputError, match="not a picture of several schedules"):
         both.plot("gantt")
     assert objective_named("ttft_p99_s") is OBJECTIVES["ttft_p99"]
 

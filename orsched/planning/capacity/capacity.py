@@ -171,7 +171,7 @@ def _deadline(begin: float, time_limit: float | None) -> float | None:
     number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
     if not number or not time_limit > 0:
         raise InputError(
-            f"{time_limit!r} is no time limit", field="time_limit", remedy="seconds above 0"
+            f"{time_limit!r} is not a time limit", field="time_limit", remedy="seconds above 0"
         )
     return begin + min(time_limit, _LONGEST_S)
 

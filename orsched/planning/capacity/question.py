@@ -146,7 +146,7 @@ def read_machines(
         number = isinstance(price, (int, float)) and not isinstance(price, bool)
         if not number or not 1e-6 <= price <= 1e9:
             raise InputError(
-                f"{price!r} is no price", field=f"machines.{name}", remedy="a number above 0"
+                f"{price!r} is not a price", field=f"machines.{name}", remedy="a number above 0"
             )
         found.append(Machine(name, worker, Fraction(str(price))))
     return tuple(found)
@@ -223,7 +223,7 @@ def _policy(
 
     if not isinstance(name, str):
         raise InputError(
-            f"{name!r} is no name: simulations run in processes of their own",
+            f"{name!r} is not a name: simulations run in processes of their own",
             field="policy",
             remedy="give a registered name, or module:Class",
         )

@@ -89,7 +89,7 @@ def _workers(value: object, base: Path) -> Workers:
     if "split" in table:
         found = read_split(table["split"]) if isinstance(table["split"], str) else None
         if found is None:
-            raise InputError("is no split", field="workers.split", remedy='split = "2P2D"')
+            raise InputError("is not a split", field="workers.split", remedy='split = "2P2D"')
         return found
     if "count" in table:
         return read_workers(whole_number(table["count"], "workers.count", minimum=1))

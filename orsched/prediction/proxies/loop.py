@@ -96,7 +96,7 @@ def read_checkpoint(path: str | os.PathLike[str], run: str) -> Snapshot:
             tensors = load(raw)
     except InputError as error:
         raise InputError(
-            "is no checkpoint, or is damaged", file=error.file, field="checkpoint", remedy=_AGAIN
+            "is not a checkpoint, or is damaged", file=error.file, field="checkpoint", remedy=_AGAIN
         ) from None
     with locating(path):
         values = _head(raw)
@@ -118,7 +118,7 @@ def _head(raw: bytes) -> dict[str, Any]:
     except (KeyError, TypeError, UnicodeDecodeError):
         found = None
     if not isinstance(found, dict):
-        raise InputError("is no checkpoint of a training", field="checkpoint", remedy=_AGAIN)
+        raise InputError("is not a checkpoint of a training", field="checkpoint", remedy=_AGAIN)
     return found
 
 

@@ -95,13 +95,13 @@ def recipe_of(kind: str, head: str | None = None, **changes: Any) -> Recipe:
     """
     if kind not in RECIPES:
         remedy = known_names(str(kind), list(RECIPES), "one of: ")
-        raise InputError(f"{kind!r:.60} is no proxy model", field="kind", remedy=remedy)
+        raise InputError(f"{kind!r:.60} is not a proxy model", field="kind", remedy=remedy)
     found = RECIPES[kind]
     if head is not None:
         allowed = SSJF_HEADS if kind == "bert_ssjf" else (found.head,)
         if head not in allowed:
             remedy = known_names(str(head), list(allowed), "one of: ")
-            raise InputError(f"{head!r:.60} is no head of {kind}", field="head", remedy=remedy)
+            raise InputError(f"{head!r:.60} is not a head of {kind}", field="head", remedy=remedy)
         found = replace(found, head=head)
     found = replace(found, **{name: value for name, value in changes.items() if value is not None})
     for name, least, most in (

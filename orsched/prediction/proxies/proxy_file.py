@@ -124,7 +124,7 @@ class ProxyPredictor(LengthPredictor):
         )
 
 
-_AGAIN = "train again, or copy both files anew"
+_AGAIN = "train again, or copy both files again"
 
 
 def weights_path(path: str | os.PathLike[str]) -> Path:

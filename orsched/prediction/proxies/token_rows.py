@@ -133,7 +133,7 @@ def _tokenizer(text: str) -> Any:
         found.no_padding()
     except Exception as error:  # its own class of errors is Exception itself
         raise InputError(
-            f"is no tokenizer: {str(error)[:200]}",
+            f"is not a tokenizer: {str(error)[:200]}",
             field="tokenizer",
             remedy="give a tokenizer.json",
         ) from None

@@ -204,6 +204,8 @@ def _device(device: str) -> str:
     except (RuntimeError, AssertionError) as error:
         problem = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{device!r:.40} is no device here: {problem}", field="device", remedy="cpu, cuda, auto"
+            f"{device!r:.40} is not a device here: {problem}",
+            field="device",
+            remedy="cpu, cuda, auto",
         ) from None
     return found

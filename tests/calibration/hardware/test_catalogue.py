@@ -156,6 +156,8 @@ def test_a_cost_model_that_nobody_named_is_told_by_two_times():
     assert cost_words(cost, 10) == "affine, 3 ms for 2,000 prompt tokens, 2.01 ms for a round of 10"
     levels = LevelsCost(levels=((100, 5_000_000),), round_fixed_ns=1_000_000)
     assert cost_words(levels) == "levels, 5 ms for 100 prompt tokens, 1 ms for a round"
+    tiny = in_order(AffineCost, 0, 9, 5, 0)
+    assert cost_words(tiny) == "affine, 0.018 ms for 2,000 prompt tokens, 5 ns for a round"
 
 
 def test_equal_workers_are_counted_and_others_listed():

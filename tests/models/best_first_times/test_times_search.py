@@ -197,7 +197,7 @@ def test_memory_and_prefill_caps_hold():
 
 def test_what_it_does_not_take_is_refused():
     instance = ten()
-    with pytest.raises(InputError, match="no sum of times"):
+    with pytest.raises(InputError, match="not a sum of times"):
         solve_best_first_times(instance, "slo_attainment")
     many = orsched.load("pang-100x20")
     with pytest.raises(InputError, match="first stages"):
