@@ -50,12 +50,9 @@ if TYPE_CHECKING:
     from orsched.data.slo import SLO
     from orsched.solving.methods import Method, Progress
 
-DEFAULT_ITERATIONS = 18
-"""Iterations of methods that search, when neither iterations nor a time limit is given."""
-
+DEFAULT_ITERATIONS = 18  # of methods that search, where neither these nor a time limit is given
 GAP_LIMIT_S = 60.0
 """Time limit of a search that has only a gap to reach: it may be out of reach."""
-
 FIRST_METHODS = ("fcfs", "vllm", "disaggregated")  # to fall back to: the first one that suits
 
 _SET_ASIDE = (
@@ -279,9 +276,9 @@ class Task:
         runtimes |= {"check": done - checking, "total": done - run.begin}
         meets = run.objective.is_makespan and schedule.makespan_ns == lower.value_ns
         note = ordering_cannot_help(instance, lower) if meets else None
-        alone = lower.name == "last_arrival"
-        unproven = no_floor(instance, allowances_of(instance, schedule)) if alone else None
-        notes = [text for text in (note, unproven) if text]
+        notes = [note] if note else []
+        if lower.name == "last_arrival":
+            notes += filter(None, [no_floor(instance, allowances_of(instance, schedule))])
         notes += [*_assumed_of_mixed_steps(instance, schedule), *outcome.notes, *_missing_solver()]
         if schedule.method in SETS_ASIDE and instance.pages_matter:
             notes.append(_SET_ASIDE)
