@@ -22,7 +22,6 @@ class Prices:
     Attributes:
         token_ns: a prompt token beside others.
         round_ns: the part of a round that does not depend on how many requests are in it.
-        client_ns: a request's part.
     """
 
     def __init__(self, view: View) -> None:
@@ -37,7 +36,7 @@ class Prices:
         clients = max(2, view.worker.clients)
         one = cost.round_ns(1, _CONTEXT, _CONTEXT)
         all_of_them = cost.round_ns(clients, clients * _CONTEXT, _CONTEXT)
-        self.client_ns = max(0.0, (all_of_them - one) / (clients - 1))
+        self.client_ns = max(0.0, (all_of_them - one) / (clients - 1))  # a request's part
         self.round_ns = max(one - self.client_ns, 1.0)
 
     def prefill(
@@ -60,14 +59,10 @@ class Prices:
 
 
 class Pace:
-    """Time that passes on a worker for each round, prefills between the rounds included.
-
-    Attributes:
-        least_ns: the time of a round of one request and nothing else.
-    """
+    """Time that passes on a worker for each round, prefills between the rounds included."""
 
     def __init__(self, least_ns: float, window_ns: float) -> None:
-        self.least_ns = least_ns
+        self.least_ns = least_ns  # the time of a round of one request and nothing else
         self.window_ns = window_ns
         self.time = self.done = 0.0
         self.now_ns = self.rounds = 0

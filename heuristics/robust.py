@@ -156,9 +156,6 @@ class TwoOrders(Offering):
 
     By length most are in a sorted list, which gives up its last faster than a heap its first;
     newcomers are in a heap until they are as many as the list.
-
-    Attributes:
-        queued: how many wait.
     """
 
     def __init__(
@@ -170,7 +167,7 @@ class TwoOrders(Offering):
         self._by_arrival: deque[int] = deque()
         self._waits = bytearray(requests)
         self._started = 0
-        self.queued = 0
+        self.queued = 0  # how many wait
 
     def add(self, request: int, client: int, key: int, tokens: int) -> None:
         """Queue a request; the client does not matter."""

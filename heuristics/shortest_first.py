@@ -88,15 +88,11 @@ class AfterPrediction(Policy):
 
 
 class LimitedQueue(PriorityQueue):
-    """A queue by priority that seems to hold no more requests than there is room for.
-
-    Attributes:
-        room: how many requests may be taken.
-    """
+    """A queue by priority that seems to hold no more requests than there is room for."""
 
     def __init__(self, level: Callable[[View, int], int], aging_ns: int | None) -> None:
         super().__init__(level, aging_ns)
-        self.room = UNLIMITED
+        self.room = UNLIMITED  # how many requests may be taken
 
     def __len__(self) -> int:
         """Return how many requests may be taken."""

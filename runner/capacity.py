@@ -34,15 +34,10 @@ _SIGNS = ("out of memory", "alloc_failed")
 
 
 class Footprint(NamedTuple):
-    """Bytes that a worker takes.
+    """Bytes that a worker takes."""
 
-    Attributes:
-        weights: of the model.
-        token: of a token in a slot: keys and values of all layers, and the token itself.
-    """
-
-    weights: int
-    token: int
+    weights: int  # of the model
+    token: int  # of a token in a slot: keys and values of all layers, and the token itself
 
     @classmethod
     def of(cls, weights: int, cache: int) -> Footprint:
@@ -55,17 +50,11 @@ class Footprint(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The largest batch of a length.
+    """The largest batch of a length."""
 
-    Attributes:
-        length: tokens of each slot.
-        predicted: slots by bytes alone.
-        slots: slots with which the largest steps ran.
-    """
-
-    length: int
-    predicted: int
-    slots: int
+    length: int  # tokens of each slot
+    predicted: int  # slots by bytes alone
+    slots: int  # slots with which the largest steps ran
 
 
 def cache_bytes(shape: Shape, number_bytes: int) -> int:
@@ -242,19 +231,12 @@ _SPARE = 0.1
 
 
 class Size(NamedTuple):
-    """What a model takes.
+    """What a model takes."""
 
-    Attributes:
-        positions: tokens of the longest request that it can hold.
-        vocabulary: its tokens are below this.
-        weight_bytes: of its weights.
-        token_bytes: of one token in a cache.
-    """
-
-    positions: int
-    vocabulary: int
-    weight_bytes: int
-    token_bytes: int
+    positions: int  # tokens of the longest request that it can hold
+    vocabulary: int  # its tokens are below this
+    weight_bytes: int  # of its weights
+    token_bytes: int  # of one token in a cache
 
 
 def model_config(name: str) -> Any:

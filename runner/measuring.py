@@ -137,22 +137,17 @@ class WorkerOptions(NamedTuple):
     """What a worker is to be.
 
     Attributes:
-        model: a preset or a folder.
-        device: as torch names it, or ``auto``: a GPU where there is one.
-        dtype: of weights and caches; None: float32 on the CPU, bfloat16 on a GPU.
         slots, length: of its caches.
-        threads: on the CPU; None: as torch chooses.
-        allow_pickle: whether weights in a folder may be pickled.
         graph_seconds, graph_bytes: what graphs of steps may take, on a GPU.
     """
 
-    model: str = "tiny"
-    device: str = "auto"
-    dtype: str | None = None
+    model: str = "tiny"  # a preset or a folder
+    device: str = "auto"  # as torch names it, or ``auto``: a GPU where there is one
+    dtype: str | None = None  # of weights and caches; None: float32 on the CPU, bfloat16 on a GPU
     slots: int = 8
     length: int = 1024
-    threads: int | None = None
-    allow_pickle: bool = False
+    threads: int | None = None  # on the CPU; None: as torch chooses
+    allow_pickle: bool = False  # whether weights in a folder may be pickled
     graph_seconds: float = Budget().seconds
     graph_bytes: int = Budget().bytes
 
@@ -224,15 +219,10 @@ def largest_batches(
 
 
 class Measured(NamedTuple):
-    """What was measured of a worker.
+    """What was measured of a worker."""
 
-    Attributes:
-        steps: what to ``calibrate``.
-        speed: times of one step at the begin, between the parts and at the end.
-    """
-
-    steps: Measurements
-    speed: Speed
+    steps: Measurements  # what to ``calibrate``
+    speed: Speed  # times of one step at the begin, between the parts and at the end
 
 
 def measure_worker(

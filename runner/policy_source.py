@@ -33,18 +33,15 @@ class PolicySource(NamedTuple):
     """What decides in a run.
 
     Attributes:
-        policy: a fresh policy object.
-        parameters: its parameters, as the trace names them.
         plan: the schedule that is followed, or what the policy does under the cost model's times;
             with its bound.
-        follows: whether the policy repeats the plan, whatever time the steps take.
         whole: the schedule of which ``plan`` is what a stopped run had left, if it is one.
     """
 
-    policy: Policy
-    parameters: dict[str, Any]
+    policy: Policy  # a fresh policy object
+    parameters: dict[str, Any]  # its parameters, as the trace names them
     plan: Schedule
-    follows: bool
+    follows: bool  # whether the policy repeats the plan, whatever time the steps take
     whole: Schedule | None = None
 
     def noted(self) -> dict[str, Any]:
@@ -146,21 +143,13 @@ def _follow(instance: Instance, plan: Schedule) -> PolicySource:
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run to go on with.
+    """A run to go on with."""
 
-    Attributes:
-        whole: the instance.
-        trace: what was done of it.
-        rest: what is left.
-        seed: of the prompts, which stay the same.
-        has_tokens: whether the requests have yielded any that could be read.
-    """
-
-    whole: Instance
-    trace: Schedule
-    rest: Rest
-    seed: int
-    has_tokens: bool
+    whole: Instance  # the instance
+    trace: Schedule  # what was done of it
+    rest: Rest  # what is left
+    seed: int  # of the prompts, which stay the same
+    has_tokens: bool  # whether the requests have yielded any that could be read
 
     @property
     def instance(self) -> Instance:

@@ -37,22 +37,17 @@ class Point(NamedTuple):
     """A step of the grid.
 
     Attributes:
-        phase: prefill, decode or mixed.
         count: prompts of a prefill stage, else active requests.
-        length: tokens of each prompt (0 in a round).
-        context: tokens in each active request's cache, that of the round included.
-        spread: whether that is the longest only, and the others' grow evenly up to it.
-        beside: prompts in a mixed step.
         cached: tokens in the cache before each prompt of a stage: it is a later chunk of a longer
             one.
     """
 
-    phase: str
+    phase: str  # prefill, decode or mixed
     count: int  # type: ignore[assignment] # shadows tuple.count, which is not called
-    length: int
-    context: int
-    spread: bool = False
-    beside: int = 1
+    length: int  # tokens of each prompt (0 in a round)
+    context: int  # tokens in each active request's cache, that of the round included
+    spread: bool = False  # whether that is the longest only, and the others' grow evenly up to it
+    beside: int = 1  # prompts in a mixed step
     cached: int = 0
 
     def prompts(self) -> int:
@@ -245,13 +240,9 @@ STEADY = 0.1
 
 
 class Speed(NamedTuple):
-    """How fast a machine was.
+    """How fast a machine was."""
 
-    Attributes:
-        reference_ns: mean times of one step, from the first look to the last.
-    """
-
-    reference_ns: tuple[int, ...]
+    reference_ns: tuple[int, ...]  # mean times of one step, from the first look to the last
 
     @property
     def moved(self) -> float:
@@ -275,17 +266,13 @@ class Speed(NamedTuple):
 
 
 class Reference:
-    """Looks at the time of a round over all slots, each half full.
-
-    Attributes:
-        times_ns: mean time of the round at each look, in order.
-    """
+    """Looks at the time of a round over all slots, each half full."""
 
     def __init__(self, device: TorchDevice, seed: int = 0) -> None:
         slots = device.worker.slots
         self.device, self.random = device, random.Random(seed)
         self.point = Point(DECODE, slots.count, 0, max(1, slots.length // 2))
-        self.times_ns: list[int] = []
+        self.times_ns: list[int] = []  # mean time of the round at each look, in order
 
     def look(self) -> None:
         """Measure the round for a while, after a first time that does not count."""

@@ -39,11 +39,10 @@ class Peaks(NamedTuple):
 
     Attributes:
         flops_per_s: of a product of two square matrices; a multiplication and an addition are two.
-        bytes_per_s: of a copy, bytes read and bytes written together.
     """
 
     flops_per_s: float
-    bytes_per_s: float
+    bytes_per_s: float  # of a copy, bytes read and bytes written together
 
 
 def measure_peaks(
@@ -244,18 +243,15 @@ class ModelSize(NamedTuple):
 
     Attributes:
         layers, heads, kv_heads, head_dim: of its attention.
-        weights: numbers in the matrices of all layers.
-        output_weights: numbers in the matrix that turns a hidden state into scores of tokens.
-        number_bytes: of a weight, and of a number in the caches.
     """
 
     layers: int
     heads: int
     kv_heads: int
     head_dim: int
-    weights: int
-    output_weights: int
-    number_bytes: int
+    weights: int  # numbers in the matrices of all layers
+    output_weights: int  # numbers in the matrix that turns a hidden state into scores of tokens
+    number_bytes: int  # of a weight, and of a number in the caches
 
     @property
     def cache_bytes(self) -> int:

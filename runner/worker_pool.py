@@ -105,19 +105,12 @@ class RunSettings:
 
 
 class WorkerPool(NamedTuple):
-    """The workers of a run.
+    """The workers of a run."""
 
-    Attributes:
-        devices: one for each worker of the instance, ready.
-        vocabulary: prompts are of tokens below this.
-        about: what a trace says of them.
-        watch: watches a worker in this process.
-    """
-
-    devices: list[Device]
-    vocabulary: int
-    about: dict[str, Any]
-    watch: Watch | None = None
+    devices: list[Device]  # one for each worker of the instance, ready
+    vocabulary: int  # prompts are of tokens below this
+    about: dict[str, Any]  # what a trace says of them
+    watch: Watch | None = None  # watches a worker in this process
 
     def close(self) -> None:
         """End the workers; none is left behind."""

@@ -80,7 +80,6 @@ class PrefixGroups:
 
     Attributes:
         groups: chain -> its waiting requests, those that were preempted first.
-        chains: the chains with waiting requests, sorted.
     """
 
     def __init__(self, instance: Instance) -> None:
@@ -88,7 +87,7 @@ class PrefixGroups:
         self.ids = None if prefixes is None else prefixes.ids.astype(">i8")
         self.offsets = [] if prefixes is None else prefixes.offsets.tolist()
         self.known: dict[int, bytes] = {}  # last identifier -> chain
-        self.chains: list[bytes] = []
+        self.chains: list[bytes] = []  # the chains with waiting requests, sorted
         self.groups: dict[bytes, deque[int]] = {}
         self.waits = 0
 
@@ -198,13 +197,7 @@ class Draft:
 
     Attributes:
         chunks: request -> prompt tokens, those that are new on the worker among them.
-        before: request -> tokens that are cached before its chunk.
-        decode: requests that decode -> context in the round.
-        victims: requests that are preempted.
-        tokens: what is left of the token budget.
         prompt_tokens: what is left of the worker's prefill cap.
-        clients: clients that are free.
-        due_ns: the earliest time at which a token of one of its requests is due.
     """
 
     __slots__ = (
@@ -218,14 +211,14 @@ class Draft:
         self.view = view
         self.time = time
         self.chunks: dict[int, int] = {}
-        self.before: dict[int, int] = {}
-        self.decode: dict[int, int] = {}
-        self.victims = list(victims)
-        self.tokens = tokens
+        self.before: dict[int, int] = {}  # request -> tokens that are cached before its chunk
+        self.decode: dict[int, int] = {}  # requests that decode -> context in the round
+        self.victims = list(victims)  # requests that are preempted
+        self.tokens = tokens  # what is left of the token budget
         self.prompt_tokens = view.worker.prefill_limit or UNLIMITED
-        self.clients = view.free_clients + len(victims)
+        self.clients = view.free_clients + len(victims)  # clients that are free
         self.context_sum = self.context_max = 0
-        self.due_ns = UNLIMITED
+        self.due_ns = UNLIMITED  # the earliest time at which a token of one of its requests is due
 
     def ns(self) -> int:
         """Return the time of the step."""
@@ -315,7 +308,6 @@ class Room:
 
     Attributes:
         size: tokens of a block under paged memory, else 0.
-        blocks: all blocks of the worker.
         free: blocks that nobody refers to.
     """
 
@@ -323,7 +315,7 @@ class Room:
         memory = view.worker.memory
         self.view = view
         self.size = memory.block_tokens if memory is not None and memory.is_paged else 0
-        self.blocks = UNLIMITED if memory is None else memory.blocks
+        self.blocks = UNLIMITED if memory is None else memory.blocks  # all blocks of the worker
         self.cache = view.prefixes
         self.trial = None if self.cache is None else self.cache.trial()
         unused = view.blocks_unused

@@ -30,7 +30,6 @@ class Lengths:
     """How long the requests of one group are: hazard rates over bins of the length.
 
     Attributes:
-        edges: the bins' upper ends, the last one the output limit.
         mean: expected tokens of a new request.
         rest: expected tokens still to come at the lower end of each bin.
         done: chance to be done by the upper end of each bin.
@@ -38,7 +37,7 @@ class Lengths:
     """
 
     def __init__(self, edges: list[int], center: int | None) -> None:
-        self.edges = edges
+        self.edges = edges  # the bins' upper ends, the last one the output limit
         self.finished = _prior(edges, center)
         self.tables({})
 
@@ -135,17 +134,13 @@ class LengthModel:
     A group's distribution starts from a prior, any length up to the limit alike or near the
     prediction, and is learned from the requests that are done. So a prediction is worth what
     predictions like it turned out to be worth.
-
-    Attributes:
-        all: the distribution of all groups together.
-        count: how many requests are done.
     """
 
     def __init__(self, limit: int) -> None:
         self.edges = bins(limit)
         self.groups: dict[tuple[int, int], Lengths] = {}
-        self.all = Lengths(self.edges, None)
-        self.count = 0
+        self.all = Lengths(self.edges, None)  # the distribution of all groups together
+        self.count = 0  # how many requests are done
         self.next = 4
 
     def group(self, service_class: int, predicted: int | None) -> tuple[int, int]:
@@ -230,17 +225,12 @@ _OWN_PRIOR = 16.0
 
 
 class OwnLengths:
-    """How long one request is: its atoms, each with the chance that is learned for its place.
-
-    Attributes:
-        atoms: lengths, the shortest first.
-        mean: expected tokens of the request when it is new.
-    """
+    """How long one request is: its atoms, each with the chance that is learned for its place."""
 
     __slots__ = ("_ahead", "_beyond", "_chances", "atoms", "mean")
 
     def __init__(self, atoms: list[int], calibration: Calibration, beyond: Lengths) -> None:
-        self.atoms = atoms
+        self.atoms = atoms  # lengths, the shortest first
         self._chances = chances = calibration.chances
         weighed = [atom * chance for atom, chance in zip(atoms, chances, strict=True)]
         weighed[-1] *= calibration.stretch
@@ -248,7 +238,7 @@ class OwnLengths:
         self._ahead = [tokens / chance for tokens, chance in tails]
         self._ahead.reverse()
         self._beyond = beyond
-        self.mean = self._ahead[0]
+        self.mean = self._ahead[0]  # expected tokens of the request when it is new
 
     def left(self, tokens: int) -> float:
         """Return the expected tokens to come of the request when it has yielded some.

@@ -139,8 +139,6 @@ class RoutingDecision:
             took a request last: its model, the prompt tokens that it has room for, its ``slept``,
             the stamp up to which requests wait for its step to end, for how long, its pace, how
             many run there, and its time a round over that of rounds alone.
-        complete: whether all of them are among the rivals.
-        at: place in the queue of the next one to be looked at.
         due_ns: requests that came by then have waited long enough (``ttft_s``); -1: none has.
         open_ns: up to which delay the gate is open even for a request that has just come.
     """
@@ -174,8 +172,8 @@ class RoutingDecision:
         patience_ns = policy.patience_ns
         self.due_ns = -1 if patience_ns is None else self.now_ns - patience_ns
         self.rivals = self._seen(worker.others[:1])
-        self.complete = False
-        self.at = 0
+        self.complete = False  # whether all of them are among the rivals
+        self.at = 0  # place in the queue of the next one to be looked at
 
     def join(self, before: tuple[int, int] | None, batch: GittinsBatch) -> bool:
         """Let waiting requests join, of those before a key, while there is room for them.

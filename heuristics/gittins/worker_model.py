@@ -25,13 +25,12 @@ class WaitingRequests:
 
     Attributes:
         heads: the first of each class, in order; only ``put`` and ``pop`` change it.
-        count: how many requests wait.
     """
 
     def __init__(self) -> None:
         self.heaps: dict[int, list[Waiting]] = {}
         self.heads: list[Waiting] = []
-        self.count = 0
+        self.count = 0  # how many requests wait
 
     def __len__(self) -> int:
         return self.count
@@ -66,8 +65,6 @@ class WorkerModel:
     """What the policy knows of one worker beside its view.
 
     Attributes:
-        clients: how many clients the worker has.
-        cut: requests whose prefill the next step does not complete.
         others: the models of the other workers, in any order; in a large fleet of one of them.
         origin: request -> round from which its tokens count, of those that decode.
         until_ns: when the worker decides next at the latest, as far as that is known, else 0.
@@ -77,7 +74,6 @@ class WorkerModel:
         slept: how many requests had come when the worker had nothing to do; -1: it has something.
         has_memory: whether the worker has a memory model.
         room: memory blocks in all; UNLIMITED without a memory model.
-        most: tokens that paged memory holds in all, else 0.
         spare: blocks that were free after the worker's last decision.
         size: tokens of a block under paged memory, else 0.
     """
@@ -91,12 +87,12 @@ class WorkerModel:
     def __init__(self, view: View, window_ns: float) -> None:
         self.view = view
         self.first = int(view.first_token == "prefill")
-        self.clients = view.worker.clients
+        self.clients = view.worker.clients  # how many clients the worker has
         self.others: list[WorkerModel] = []
         memory = view.worker.memory
         self.prices = prices = Prices(view)
         self.pace = Pace(prices.round_ns + prices.client_ns, window_ns)
-        self.cut: tuple[int, ...] = ()
+        self.cut: tuple[int, ...] = ()  # requests whose prefill the next step does not complete
         self.origin: dict[int, int] = {}
         self.until_ns = 0
         self.slept = self.seen = self.evicted = -1
@@ -104,7 +100,7 @@ class WorkerModel:
         self.room = UNLIMITED if memory is None else memory.blocks
         self.spare, self.has_memory = self.room, memory is not None
         self.size = memory.block_tokens if memory is not None and memory.is_paged else 0
-        self.most = self.room * self.size
+        self.most = self.room * self.size  # tokens that paged memory holds in all, else 0
         self.prefill_limit = view.worker.prefill_limit or UNLIMITED
 
     def forget(self) -> None:
@@ -174,10 +170,6 @@ class GittinsBatch:
     """Prompt tokens and memory blocks that are given away one request after the other.
 
     Attributes:
-        chunks: request -> prompt tokens of the step.
-        tokens: what is left of the token budget.
-        clients: free clients that are left.
-        blocks: blocks that are left.
         reserved: blocks of those that begun prefills and running caches are still to take.
         room: prompts up to so many tokens fit; whether longer ones do as well says ``has_room``.
     """
@@ -186,11 +178,11 @@ class GittinsBatch:
 
     def __init__(self, worker: WorkerModel, tokens: int, blocks: int, growth: float) -> None:
         self.worker = worker
-        self.chunks: dict[int, int] = {}
+        self.chunks: dict[int, int] = {}  # request -> prompt tokens of the step
         worker.cut = ()
-        self.tokens = min(tokens, worker.prefill_limit)
-        self.clients = worker.clients - len(worker.view.running)
-        self.blocks = blocks
+        self.tokens = min(tokens, worker.prefill_limit)  # what is left of the token budget
+        self.clients = worker.clients - len(worker.view.running)  # free clients that are left
+        self.blocks = blocks  # blocks that are left
         self.reserved = worker.promised() + worker.growth(growth)
         self.room = (blocks - self.reserved) * worker.size if worker.has_memory else UNLIMITED
 

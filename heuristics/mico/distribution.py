@@ -96,7 +96,6 @@ class Distributor:
     Attributes:
         loads: M_k, the tokens that each cloud was dealt and has not finished; the paper's counts
             those of prompts alone.
-        given: how many requests each cloud was dealt in turn.
     """
 
     def __init__(self, shares: Sequence[int]) -> None:
@@ -106,7 +105,7 @@ class Distributor:
         self.round = sum(shares)
         self.clouds = range(len(shares))
         self.loads = [0] * len(shares)
-        self.given = [0] * len(shares)
+        self.given = [0] * len(shares)  # how many requests each cloud was dealt in turn
 
     def deal(self, groups: Sequence[Sequence[Weighted]]) -> Iterator[tuple[int, Weighted]]:
         """Yield (cloud, request) for groups in descending order of length (section 3.3).

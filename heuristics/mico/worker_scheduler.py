@@ -29,8 +29,6 @@ class MicoBatch(BatchBuilder):
 
     Attributes:
         expected: request -> tokens that its cache is expected to hold at most.
-        taken: tokens to prefill of the requests of this batch.
-        evicted: requests whose prefill is more than their prompt.
     """
 
     def __init__(self, view: View, lengths: Lengths) -> None:
@@ -38,8 +36,8 @@ class MicoBatch(BatchBuilder):
         self.lengths = lengths
         self.expected: dict[int, int] = {}
         self.expected_blocks = 0
-        self.taken: list[int] = []
-        self.evicted: set[int] = set()
+        self.taken: list[int] = []  # tokens to prefill of the requests of this batch
+        self.evicted: set[int] = set()  # requests whose prefill is more than their prompt
 
     def see_pages(self) -> None:
         """Begin a batch, which is open, beside the caches that are there now."""
@@ -121,14 +119,10 @@ class MicoBatch(BatchBuilder):
 
 
 class Insertion:
-    """What it costs to process prompts while others run on a worker.
-
-    Attributes:
-        how: mixed, decoupled or cheaper.
-    """
+    """What it costs to process prompts while others run on a worker."""
 
     def __init__(self, view: View, how: str) -> None:
-        self.how = how
+        self.how = how  # mixed, decoupled or cheaper
         self.cost = view.worker.cost
         self.padding = view.worker.padding
 
@@ -227,21 +221,16 @@ _BATCH = batch_rounds()
 
 
 class WorkerScheduler:
-    """Serves the requests that were dealt to one worker, at iteration level or batch by batch.
-
-    Attributes:
-        queue: those that wait.
-        places: most requests at once.
-    """
+    """Serves the requests that were dealt to one worker, at iteration level or batch by batch."""
 
     def __init__(self, view: View, params: MicoParams, lengths: Lengths, random: Random) -> None:
         self.params = params
         self.lengths = lengths
         self.random = random
-        self.places = places_of(view, params.batch_size)
+        self.places = places_of(view, params.batch_size)  # most requests at once
         self.batch = MicoBatch(view, lengths)
         self.insertion = Insertion(view, params.insertion)
-        self.queue = WorkerQueue()
+        self.queue = WorkerQueue()  # those that wait
         self.middles: dict[int, int] = {}  # of those that run, for the trade-off
         self.partial = -1  # whose prefill is longer than a step
         self.decide = self._iterate if params.batching == "iteration" else self._serve_batch

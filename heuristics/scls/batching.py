@@ -84,9 +84,6 @@ class SliceMemory:
     the slice. The clients bound the batch as well; a cap on prefill stages does not, a batch can be
     prefilled in several. A request alone is always admitted: it is served as long as its true
     tokens fit.
-
-    Attributes:
-        slice_tokens: S, rounds of a slice.
     """
 
     def __init__(
@@ -98,7 +95,7 @@ class SliceMemory:
         share: float = 1.0,
     ) -> None:
         self.workers = list(dict.fromkeys(workers))
-        self.slice_tokens = slice_tokens
+        self.slice_tokens = slice_tokens  # S, rounds of a slice
         self.output_limit_tokens = output_limit_tokens
         self.table = DEEPSPEED if rule == "deepspeed" else None
         self.share_ppm = round(share * MILLION)
@@ -132,32 +129,22 @@ class SliceMemory:
 
 
 class SlicedBatch(NamedTuple):
-    """Requests that are served together for a slice.
+    """Requests that are served together for a slice."""
 
-    Attributes:
-        requests: their rows.
-        longest: the tokens that all are padded to.
-        serving_ns: estimated serving time, by the cost that the batcher was given.
-    """
-
-    requests: list[int]
-    longest: int
-    serving_ns: int
+    requests: list[int]  # their rows
+    longest: int  # the tokens that all are padded to
+    serving_ns: int  # estimated serving time, by the cost that the batcher was given
 
 
 class Batcher:
-    """Cuts a pool of requests into batches that fit into memory.
-
-    Attributes:
-        batch_size: most requests in a batch, or None.
-    """
+    """Cuts a pool of requests into batches that fit into memory."""
 
     def __init__(
         self, cost: BilinearCost, memory: SliceMemory, batch_size: int | None, adaptive: bool
     ) -> None:
         self.cost = cost
         self.memory = memory
-        self.batch_size = batch_size
+        self.batch_size = batch_size  # most requests in a batch, or None
         self.slice_tokens = memory.slice_tokens
         self.adaptive = adaptive
 
@@ -204,11 +191,7 @@ class Batcher:
 
 
 class Offloader:
-    """Chooses a worker for each batch, and keeps the loads: estimated time of what is not done.
-
-    Attributes:
-        loads_ns: T_load by worker.
-    """
+    """Chooses a worker for each batch, and keeps the loads: estimated time of what is not done."""
 
     def __init__(
         self, views: Sequence[View], costs: Sequence[BilinearCost], slice_tokens: int, max_min: bool
@@ -217,7 +200,7 @@ class Offloader:
         self.costs = costs
         self.slice_tokens = slice_tokens
         self.max_min = max_min
-        self.loads_ns = [0] * len(views)
+        self.loads_ns = [0] * len(views)  # T_load by worker
         self.next = 0
         first = views[0].worker
         self.alike = all(

@@ -28,19 +28,14 @@ MILLION = 1_000_000
 
 
 class Clock:
-    """Moments at which the pool is fetched, the first at 0.
-
-    Attributes:
-        next_ns: the next moment.
-        interval_ns: T.
-    """
+    """Moments at which the pool is fetched, the first at 0."""
 
     def __init__(self, least_ns: int, share: float, adaptive: bool) -> None:
         self.least_ns = least_ns
         self.share_ppm = round(share * MILLION)
         self.adaptive = adaptive
-        self.interval_ns = least_ns
-        self.next_ns = 0
+        self.interval_ns = least_ns  # T
+        self.next_ns = 0  # the next moment
 
     def advance(self, loads_ns: Sequence[int]) -> None:
         """Set T to ``max(lambda min load, Gamma)`` after an offloading, and go on by it."""
@@ -122,7 +117,6 @@ class SlicedPolicy(Policy):
     lies before the present event is made up for with the requests and loads of its time.
 
     Attributes:
-        batches: batches that were served.
         early_returns: those of them whose requests were all done before the slice was over.
     """
 
@@ -134,7 +128,7 @@ class SlicedPolicy(Policy):
     def __init__(self, params: SliceParams | None = None, name: str = "scls") -> None:
         self.params = SliceParams() if params is None else params
         self.name = name
-        self.batches = 0
+        self.batches = 0  # batches that were served
         self.early_returns = 0
 
     def start(self, view: View) -> None:

@@ -108,15 +108,10 @@ BLOCK_TOKENS = 16
 
 
 class Fitting(NamedTuple):
-    """What fits beside the weights.
+    """What fits beside the weights."""
 
-    Attributes:
-        kv_tokens: tokens in the caches.
-        blocks: of ``BLOCK_TOKENS`` tokens.
-    """
-
-    kv_tokens: int
-    blocks: int
+    kv_tokens: int  # tokens in the caches
+    blocks: int  # of ``BLOCK_TOKENS`` tokens
 
     def slots(self, length: int) -> int:
         """Return how many slots of so many tokens that is."""

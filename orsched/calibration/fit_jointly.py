@@ -41,16 +41,11 @@ class Basis:
     square of a chunk (at the points ``chunks``, linear between) and, since each of its c tokens
     attends to k cached ones as well, with 2 c k; ``decode`` with the sum of the contexts, as
     reading every cache once does.
-
-    Attributes:
-        knots: numbers of tokens, growing.
-        chunks: points of ``prefill`` from 0 on; (0,) leaves its unknown out.
-        reads: whether ``decode`` has its unknown.
     """
 
-    knots: tuple[int, ...]
-    chunks: tuple[int, ...] = (0,)
-    reads: bool = True
+    knots: tuple[int, ...]  # numbers of tokens, growing
+    chunks: tuple[int, ...] = (0,)  # points of ``prefill`` from 0 on; (0,) leaves its unknown out
+    reads: bool = True  # whether ``decode`` has its unknown
 
     @property
     def names(self) -> list[str]:
@@ -340,15 +335,12 @@ class _Steps(NamedTuple):
     """Steps that a roofline is fitted to, by row.
 
     Attributes:
-        x: tokens through the layers.
-        more: tokens of context that are read, and attended ones.
-        run: 0 for rows of a grid.
         weights, target: of the residuals, and what is to be met, weighted.
     """
 
-    x: FloatArray
-    more: FloatArray
-    run: IntColumn
+    x: FloatArray  # tokens through the layers
+    more: FloatArray  # tokens of context that are read, and attended ones
+    run: IntColumn  # 0 for rows of a grid
     weights: FloatArray
     target: FloatArray
 

@@ -35,27 +35,23 @@ class RunStep(NamedTuple):
     """A step of a run, or a run of rounds.
 
     Attributes:
-        phase: prefill, decode or mixed.
         start_ns, end_ns: when it ran.
-        rounds: how many, in phase decode.
         active, context_sum, context_max: of the (first) round.
         prompts, tokens, longest: prompts in the step, their tokens in it, and those of the longest.
-        cached: tokens in the cache before them, added up.
-        attended: tokens that the prompt tokens attend to, added up; 0: not known.
     """
 
-    phase: str
+    phase: str  # prefill, decode or mixed
     start_ns: int
     end_ns: int
-    rounds: int = 1
+    rounds: int = 1  # how many, in phase decode
     active: int = 0
     context_sum: int = 0
     context_max: int = 0
     prompts: int = 0
     tokens: int = 0
     longest: int = 0
-    cached: int = 0
-    attended: int = 0
+    cached: int = 0  # tokens in the cache before them, added up
+    attended: int = 0  # tokens that the prompt tokens attend to, added up; 0: not known
 
     def predicted_ns(self, cost: CostModel) -> int:
         """Return what a cost model says of it; prompts are as equal as their longest allows."""
@@ -84,11 +80,10 @@ class Verdict:
     """What a run took, and what a cost model says of it; nanoseconds, by phase and in all.
 
     Attributes:
-        file: of the run's steps.
         measured_ns, predicted_ns: sums over the steps of each phase that the run has.
     """
 
-    file: str
+    file: str  # of the run's steps
     measured_ns: dict[str, int]
     predicted_ns: dict[str, int]
 

@@ -22,13 +22,7 @@ class StepContents(NamedTuple):
 
     Attributes:
         worker, phase, start_ns, end_ns, rounds: as in ``Steps``.
-        active: requests in the round; those that yield invalid tokens count.
         context_sum, context_max: over their contexts in the first round.
-        prompts: chunks of prompts.
-        tokens: prompt tokens of all of them.
-        longest: tokens of the longest.
-        cached: tokens that earlier chunks of the same prompts left in the cache.
-        attended: contexts of all prompt tokens, added up.
     """
 
     worker: IntColumn
@@ -36,14 +30,14 @@ class StepContents(NamedTuple):
     start_ns: IntColumn
     end_ns: IntColumn
     rounds: IntColumn
-    active: IntColumn
+    active: IntColumn  # requests in the round; those that yield invalid tokens count
     context_sum: IntColumn
     context_max: IntColumn
-    prompts: IntColumn
-    tokens: IntColumn
-    longest: IntColumn
-    cached: IntColumn
-    attended: IntColumn
+    prompts: IntColumn  # chunks of prompts
+    tokens: IntColumn  # prompt tokens of all of them
+    longest: IntColumn  # tokens of the longest
+    cached: IntColumn  # tokens that earlier chunks of the same prompts left in the cache
+    attended: IntColumn  # contexts of all prompt tokens, added up
 
 
 def step_contents(instance: Instance, schedule: Schedule) -> StepContents:
@@ -83,16 +77,13 @@ class Observed(NamedTuple):
     """Steps or runs of rounds.
 
     Attributes:
-        phase: prefill, decode or mixed.
-        rounds: how many rounds ``total_ns`` is for.
-        total_ns: time of them all.
         count, tokens, longest, context_sum, context_max, cached: as in ``Measurements``, of the
             mean round.
     """
 
-    phase: Sequence[str]
-    rounds: IntColumn
-    total_ns: IntColumn
+    phase: Sequence[str]  # prefill, decode or mixed
+    rounds: IntColumn  # how many rounds ``total_ns`` is for
+    total_ns: IntColumn  # time of them all
     count: IntColumn  # type: ignore[assignment] # shadows tuple.count, which is not called
     tokens: IntColumn
     longest: IntColumn

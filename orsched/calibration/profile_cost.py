@@ -34,12 +34,7 @@ LAYOUT = "DIR/tp1/dense.csv and DIR/tp1/attention.csv"
 
 @dataclass(frozen=True)
 class ProfileFiles:
-    """The tables of one profile; None: not there.
-
-    Attributes:
-        tensor_parallel: GPUs that share each layer.
-        unused: files of the layout that no cost is made of.
-    """
+    """The tables of one profile; None: not there."""
 
     dense: Path
     attention: Path
@@ -47,8 +42,8 @@ class ProfileFiles:
     moe: Path | None = None
     all_reduce: Path | None = None
     hardware: Path | None = None
-    tensor_parallel: int = 1
-    unused: tuple[str, ...] = ()
+    tensor_parallel: int = 1  # GPUs that share each layer
+    unused: tuple[str, ...] = ()  # files of the layout that no cost is made of
 
     def to_dict(self) -> dict[str, str]:
         """Return the tables by name, for reports."""
@@ -138,18 +133,14 @@ class ModelFacts:
     """What a profile does not say of its model; None: not known.
 
     Attributes:
-        layers: of the whole model: the profile has the times of one.
-        hidden: numbers of a token between layers, for all-reduce times by bytes.
-        dense_layers: of a mixture of experts, layers that have none.
-        expert_parallel: groups of GPUs among which the experts are divided.
         activated: experts that a step activates; None: on average, of random choices.
         times_a_step: how often a step runs a kernel, where that is not what its name says.
     """
 
-    layers: int
-    hidden: int | None = None
-    dense_layers: int = 0
-    expert_parallel: int = 1
+    layers: int  # of the whole model: the profile has the times of one
+    hidden: int | None = None  # numbers of a token between layers, for all-reduce times by bytes
+    dense_layers: int = 0  # of a mixture of experts, layers that have none
+    expert_parallel: int = 1  # groups of GPUs among which the experts are divided
     activated: int | None = None
     times_a_step: Mapping[str, int] = field(default_factory=dict)
 

@@ -56,16 +56,13 @@ class StepWork(NamedTuple):
 
     Attributes:
         prompts, cached: tokens of each chunk, and those in the cache before it.
-        rounds: how many.
-        active: requests of the round.
-        context_sum: of the first round.
     """
 
     prompts: Sequence[int]
     cached: Sequence[int]
-    rounds: int
-    active: int
-    context_sum: int
+    rounds: int  # how many
+    active: int  # requests of the round
+    context_sum: int  # of the first round
 
 
 class Family(Protocol):

@@ -63,17 +63,11 @@ class Stages(NamedTuple):
 
 
 class StepTimes(NamedTuple):
-    """Columns with one row a step, by place (``Timeline``).
+    """Columns with one row a step, by place (``Timeline``)."""
 
-    Attributes:
-        model_ns: by the cost model.
-        took_ns: the duration and the gap before the step.
-        gap_ns: that gap.
-    """
-
-    model_ns: IntColumn
-    took_ns: IntColumn
-    gap_ns: IntColumn
+    model_ns: IntColumn  # by the cost model
+    took_ns: IntColumn  # the duration and the gap before the step
+    gap_ns: IntColumn  # that gap
 
 
 def step_times(instance: Instance, line: Timeline) -> StepTimes:

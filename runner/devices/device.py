@@ -58,14 +58,10 @@ class Device(Protocol):
     A worker may be lost: then ``begin`` or ``end`` raises WorkerLostError, the steps without an
     ``end`` never happened, its slots are empty, and it takes steps again after a ``restart``.
     ``release`` still returns what the steps before have yielded.
-
-    Attributes:
-        name: as the trace names it.
-        clock: what its times are measured by, as the trace names it.
     """
 
-    name: str
-    clock: str
+    name: str  # as the trace names it
+    clock: str  # what its times are measured by, as the trace names it
 
     def start(self, zero_ns: int | None = None) -> None:
         """Let time begin, at a moment of ``perf_counter_ns`` (None: now); wait till it is ready."""

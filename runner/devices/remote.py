@@ -30,13 +30,9 @@ Fault = Literal["", "kill", "hang", "out_of_memory", "fail"]
 
 
 class Start(NamedTuple):
-    """Time begins.
+    """Time begins."""
 
-    Attributes:
-        zero_ns: when, on the worker's own ``perf_counter_ns``.
-    """
-
-    zero_ns: int
+    zero_ns: int  # when, on the worker's own ``perf_counter_ns``
 
 
 class Begin(NamedTuple):
@@ -44,15 +40,13 @@ class Begin(NamedTuple):
 
     Attributes:
         chunks, active, rounds: as ``Device.begin`` has them.
-        released: slots that have become free since the last step.
-        fault: what is to go wrong.
     """
 
     chunks: Sequence[Chunk]
     active: Sequence[int]
     rounds: int
-    released: Sequence[int]
-    fault: Fault
+    released: Sequence[int]  # slots that have become free since the last step
+    fault: Fault  # what is to go wrong
 
 
 class Ready(NamedTuple):
@@ -60,12 +54,11 @@ class Ready(NamedTuple):
 
     Attributes:
         name, clock: as a device has them.
-        facts: what else is known of it.
     """
 
     name: str
     clock: str
-    facts: dict[str, Any]
+    facts: dict[str, Any]  # what else is known of it
 
 
 class Ended(NamedTuple):
@@ -102,15 +95,10 @@ the slowest one took by token and round."""
 
 
 class _Begun(NamedTuple):
-    """A step that was begun.
+    """A step that was begun."""
 
-    Attributes:
-        slots: slots that yield and how many tokens, in the order of the answer.
-        size: tokens processed and rounds.
-    """
-
-    slots: list[tuple[int, int]]
-    size: int
+    slots: list[tuple[int, int]]  # slots that yield and how many tokens, in the order of the answer
+    size: int  # tokens processed and rounds
 
 
 class RemoteDevice(ABC):
@@ -123,9 +111,6 @@ class RemoteDevice(ABC):
             took.
         boot_s: until a worker is ready, at most.
         faults: by number of the step, from 0 over all lives of the worker: what goes wrong in it.
-
-    Attributes:
-        facts: what a worker that was ready has said of itself.
     """
 
     def __init__(
@@ -142,7 +127,7 @@ class RemoteDevice(ABC):
         self.hang_ns = int((HANG_S if hang_s is None else hang_s) * 1e9)
         self.many = _MANY if hang_s is None else 0
         self.boot_ns = int(boot_s * 1e9)
-        self.facts: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}  # what a worker that was ready has said of itself
         self.zero_ns = perf_counter_ns()
         self.steps = self.slowest_ns = 0
         self.yields: list[list[int]] = [[] for _ in range(settings.slots)]

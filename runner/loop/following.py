@@ -145,17 +145,11 @@ class InOrder:
 
 
 class PlannedStep(NamedTuple):
-    """A step of a schedule.
+    """A step of a schedule."""
 
-    Attributes:
-        step: what the worker is asked for.
-        start_ns: when it was planned to start, if the worker idled before it; else 0.
-        begins: request -> stay that begins with it.
-    """
-
-    step: Step
-    start_ns: int
-    begins: dict[int, int]
+    step: Step  # what the worker is asked for
+    start_ns: int  # when it was planned to start, if the worker idled before it; else 0
+    begins: dict[int, int]  # request -> stay that begins with it
 
 
 def planned_steps(schedule: Schedule, worker: int = 0) -> list[PlannedStep]:

@@ -106,7 +106,6 @@ class LiveLoop(Loop):
 
     Attributes:
         events: what happened beside the steps.
-        stopped: why the run ended before all requests were done, or empty.
     """
 
     def __init__(
@@ -135,7 +134,7 @@ class LiveLoop(Loop):
         ]
         self.told, self.run_state.on_finish = self.run_state.on_finish, self._on_finish
         self.events_told: list[dict[str, Any]] = []
-        self.stopped = ""
+        self.stopped = ""  # why the run ended before all requests were done, or empty
 
     def run(self) -> Simulated:
         """Run until every request is done, or until the run is stopped."""

@@ -114,17 +114,12 @@ AT_ONCE = 8
 
 
 class MeasuredSteps(StepRecorder):
-    """The steps of a worker with the times of its device.
-
-    Attributes:
-        times: when each step ran.
-        planned: what the cost model says of each.
-    """
+    """The steps of a worker with the times of its device."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.times: list[Times] = []
-        self.planned: list[int] = []
+        self.times: list[Times] = []  # when each step ran
+        self.planned: list[int] = []  # what the cost model says of each
 
     def columns(self) -> dict[str, IntColumn]:
         """Return the columns of the steps but the worker's."""

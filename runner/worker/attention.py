@@ -51,13 +51,12 @@ class SlotAttention:
 
     Attributes:
         rounds, chunks: the kernels.
-        places: [tokens] rows of the caches that the step writes.
     """
 
     def __init__(self, slots: Slots) -> None:
         self.slots = slots
         self.rounds, self.chunks = rounds_kernel(slots), chunks_kernel(slots)
-        self.places = slots.begins
+        self.places = slots.begins  # [tokens] rows of the caches that the step writes
         self.parts = (False, False)
 
     def begin(self, layout: Layout) -> None:

@@ -49,19 +49,15 @@ class Turned(NamedTuple):
     """What a layer's projections become, and where from.
 
     Attributes:
-        projected: [tokens, heads, head size], queries, then keys, then values.
-        positions: [tokens].
-        places: [tokens] rows of the caches.
         keys, values: the caches of the layer.
-        norms: of queries and keys, if the model has them.
     """
 
-    projected: Tensor
-    positions: Tensor
-    places: Tensor
+    projected: Tensor  # [tokens, heads, head size], queries, then keys, then values
+    positions: Tensor  # [tokens]
+    places: Tensor  # [tokens] rows of the caches
     keys: Tensor
     values: Tensor
-    norms: Norms | None
+    norms: Norms | None  # of queries and keys, if the model has them
 
 
 class Angles(NamedTuple):
@@ -164,12 +160,11 @@ class Fused(NamedTuple):
 
     Attributes:
         turn, gate: the kernels.
-        by_position: whether ``turn`` takes the angles of all positions.
     """
 
     turn: Callable[[Turned, Angles], Tensor] = turn
     gate: Callable[[Tensor], Tensor] = gate
-    by_position: bool = False
+    by_position: bool = False  # whether ``turn`` takes the angles of all positions
 
 
 def fused() -> Fused:

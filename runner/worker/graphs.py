@@ -36,31 +36,19 @@ Mode = Literal["off", "capture", "rehearse"]
 
 
 class Budget(NamedTuple):
-    """What graphs may take before the first step.
+    """What graphs may take before the first step."""
 
-    Attributes:
-        seconds: for capturing them.
-        bytes: of the device's memory.
-    """
-
-    seconds: float = 60.0
-    bytes: int = 2 << 30
+    seconds: float = 60.0  # for capturing them
+    bytes: int = 2 << 30  # of the device's memory
 
 
 class Size(NamedTuple):
-    """What the host decides of a step.
+    """What the host decides of a step."""
 
-    Attributes:
-        rows: requests of its round; 0: no round.
-        reach: no cache of the round holds more tokens after the step; 0 without a round.
-        tokens: of chunks of prompts; 0: none.
-        prompts: how many chunks.
-    """
-
-    rows: int
-    reach: int
-    tokens: int = 0
-    prompts: int = 0
+    rows: int  # requests of its round; 0: no round
+    reach: int  # no cache of the round holds more tokens after the step; 0 without a round
+    tokens: int = 0  # of chunks of prompts; 0: none
+    prompts: int = 0  # how many chunks
 
 
 class Graphs:
@@ -78,7 +66,6 @@ class Graphs:
         budget: for captures.
 
     Attributes:
-        graphs: by size.
         replays: how many steps ran as graphs.
         left_out: how many sizes the budget left no room for.
     """
@@ -100,7 +87,7 @@ class Graphs:
         self.with_chunks = any_reach[1] or mode == "rehearse"
         self.rows, self.mixed_rows = row_buckets(slots), mixed_row_buckets(slots)
         self.tokens = token_buckets(min(MOST_TOKENS, slots * length))
-        self.graphs: dict[Size, Any] = {}
+        self.graphs: dict[Size, Any] = {}  # by size
         self.replays = self.left_out = 0
         self.pool: Any = None
         self.stream: Any = None

@@ -33,13 +33,9 @@ if TYPE_CHECKING:
 
 
 class Kernel(Protocol):
-    """Attends in rounds, or in chunks, when keys and values of a step are in the caches.
+    """Attends in rounds, or in chunks, when keys and values of a step are in the caches."""
 
-    Attributes:
-        any_reach: whether how far caches reach is no matter to it, and one graph serves all.
-    """
-
-    any_reach: bool
+    any_reach: bool  # whether how far caches reach is no matter to it, and one graph serves all
 
     @staticmethod
     def serves(slots: Slots) -> bool:

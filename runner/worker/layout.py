@@ -23,13 +23,11 @@ class Slots:
     without a request write.
 
     Attributes:
-        nobody: the number of that slot, ``count``.
         keys, values: for each layer, [slots, tokens, heads, head size].
         rows: for each layer, both as [slots * tokens + 1, heads, head size]; the last is nobody's.
         begins: first of these rows of each slot, int64, on the device; nobody's is the last.
         lengths: tokens in the cache of each slot, int64, on the device; nobody has none.
         tokens: the token that a slot processes next, int64, on the device.
-        one: 1 for each slot, 0 for nobody, int64, on the device.
         order: the slots of a round's rows, int64, on the device: those that yield a token, then
             nobody.
     """
@@ -39,7 +37,7 @@ class Slots:
 
         size = (count, length, shape.kv_heads, shape.head_dim)
         self.count, self.length, self.unread = count, length, count * length
-        self.nobody = count
+        self.nobody = count  # the number of that slot, ``count``
         # zeros, since a masked weight of 0 times garbage is NaN where the garbage is
         self.rows = [
             (like.new_zeros(self.unread + 1, *size[2:]), like.new_zeros(self.unread + 1, *size[2:]))
@@ -51,7 +49,7 @@ class Slots:
         self.begins = numbers * length
         self.lengths = torch.zeros_like(numbers)
         self.tokens = torch.zeros_like(numbers)
-        self.one = (numbers < count).long()
+        self.one = (numbers < count).long()  # 1 for each slot, 0 for nobody, int64, on the device
         self.order = torch.full_like(numbers[:count], self.nobody)
 
     def bytes(self) -> int:
@@ -63,15 +61,12 @@ class Heads(NamedTuple):
     """Queries of a step's tokens in a layer; the keys and values are in the caches already.
 
     Attributes:
-        layer: its number.
-        query: [tokens, heads, head size].
-        scale: of the scores.
         window: how many tokens each one sees, itself among them; None: all before it.
     """
 
-    layer: int
-    query: torch.Tensor
-    scale: float
+    layer: int  # its number
+    query: torch.Tensor  # [tokens, heads, head size]
+    scale: float  # of the scores
     window: int | None = None
 
 
@@ -79,9 +74,6 @@ class Chunk(NamedTuple):
     """Tokens of a request that a step processes.
 
     Attributes:
-        slot: where the request is.
-        start: tokens of it that are in the slot's cache already.
-        tokens: what to process.
         yields: whether a token follows from it: the prompt ends here, and the instance's first
             token comes from the prefill.
         feeds: the prompt's last token, where the first token comes from a round: that round
@@ -92,9 +84,9 @@ class Chunk(NamedTuple):
             after the step; before any other chunk where there are no tokens.
     """
 
-    slot: int
-    start: int
-    tokens: Sequence[int]
+    slot: int  # where the request is
+    start: int  # tokens of it that are in the slot's cache already
+    tokens: Sequence[int]  # what to process
     yields: bool
     feeds: int | None = None
     loads: Sequence[tuple[int, int]] = ()
@@ -111,41 +103,28 @@ REACH_STEP = 64
 
 
 class Run(NamedTuple):
-    """Rows of a round whose slots are neighbours: ``size`` rows from ``row`` on.
+    """Rows of a round whose slots are neighbours: ``size`` rows from ``row`` on."""
 
-    Attributes:
-        row: the first one.
-        slot: of the first one.
-        size: how many rows, and slots.
-        reach: no cache of these slots holds more tokens after the step.
-    """
-
-    row: int
-    slot: int
-    size: int
-    reach: int
+    row: int  # the first one
+    slot: int  # of the first one
+    size: int  # how many rows, and slots
+    reach: int  # no cache of these slots holds more tokens after the step
 
 
 class Layout(NamedTuple):
     """The tokens of a step, in one row: one for each request of a round, then those of the chunks.
 
     Attributes:
-        rows: the first rows are a round's, if any.
-        reach: no cache of a round's slots holds more tokens after the step.
-        slots: [rows] of a round's rows, on the device.
         runs: the same as the host knows it; None in a graph, which serves any slots.
-        chunks: of prompts, if any.
-        positions: [tokens] of each token in its request, on the device.
-        places: [tokens] row of the caches that takes its keys and values, on the device.
     """
 
-    rows: int
-    reach: int
-    slots: torch.Tensor
+    rows: int  # the first rows are a round's, if any
+    reach: int  # no cache of a round's slots holds more tokens after the step
+    slots: torch.Tensor  # [rows] of a round's rows, on the device
     runs: tuple[Run, ...] | None
-    chunks: Inputs | None
-    positions: torch.Tensor
-    places: torch.Tensor
+    chunks: Inputs | None  # of prompts, if any
+    positions: torch.Tensor  # [tokens] of each token in its request, on the device
+    places: torch.Tensor  # [tokens] row of the caches that takes its keys and values, on the device
 
 
 def lay_out(
@@ -198,17 +177,11 @@ class Span(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """How much room a step's chunks take.
+    """How much room a step's chunks take."""
 
-    Attributes:
-        tokens: of all chunks.
-        prompts: the number of chunks.
-        yields: of how many chunks logits are computed.
-    """
-
-    tokens: int
-    prompts: int
-    yields: int
+    tokens: int  # of all chunks
+    prompts: int  # the number of chunks
+    yields: int  # of how many chunks logits are computed
 
     def numbers(self) -> int:
         """Return how many numbers describe the chunks."""
@@ -224,26 +197,20 @@ class Inputs(NamedTuple):
     """The chunks of a step, on the device, int64.
 
     Attributes:
-        tokens: [tokens] what the step processes.
-        positions: [tokens] of each token in its request.
-        places: [tokens] row of the caches that takes its keys and values.
-        owners: [tokens] slot whose cache the token sees.
         slots, ends: [prompts] the chunks' slots, and the tokens in their caches after the step.
         queries: [prompts + 1] where each chunk begins among the tokens; the last ends there.
-        last: [yields] tokens whose logits are wanted.
-        yielding: [yields] slots that get the token which follows; nobody's for none.
         spans: the chunks as the host knows them; None in a graph, which serves any.
     """
 
-    tokens: torch.Tensor
-    positions: torch.Tensor
-    places: torch.Tensor
-    owners: torch.Tensor
+    tokens: torch.Tensor  # [tokens] what the step processes
+    positions: torch.Tensor  # [tokens] of each token in its request
+    places: torch.Tensor  # [tokens] row of the caches that takes its keys and values
+    owners: torch.Tensor  # [tokens] slot whose cache the token sees
     slots: torch.Tensor
     ends: torch.Tensor
     queries: torch.Tensor
-    last: torch.Tensor
-    yielding: torch.Tensor
+    last: torch.Tensor  # [yields] tokens whose logits are wanted
+    yielding: torch.Tensor  # [yields] slots that get the token which follows; nobody's for none
     spans: tuple[Span, ...] | None
 
 
