@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
+    from orsched.runner.devices.settings import WorkerSettings
     from orsched.runner.worker.language_model import Shape
 
 
@@ -70,11 +72,7 @@ def footprint(worker: Any) -> Footprint:
 
 
 def read_bytes(text: str, field: str = "memory") -> int:
-    """Return a number of bytes: digits, with KiB, MiB or GiB after them if wanted.
-
-    Raises:
-        InputError: it is none; ``field`` says where.
-    """
+    """Return a number of bytes: digits, with KiB, MiB or GiB after them if wanted."""
     units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
     unit = next(name for name in units if text.endswith(name))
     digits = text.removesuffix(unit).strip()
@@ -104,23 +102,16 @@ def largest(fits: Callable[[int], bool], guess: int, most: int = MOST_SLOTS) -> 
 
 
 def memory_profile(
-    lengths: Sequence[int],
-    predict: Callable[[int], int],
+    lengths: Sequence[int],  # tokens of a slot
+    predict: Callable[[int], int],  # length -> slots by bytes alone
     fits: Callable[[int, int], bool],
-    most: int = MOST_SLOTS,
-    report: Callable[[str], None] | None = None,
+    most: int = MOST_SLOTS,  # slots that are enough
+    report: Callable[[str], None] | None = None,  # told what is tried
 ) -> list[Found]:
     """Return the largest batch for each length.
 
     Args:
-        lengths: tokens of a slot.
-        predict: length -> slots by bytes alone.
         fits: (slots, length) -> whether the largest steps of such a worker run.
-        most: slots that are enough.
-        report: told what is tried.
-
-    Raises:
-        InputError: not one slot of a length fits.
     """
     found = []
     for length in lengths:
@@ -157,12 +148,7 @@ def block_memory(found: Sequence[Found], block_tokens: int = 16) -> BlockMemory:
 
 
 def fits_on(
-    model: str,
-    device: str,
-    dtype: str,
-    most_tokens: int,
-    bytes_of: Footprint,
-    limit: int | None = None,
+    settings: WorkerSettings, most_tokens: int, bytes_of: Footprint, limit: int | None = None
 ) -> Callable[[int, int], bool]:
     """Return a test of (slots, length): the largest steps of such a worker run without a crash.
 
@@ -174,14 +160,13 @@ def fits_on(
 
     from orsched.runner.worker.torch_worker import TorchWorker
 
-    on_gpu = torch.device(device).type == "cuda"
+    on_gpu = torch.device(settings.device).type == "cuda"
 
     def fits(slots: int, length: int) -> bool:
         if limit is not None and bytes_of.slots(length, limit) < slots:
             return False
-        ran = within_memory(
-            lambda: largest_steps(TorchWorker(model, slots, length, device, dtype), most_tokens)
-        )
+        wanted = replace(settings, slots=slots, length=length)
+        ran = within_memory(lambda: largest_steps(TorchWorker(wanted), most_tokens))
         gc.collect()  # what failed is let go of by now: the error that held it is gone
         if on_gpu:
             torch.cuda.empty_cache()
@@ -240,12 +225,7 @@ class Size(NamedTuple):
 
 
 def model_config(name: str) -> Any:
-    """Return the configuration of a preset, or of a model in a folder.
-
-    Raises:
-        InputError: there is neither, or its configuration is wrong or not supported.
-        MissingDependencyError: torch or transformers is missing.
-    """
+    """Return the configuration of a preset, or of a model in a folder."""
     require_torch()
     from orsched.runner.worker.language_model import model_config as read
 

@@ -6,7 +6,7 @@ import gc
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from orsched.metrics.flat_figures import ratio
 from orsched.metrics.summary import distribution, summarise
 from orsched.metrics.timeline import Timeline
 from orsched.models.bounds.bounds import Bound, bound_for
-from orsched.runner.loop.live import execute_policy
+from orsched.runner.loop.live import execute_policy, require_known
 from orsched.runner.loop.live_loop import finishing
-from orsched.runner.policy_source import policy_source, rest_of, source_of_rest
+from orsched.runner.policy_source import MethodOptions, policy_source, rest_of, source_of_rest
 from orsched.runner.worker_pool import RunSettings, require_fit, worker_pool
 
 if TYPE_CHECKING:
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.step import Step
     from orsched.runner.loop.live import Executed
-    from orsched.runner.policy_source import PolicySource
+    from orsched.runner.policy_source import PolicySource, Resumed, Source
     from orsched.runner.worker_pool import WorkerPool
-    from orsched.simulator.policy import Policy, View
-    from orsched.solving.methods import Method, Progress
+    from orsched.simulator.policy import View
 
 
 class Clocked(NamedTuple):
@@ -54,30 +53,16 @@ _OF_RUNS = ("events", "complete", "unfinished")
 def measured_trace(
     instance: Instance,
     timeline: Schedule,
-    done: Executed,
+    block: dict[str, Any],
     resolved: PolicySource,
     workers: WorkerPool,
-    seed: int,
-    spent: Clocked,
 ) -> Schedule:
     """Return a run as a trace: timeline, reported numbers, bound, and a ``run`` block.
 
     A run that was stopped has no reported numbers.
     """
-    names = dict.fromkeys(device.name for device in workers.devices)
-    clocks = dict.fromkeys(device.clock for device in workers.devices)
-    decisions = distribution(done.decision_ns)
-    block: dict[str, Any] = {
-        "device": ", ".join(names),
-        "clock": ", ".join(clocks),
-        **workers.about,
-        "seed": seed,
-        "decision_ns": None if decisions is None else {"count": len(done.decision_ns), **decisions},
-        "runtime_s": spent._asdict(),
-        "plan": resolved.noted(),
-        **{name: timeline.run[name] for name in _OF_RUNS if name in timeline.run},
-        "environment": environment(("torch", "transformers")),
-    }
+    block |= {name: timeline.run[name] for name in _OF_RUNS if name in timeline.run}
+    block["environment"] = environment(("torch", "transformers"))
     trace = timeline.replace(run=block)
     block |= use_of_devices(instance, trace)
     if workers.watch is not None:
@@ -123,11 +108,7 @@ def _bound(instance: Instance, plan: Schedule, trace: Schedule) -> dict[str, Any
 def with_open_lengths(
     instance: Instance, source: object, settings: RunSettings, resume: Schedule | None
 ) -> Instance:
-    """Return an instance in which each request may yield up to the output limit.
-
-    Raises:
-        InputError: a schedule is to be followed, a run to be resumed, or nothing yields tokens.
-    """
+    """Return an instance in which each request may yield up to the output limit."""
     for wrong, problem in (
         (isinstance(source, Schedule), "a schedule says how many tokens each request yields"),
         (resume is not None, "a run that is resumed has the lengths of its instance"),
@@ -183,19 +164,13 @@ class RunResult:
 
 def run(
     instance: Instance,
-    source: Schedule | str | Method | Policy | type[Policy],
+    source: Source,
     settings: RunSettings | None = None,
     *,
-    seed: int = 0,
-    information: str | None = None,
-    parameters: dict[str, Any] | None = None,
-    iterations: int | None = None,
-    time_limit: float | None = None,
-    gap: float | None = None,
-    callback: Callable[[Progress], None] | None = None,
     say: Callable[[str], None] | None = None,
     resume: Schedule | None = None,
     end_of_sequence: Collection[int] = (),
+    **options: Unpack[MethodOptions],
 ) -> RunResult:
     """Execute a schedule, or let a policy decide live, on real workers.
 
@@ -209,9 +184,6 @@ def run(
             method or a policy object. Methods that are policies decide live; for the others a
             schedule is made first and followed.
         settings: what executes; default: the model ``tiny`` on torch.
-        seed: of the method, of the prompts and of random weights.
-        information, parameters, iterations, time_limit, gap, callback: of the method, as in
-            ``solve``.
         say: called with a description of each stage of the work.
         resume: the trace of a stopped run of this instance; the rest of it is run, and both parts
             form one trace. With a schedule as ``source``: of a run of that schedule, whose rest
@@ -219,6 +191,9 @@ def run(
         end_of_sequence: tokens that end a request; none: it yields as many as the instance says.
             With them lengths are known in the run only, up to the output limit, and the trace
             belongs to an instance of its own, which is returned.
+        options: ``seed`` of the method, of the prompts and of random weights; ``information``,
+            ``parameters``, ``iterations``, ``time_limit``, ``gap`` and ``callback`` of the method,
+            as in ``solve``.
 
     Raises:
         InputError: an argument is wrong, the requests do not fit onto the worker, or a method that
@@ -226,76 +201,110 @@ def run(
         MissingDependencyError: torch is missing, and the worker is not ``virtual``.
         PolicyError: the policy asked for an impossible step.
     """
-    seed, settings = whole_number(seed, "seed"), settings or RunSettings()
-    begin, tell = perf_counter(), say or _nobody
-    say_unused(instance)
-    tell("looking at the worker")
-    if end_of_sequence:
-        instance = with_open_lengths(instance, source, settings, resume)
-        require_tokens(end_of_sequence, settings)
-    require_fit(instance, settings)
-    rest = None if resume is None else rest_of(instance, resume, source, settings)
-    seed = seed if rest is None else rest.seed
-    problem = instance if rest is None else rest.instance
-    tell("planning")
-    if rest is not None and isinstance(source, Schedule):
-        resolved = source_of_rest(instance, source, rest.rest)
-    else:
-        resolved = policy_source(
-            problem, source, seed, information, parameters, callback, iterations, time_limit, gap
-        )
-    planned = perf_counter()
-    if end_of_sequence:
-        require_live(resolved)
-    tell("loading the workers")
-    workers = worker_pool(problem, settings, resolved.plan, resolved.follows, seed)
-    loaded = perf_counter()
-    prompts = None if rest is None else rest.prompts(workers.vocabulary)
-    with ExitStack() as end:
-        done = _execute(problem, resolved, workers, seed, prompts, end_of_sequence, tell, end)
-        if end_of_sequence:
-            instance = done.instance
-        spent = Clocked(planned - begin, loaded - planned, perf_counter() - loaded)
-        tell("checking")
-        timeline = done.schedule.replace(seed=resolved.plan.seed, parameters=resolved.parameters)
-        if rest is not None:
-            timeline = rest.merged(timeline)
-        trace = measured_trace(instance, timeline, done, resolved, workers, seed, spent)
-        whole = rest is None and not trace.is_partial and not end_of_sequence
-        found = check(instance, trace, times="measured")
-        plan = resolved.plan if whole else None
-        return RunResult(instance, trace, plan, done.tokens, found, done.stopped)
+    require_known(options, MethodOptions)
+    seed = whole_number(options.get("seed", 0), "seed")
+    settings, ends = settings or RunSettings(), tuple(end_of_sequence)
+    job = _Job(instance, settings, ends, say or (lambda _: None))
+    job.prepare(source, resume, seed, options)
+    return job.execute()
 
 
-def _execute(
-    instance: Instance,
-    resolved: PolicySource,
-    workers: WorkerPool,
-    seed: int,
-    prompts: list[list[int]] | None,
-    end_of_sequence: Collection[int],
-    tell: Callable[[str], None],
-    end: ExitStack,
-) -> Executed:
-    """Let the policy drive the workers, which end with the run; ``end`` covers what comes after."""
-    watching = nullcontext() if workers.watch is None else workers.watch
-    with closing(workers), watching, _undisturbed():
-        done = execute_policy(
-            instance,
-            resolved.policy,
-            workers.devices,
-            seed,
-            workers.vocabulary,
-            _observer(tell, len(resolved.plan.steps)),
-            prompts=prompts,
-            end_of_sequence=end_of_sequence or None,
-        )
-        end.enter_context(finishing(done.stopped))
-        return done
+class _Job:
+    """A run from the first look at its arguments to its result."""
 
+    def __init__(
+        self,
+        instance: Instance,
+        settings: RunSettings,
+        ends: Collection[int],
+        tell: Callable[[str], None],
+    ) -> None:
+        self.instance, self.settings, self.ends, self.tell = instance, settings, ends, tell
+        self.begin = perf_counter()
+        self.rest: Resumed | None = None
 
-def _nobody(_: str) -> None:
-    """Ignore the message."""
+    def prepare(
+        self, source: Source, resume: Schedule | None, seed: int, options: MethodOptions
+    ) -> None:
+        """Refuse what cannot be run, and plan."""
+        say_unused(self.instance)
+        self.tell("looking at the worker")
+        if self.ends:
+            self.instance = with_open_lengths(self.instance, source, self.settings, resume)
+            require_tokens(self.ends, self.settings)
+        instance, settings = self.instance, self.settings
+        require_fit(instance, settings)
+        if resume is not None:
+            self.rest = rest_of(instance, resume, source, settings)
+        rest = self.rest
+        self.seed = seed if rest is None else rest.seed
+        self.problem = instance if rest is None else rest.instance
+        self.tell("planning")
+        if rest is not None and isinstance(source, Schedule):
+            self.resolved = source_of_rest(instance, source, rest.rest)
+        else:
+            self.resolved = policy_source(self.problem, source, **options | {"seed": self.seed})
+        self.planned = perf_counter()
+        if self.ends:
+            require_live(self.resolved)
+
+    def execute(self) -> RunResult:
+        """Run it, and check what came of it."""
+        rest, resolved = self.rest, self.resolved
+        self.tell("loading the workers")
+        plan, follows = resolved.plan, resolved.follows
+        workers = worker_pool(self.problem, self.settings, plan, follows, self.seed)
+        loaded = perf_counter()
+        with ExitStack() as end:
+            done = self._drive(workers, end)
+            instance = done.instance if self.ends else self.instance
+            times = self.planned - self.begin, loaded - self.planned, perf_counter() - loaded
+            self.tell("checking")
+            timeline = done.schedule.replace(seed=plan.seed, parameters=resolved.parameters)
+            if rest is not None:
+                timeline = rest.merged(timeline)
+            block = self._block(done, workers, Clocked(*times))
+            trace = measured_trace(instance, timeline, block, resolved, workers)
+            whole = rest is None and not trace.is_partial and not self.ends
+            found = check(instance, trace, times="measured")
+            shown = plan if whole else None
+            return RunResult(instance, trace, shown, done.tokens, found, done.stopped)
+
+    def _drive(self, workers: WorkerPool, end: ExitStack) -> Executed:
+        """Let the policy drive the workers, which end with the run; ``end`` is for what follows."""
+        watching = nullcontext() if workers.watch is None else workers.watch
+        prompts = None if self.rest is None else self.rest.prompts(workers.vocabulary)
+        observer = _observer(self.tell, len(self.resolved.plan.steps))
+        with closing(workers), watching, _undisturbed():
+            done = execute_policy(
+                self.problem,
+                self.resolved.policy,
+                workers.devices,
+                self.seed,
+                workers.vocabulary,
+                observer,
+                prompts=prompts,
+                end_of_sequence=self.ends or None,
+            )
+            end.enter_context(finishing(done.stopped))
+            return done
+
+    def _block(self, done: Executed, workers: WorkerPool, spent: Clocked) -> dict[str, Any]:
+        """Return what the trace's ``run`` says of the run itself."""
+        names = dict.fromkeys(device.name for device in workers.devices)
+        clocks = dict.fromkeys(device.clock for device in workers.devices)
+        decisions = distribution(done.decision_ns)
+        if decisions is not None:
+            decisions = {"count": len(done.decision_ns), **decisions}
+        return {
+            "device": ", ".join(names),
+            "clock": ", ".join(clocks),
+            **workers.about,
+            "seed": self.seed,
+            "decision_ns": decisions,
+            "runtime_s": spent._asdict(),
+            "plan": self.resolved.noted(),
+        }
 
 
 def _observer(say: Callable[[str], None], planned: int) -> Callable[[View, Step], None]:

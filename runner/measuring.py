@@ -22,7 +22,8 @@ from orsched.data.step import Step, decode_rounds, prefill_stage
 from orsched.data.workers import Worker
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.runner.capacity import Footprint, Found, fits_on, memory_profile
-from orsched.runner.devices.settings import WorkerSettings, built, choose
+from orsched.runner.devices.device import built
+from orsched.runner.devices.settings import WorkerSettings, choose
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.profiling import Point, Reference, grid, profile
 from orsched.runner.worker.graphs import Budget
@@ -76,9 +77,6 @@ def made_up_requests(count: int, length: int, seed: int, like: Requests | None =
         seed: of the draws.
         like: requests whose pairs of lengths are drawn from, with replacement; without them
             prompts are uniform up to half of the length, and outputs up to what is left.
-
-    Raises:
-        InputError: none of ``like`` fits.
     """
     whole_number(length, "length", minimum=2)
     draw = np.random.default_rng(seed)
@@ -104,9 +102,6 @@ def rehearse(device: TorchDevice, requests: Requests, most_tokens: int, seed: in
         requests: what to serve; arrivals do not matter.
         most_tokens: of a prefill stage; prompts over it are left out.
         seed: of the prompts, and of when to prefill.
-
-    Raises:
-        InputError: a request does not fit onto the worker.
     """
     total = requests.prompt_tokens + requests.output_tokens
     if int(total.max(initial=0)) > device.worker.slots.length:
@@ -186,18 +181,12 @@ def make_device(options: WorkerOptions, seed: int = 0) -> tuple[TorchDevice, dic
 
 
 def largest_batches(
-    options: WorkerOptions,
-    most_tokens: int,
-    limit: int | None,
-    report: Callable[[str], None] | None = None,
+    options: WorkerOptions,  # the worker; its number of slots does not matter
+    most_tokens: int,  # of a prefill stage
+    limit: int | None,  # bytes to use; None: what a GPU has
+    report: Callable[[str], None] | None = None,  # told what is tried
 ) -> list[Found]:
     """Return the largest batch for the length of a slot, its half and its quarter.
-
-    Args:
-        options: the worker; its number of slots does not matter.
-        most_tokens: of a prefill stage.
-        limit: bytes to use; None: what a GPU has.
-        report: told what is tried.
 
     Raises as ``memory_profile`` and ``fits_on``.
     """
@@ -213,7 +202,7 @@ def largest_batches(
             "a CPU has no limit of its own", field="memory", remedy="say how many bytes to use"
         )
     room = torch.cuda.mem_get_info(found.device)[0] if limit is None else limit
-    fits = fits_on(found.model, found.device, found.dtype, most_tokens, bytes_of, limit)
+    fits = fits_on(found, most_tokens, bytes_of, limit)
     lengths = sorted({max(1, found.length // part) for part in (1, 2, 4)})
     return memory_profile(lengths, lambda n: bytes_of.slots(n, room), fits, report=report)
 
@@ -226,14 +215,14 @@ class Measured(NamedTuple):
 
 
 def measure_worker(
-    device: TorchDevice,
-    most_tokens: int,
-    repeats: int = 5,
-    seed: int = 0,
-    requests: int | None = None,
-    like: Requests | None = None,
-    report: Callable[[str], None] | None = None,
-    factor: int = 2,
+    device: TorchDevice,  # the worker; nothing may be on it
+    most_tokens: int,  # of a prefill stage
+    repeats: int = 5,  # of each point of the grid, which stands for their median
+    seed: int = 0,  # of the order, the requests and their prompts
+    requests: int | None = None,  # of the rehearsal; 0 leaves it out; by default six a slot
+    like: Requests | None = None,  # requests whose lengths those of the rehearsal are drawn from
+    report: Callable[[str], None] | None = None,  # told what is done
+    factor: int = 2,  # by which the numbers of requests in the grid grow
 ) -> Measured:
     """Measure a worker's steps, for ``calibrate``.
 
@@ -241,16 +230,6 @@ def measure_worker(
     the rehearsal has steps in the state in which a run finds them, and the grid's times are
     ``anchored`` to its first part; by the second the fitted models are judged. Both are spread over
     the whole time, and a ``Reference`` says whether the machine kept its speed.
-
-    Args:
-        device: the worker; nothing may be on it.
-        most_tokens: of a prefill stage.
-        repeats: of each point of the grid, which stands for their median.
-        seed: of the order, the requests and their prompts.
-        requests: of the rehearsal; 0 leaves it out; by default six a slot.
-        like: requests whose lengths those of the rehearsal are drawn from.
-        report: told what is done.
-        factor: by which the numbers of requests in the grid grow.
     """
     whole_number(repeats, "repeats", minimum=1)
     whole_number(seed, "seed")

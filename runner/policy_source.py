@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from orsched.runner.loop.resume import Rest
     from orsched.runner.worker_pool import RunSettings
     from orsched.solving.methods import Method, Progress
+
+    Source = Schedule | str | Method | Policy | type[Policy]
 
 
 class PolicySource(NamedTuple):
@@ -69,33 +71,32 @@ def source_of_rest(instance: Instance, schedule: Schedule, rest: Rest) -> Policy
     return _follow(rest.instance, plan)._replace(whole=schedule)
 
 
+class MethodOptions(TypedDict, total=False):
+    """What a method may be told, as in ``solve``."""
+
+    seed: int
+    information: str | None
+    parameters: dict[str, Any] | None
+    iterations: int | None
+    time_limit: float | None
+    gap: float | None
+    callback: Callable[[Progress], None] | None
+
+
 def policy_source(
-    instance: Instance,
-    source: Schedule | str | Method | Policy | type[Policy],
-    seed: int = 0,
-    information: str | None = None,
-    parameters: dict[str, Any] | None = None,
-    callback: Callable[[Progress], None] | None = None,
-    iterations: int | None = None,
-    time_limit: float | None = None,
-    gap: float | None = None,
+    instance: Instance, source: Source, **options: Unpack[MethodOptions]
 ) -> PolicySource:
     """Return what decides for the workers of an instance.
 
-    Args:
-        instance: the problem.
-        source: a schedule for it, or what ``solve`` takes as a method. Methods that are policies
-            decide live; of the others a schedule is made first, which is then followed. A policy
-            object is copied for the plan.
-        seed: of the method's random choices.
-        information, parameters: of the method.
-        callback, iterations, time_limit, gap: for a method that searches, as in ``solve``.
+    A schedule is followed. Methods that are policies decide live; of the others a schedule is made
+    first, which is then followed. A policy object is copied for the plan.
 
     Raises:
         InputError: the schedule is for another instance, or an argument is wrong.
         InvalidScheduleError: the schedule breaks a rule.
         And what ``solve`` raises.
     """
+    information, parameters = options.get("information"), options.get("parameters")
     if isinstance(source, Schedule):
         if information is not None or parameters:
             raise InputError(
@@ -106,17 +107,8 @@ def policy_source(
         _require_valid(instance, source)
         return _follow(instance, source)
     chosen = choose(source, information, parameters)
-    plan = solve(
-        instance,
-        deepcopy(source) if isinstance(source, Policy) else source,
-        seed=seed,
-        information=information,
-        parameters=parameters,
-        iterations=iterations,
-        time_limit=time_limit,
-        gap=gap,
-        callback=callback,
-    ).schedule
+    planned = deepcopy(source) if isinstance(source, Policy) else source
+    plan = solve(instance, planned, **options).schedule
     if not isinstance(chosen.method, LiveMethod) or not chosen.method.live:
         return _follow(instance, plan)
     build = chosen.method.build
@@ -168,12 +160,7 @@ class Resumed:
 
 
 def rest_of(instance: Instance, trace: Schedule, source: object, settings: RunSettings) -> Resumed:
-    """Return what a run that was stopped has left.
-
-    Raises:
-        InputError: it was not stopped, is not valid or of another instance or another model, or a
-            schedule is to be followed that the run did not follow.
-    """
+    """Return what a run that was stopped has left."""
     if not trace.is_partial:
         raise InputError("this run was not stopped", field="resume", remedy="give a partial trace")
     _require_notes(trace)

@@ -21,6 +21,7 @@ from orsched.runner.devices.device import (
     TorchDevice,
     VirtualDevice,
     WorkerLostError,
+    built,
     start_together,
     warm_up,
 )
@@ -29,7 +30,6 @@ from orsched.runner.devices.settings import (
     MOST_THREADS,
     Chosen,
     WorkerSettings,
-    built,
     choose,
     one_each,
     require_budget,
@@ -169,12 +169,7 @@ def _require_reusable(instance: Instance, settings: RunSettings, here: bool) -> 
 def worker_pool(
     instance: Instance, settings: RunSettings, plan: Schedule, follows: bool, seed: int
 ) -> WorkerPool:
-    """Return workers that are ready for a run; a policy that ``follows`` its plan may do no other.
-
-    Raises:
-        InputError: the requests do not fit, or torch does not have the device.
-        MissingDependencyError: torch is missing, and the workers are not virtual.
-    """
+    """Return workers that are ready for a run; one that ``follows`` its plan does nothing else."""
     least = slots_needed(instance, plan, follows)
     slots = max(w.clients for w in instance.workers) if settings.slots is None else settings.slots
     require_slots(slots, least)

@@ -118,21 +118,23 @@ def generated(model: Any, prompt: Sequence[int], count: int) -> tuple[list[int],
 
 
 def differences(
-    family: str, dtype: str, seed: int, **settings: Any
+    family: str, dtype: str, seed: int, device: str = "cpu", graphs: Any = None
 ) -> tuple[Case, list[Difference]]:
     """Serve a case, generate each of its sequences alone, and return where they first differ.
 
-    ``settings`` are further ones of the worker.
+    ``device`` and ``graphs`` are those of the worker.
     """
+    from orsched.runner.devices.settings import WorkerSettings
     from orsched.runner.worker.language_model import load_model
     from orsched.runner.worker.torch_worker import TorchWorker
 
     case = Case(seed)
-    worker = TorchWorker(family, SLOTS, LENGTH, dtype=dtype, seed=seed, **settings)
+    own = WorkerSettings(family, SLOTS, LENGTH, device, dtype, seed)
+    worker = TorchWorker(own, graphs)
     worker.prepare()
     found = case.serve(worker)
     assert len({token for tokens in found for token in tokens}) > 20  # weights that tell
-    plain = load_model(family, settings.get("device", "cpu"), dtype, seed)
+    plain = load_model(family, device, dtype, seed)
     differing = []
     for request, tokens in enumerate(found):
         expected, margins = generated(plain, case.prompts[request], case.outputs[request])

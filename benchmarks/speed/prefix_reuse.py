@@ -77,10 +77,13 @@ def main_figures(result: RunResult) -> dict[str, Any]:
 
 def copies(model: str, case: Case, repeats: int) -> dict[str, Any]:
     """Return the CPU time of storing, of loading and of computing a document, in ms."""
+    from orsched.runner.devices.settings import WorkerSettings
     from orsched.runner.worker.torch_worker import TorchWorker
 
     blocks = case.shared // BLOCK
-    worker = TorchWorker(model, 1, case.shared, stored_blocks=blocks, block_tokens=BLOCK)
+    worker = TorchWorker(
+        WorkerSettings(model, 1, case.shared, stored_blocks=blocks, block_tokens=BLOCK)
+    )
     assert worker.store is not None
     places = [(block, block) for block in range(blocks)]
     chunk = Chunk(0, 0, [1] * case.shared, True, loads=places, saves=places)

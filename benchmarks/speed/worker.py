@@ -51,9 +51,12 @@ class Ours:
     """The worker."""
 
     def __init__(self, shape: Shape, dtype: str) -> None:
+        from orsched.runner.devices.settings import WorkerSettings
         from orsched.runner.worker.torch_worker import TorchWorker
 
-        self.worker = TorchWorker(shape.model, shape.requests, shape.tokens + ROUNDS, dtype=dtype)
+        self.worker = TorchWorker(
+            WorkerSettings(shape.model, shape.requests, shape.tokens + ROUNDS, dtype=dtype)
+        )
         self.requests, self.tokens = shape.requests, shape.tokens
 
     def prefill(self, prompts: Sequence[Sequence[int]]) -> None:
@@ -73,10 +76,13 @@ class Scattered:
     """The worker with twice as many slots: the requests are in every other one, or packed."""
 
     def __init__(self, shape: Shape, dtype: str) -> None:
+        from orsched.runner.devices.settings import WorkerSettings
         from orsched.runner.worker.torch_worker import TorchWorker
 
         slots = 2 * shape.requests
-        self.worker = TorchWorker(shape.model, slots, shape.tokens + ROUNDS, dtype=dtype)
+        self.worker = TorchWorker(
+            WorkerSettings(shape.model, slots, shape.tokens + ROUNDS, dtype=dtype)
+        )
         self.lengths = [shape.tokens] * slots
 
     def before_rounds(self) -> None:

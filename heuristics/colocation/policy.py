@@ -34,9 +34,6 @@ class Deadlines:
         bulk: whether each request is of a bulk class, by row.
         interactive_kinds: the classes that are not bulk, by number.
         limits: TTFT and TPOT of each class in nanoseconds, None for none.
-
-    Raises:
-        InputError: a limit is no time.
     """
 
     def __init__(

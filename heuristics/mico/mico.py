@@ -34,10 +34,6 @@ class Mico(Policy):
     first, so that the clouds' tokens are even (Q), or in turn. Each cloud serves its own at
     iteration level (I) or in static batches. A cloud that has nothing waiting takes the next
     request of the one with the most load, where places are taken.
-
-    Raises:
-        InputError: the workload distribution, the trade-off or the order by answers is asked for
-            without information on lengths.
     """
 
     many_workers = True

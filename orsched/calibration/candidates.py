@@ -76,9 +76,6 @@ class Calibration:
         The score is the mean over the phases of half the error of a run's sum and half the mean
         error of its steps, all held out. Of those that are within ``NOISE`` of the least the
         simplest is taken, so that the choice stays with repeats on the same device.
-
-        Raises:
-            InputError: there is none of that name, or it could not be fitted.
         """
         able = [c for c in self.candidates if c.cost is not None]
         if model == "best":
@@ -149,9 +146,6 @@ def interleaved(measurements: Measurements) -> tuple[IntColumn, IntColumn]:
 
     The smallest and the largest are never held out, so that no model is asked beyond its points.
     Where there are several runs, all of the last one is held out beside them.
-
-    Raises:
-        InputError: fewer than five stages or rounds.
     """
     run = measurements.column("run")
     last = int(run.max(initial=0))

@@ -127,9 +127,6 @@ def read_steps(path: Path) -> list[RunStep]:
 
     Columns may be in any order; what a phase does not use may be empty or left out, ``cached`` and
     ``attended`` by all (``RunStep``).
-
-    Raises:
-        InputError: the file cannot be read or is wrong; the row is the line number from 1.
     """
     with locating(path):
         reader = csv.DictReader(StringIO(read_text(path), newline=""), strict=True)

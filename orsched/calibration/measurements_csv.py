@@ -53,11 +53,7 @@ decode,64,42.5,,,32000,1000
 
 
 def write_measurements(measurements: Measurements, path: Path) -> None:
-    """Write measurements; ``read_measurements`` gives them back equal.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Write measurements; ``read_measurements`` gives them back equal."""
     columns = measurements.to_dict()
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -74,9 +70,6 @@ def read_measurements(path: Path) -> Measurements:
     its place, with a fraction. A column left out and an empty cell are 0; of a single prompt
     ``tokens`` and ``longest`` are the same, so that one is enough. Lines that begin with # are left
     out (``TEMPLATE`` has such).
-
-    Raises:
-        InputError: the file cannot be read or is wrong; the row is the line number from 1.
     """
     with locating(path):
         lines = _lines(read_text(path))

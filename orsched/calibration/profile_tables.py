@@ -38,11 +38,7 @@ picoseconds = partial(cells.seconds, unit_ns=_PICOSECONDS, remedy="give microsec
 
 
 def kernel_rows(path: Path, axis: str) -> list[KernelRow]:
-    """Read a table of kernels with the columns ``layer``, ``axis`` and ``time_us``.
-
-    Raises:
-        InputError: a column is missing or a cell is wrong, or a row appears twice.
-    """
+    """Read a table of kernels with the columns ``layer``, ``axis`` and ``time_us``."""
     parsers: dict[str, Any] = {
         "layer": cells.names,
         axis: cells.whole_numbers,
@@ -130,9 +126,6 @@ def expert_rows(path: Path, expert_parallel: int, activated: int | None) -> list
     that of E experts ``E (1 - (1 - k/E)^tokens)`` are activated on average; k is what one token
     activates in the table, E the most there are. ``activated`` takes a fixed number instead, or as
     many as the tokens can reach.
-
-    Raises:
-        InputError: a column is missing or a cell is wrong, or no row is of this ``ep``.
     """
     parsers: dict[str, Any] = {
         "tokens": cells.whole_numbers,

@@ -278,10 +278,6 @@ class ModelShape:
         """Read a ``config.json`` of the LLaMA family (also Mistral, Qwen 2 and 3).
 
         Every field is used, known to change nothing (``config_fields.IRRELEVANT``), or refused.
-
-        Raises:
-            InputError: a field is missing, not a whole number or out of range, or it says what the
-                shape does not hold: experts, windows, compressed caches, unknown weights.
         """
         require_fields(values)
         bits, weights = layer_bits(values)

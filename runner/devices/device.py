@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import nullcontext
+from dataclasses import replace
 from multiprocessing.connection import wait as wait_for_any
 from time import perf_counter, perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+    from orsched.runner.devices.settings import WorkerSettings
     from orsched.runner.worker.torch_worker import TorchWorker
 
 
@@ -120,17 +122,14 @@ def wait_until_ready(devices: Sequence[Device]) -> None:
 
 
 def wait(
-    devices: Sequence[Device],
-    until_ns: int | None = None,
-    now_ns: int = 0,
+    devices: Sequence[Device],  # those with a step or a restart under way
+    until_ns: int | None = None,  # the moment; None: there is none
+    now_ns: int = 0,  # the time now, on the same clock
     sleeping: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
     """Sleep until a device is done, one of those that are not ready is, or a moment has come.
 
     Args:
-        devices: those with a step or a restart under way.
-        until_ns: the moment; None: there is none.
-        now_ns: the time now, on the same clock.
         sleeping: what to sleep in. An exception that is raised there does no harm, as one in the
             middle of an answer would.
     """
@@ -341,3 +340,16 @@ def _prompt(slot: int, tokens: int) -> Chunk:
 def _do(device: Device, chunks: Sequence[Chunk], active: Sequence[int], rounds: int) -> None:
     device.begin(chunks, active, rounds, 0)
     device.end()
+
+
+def built(settings: WorkerSettings, device: str | None = None) -> TorchWorker:
+    """Return a worker of this process that is ready, on a device if another name is given."""
+    import torch
+
+    from orsched.runner.worker.torch_worker import TorchWorker
+
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    worker = TorchWorker(settings if device is None else replace(settings, device=device))
+    worker.prepare()
+    return worker

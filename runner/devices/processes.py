@@ -13,9 +13,9 @@ import numpy as np
 
 from orsched.common.errors import InputError, unavailable
 from orsched.common.subprocess_call import Child
-from orsched.runner.devices.device import TorchDevice, warm_up
+from orsched.runner.devices.device import TorchDevice, built, warm_up
 from orsched.runner.devices.remote import Begin, Ended, Lost, Ready, Refused, RemoteDevice, Start
-from orsched.runner.devices.settings import built, visible_gpu
+from orsched.runner.devices.settings import visible_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

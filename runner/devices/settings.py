@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, unavailable
 from orsched.common.scalars import require_seconds
 from orsched.runner.worker.graphs import Budget
 from orsched.runner.worker.language_model import DTYPES, settled
-
-if TYPE_CHECKING:
-    from orsched.runner.worker.torch_worker import TorchWorker
-
 
 LONGEST_S = 1e6
 
@@ -90,9 +86,6 @@ def one_each(settings: WorkerSettings, workers: int) -> list[WorkerSettings]:
 
     On ``cuda`` each has a GPU of its own; on ``cpu`` they share the threads. A GPU that is named
     with its number is shared by all.
-
-    Raises:
-        InputError: there are more workers than GPUs.
     """
     whole_number(workers, "workers", minimum=1)
     if workers == 1:
@@ -175,10 +168,6 @@ def choose(device: str = "auto", dtype: str | None = None) -> Chosen:
 
     ``auto`` is a GPU where there is one. Without a type of numbers it is bfloat16 on a GPU, else
     float32.
-
-    Raises:
-        InputError: torch does not have the device.
-        MissingDependencyError: torch or transformers is missing.
     """
     require_torch()
     import torch
@@ -197,30 +186,6 @@ def choose(device: str = "auto", dtype: str | None = None) -> Chosen:
             ) from None
     usual = "bfloat16" if device.startswith("cuda") else "float32"
     return Chosen(settled(device), dtype or usual)
-
-
-def built(settings: WorkerSettings, device: str | None = None) -> TorchWorker:
-    """Return a worker of this process that is ready, on a device if another name is given."""
-    import torch
-
-    from orsched.runner.worker.graphs import Budget
-    from orsched.runner.worker.torch_worker import TorchWorker
-
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
-    where = device or settings.device
-    arguments = (settings.model, settings.slots, settings.length, where)
-    worker = TorchWorker(
-        *arguments,
-        settings.dtype,
-        settings.seed,
-        allow_pickle=settings.allow_pickle,
-        stored_blocks=settings.stored_blocks,
-        block_tokens=settings.block_tokens,
-        budget=Budget(settings.graph_seconds, settings.graph_bytes),
-    )
-    worker.prepare()
-    return worker
 
 
 _NOISE = 0.25

@@ -7,7 +7,7 @@ the host waits for the one before it only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from orsched.runner.loop.prompts import Prompts
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
@@ -61,6 +61,23 @@ class Executed(NamedTuple):
     stopped: str
 
 
+class LiveOptions(TypedDict, total=False):
+    """What else a run on devices may be told.
+
+    Attributes:
+        prompts: the tokens of each prompt, where they are known.
+        most_losses: of one worker in a row, without a step done, after which the run continues.
+        end_of_sequence: tokens that end a request. Lengths are seen as they happen only; rounds
+            are begun one by one.
+        most_tokens: of each request, with ``end_of_sequence``; None: the output limit.
+    """
+
+    prompts: Sequence[Sequence[int]] | None
+    most_losses: int
+    end_of_sequence: int | Collection[int] | None
+    most_tokens: Sequence[int] | None
+
+
 def execute_policy(
     instance: Instance,
     policy: Policy,
@@ -68,17 +85,12 @@ def execute_policy(
     seed: int = 0,
     vocabulary: int = 2,
     observer: Callable[[View, Step], None] | None = None,
-    deadline: Callable[[], None] | None = None,
-    *,
-    prompts: Sequence[Sequence[int]] | None = None,
-    most_losses: int = MOST_LOSSES,
-    end_of_sequence: int | Collection[int] | None = None,
-    most_tokens: Sequence[int] | None = None,
+    **options: Unpack[LiveOptions],
 ) -> Executed:
     """Let a policy drive devices until every request is done.
 
     Each request yields as many tokens as the instance says or, with ``end_of_sequence``, up to such
-    a token or the output limit. Its prompt is drawn at random.
+    a token or the output limit. Its prompt is drawn at random, of tokens below ``vocabulary``.
 
     The step in which a worker is lost is undone, and all requests on it lose their caches, but not
     their yielded tokens. Each is reported to the policy by ``on_preempt``; without this hook the
@@ -90,16 +102,9 @@ def execute_policy(
         instance: the problem; its cost models give the planned times.
         policy: a fresh policy object.
         devices: what executes, one device for each worker.
-        seed: of the prompts.
-        vocabulary: prompts are of tokens below this.
+        seed, vocabulary: of the prompts.
         observer: called with the view and the step before each step is taken.
-        deadline: called from time to time; raises to stop the run.
-        prompts: the tokens of each prompt, where they are known.
-        most_losses: of one worker in a row, without a step done, after which the run continues.
-
-        end_of_sequence: tokens that end a request. Lengths are seen as they happen only; rounds
-            are begun one by one.
-        most_tokens: of each request, with ``end_of_sequence``; None: the output limit.
+        options: see ``LiveOptions``.
 
     Raises:
         InputError: there is not one device for each worker; a prompt's length is wrong; the policy
@@ -107,6 +112,7 @@ def execute_policy(
         PolicyError: as ``simulate_policy``.
         OrschedError: a worker was lost before the run began.
     """
+    require_known(options, LiveOptions)
     listed: list[Any] = list(devices) if isinstance(devices, (list, tuple)) else [devices]
     if len(listed) != len(instance.workers):
         raise InputError(
@@ -114,24 +120,16 @@ def execute_policy(
             field="devices",
             remedy="give one device for each worker",
         )
-    ends = None
-    if end_of_sequence is not None:
-        ends = EndOfSequence(end_of_sequence, instance, policy, listed, most_tokens)
+    tokens, ends = options.get("end_of_sequence"), None
+    if tokens is not None:
+        ends = EndOfSequence(tokens, instance, policy, listed, options.get("most_tokens"))
     problem = instance if ends is None else ends.open(instance)
     problem.require_steady("a run on real workers")
     problem.require_feasible(policy.chunks)
-    most_losses = whole_number(most_losses, "most_losses")
-    loop = LiveLoop(
-        problem,
-        policy,
-        listed,
-        Prompts(instance, seed, vocabulary, prompts),
-        ends is None and _looks_ahead(listed),
-        most_losses,
-        ends,
-        observer,
-        deadline,
-    )
+    most_losses = whole_number(options.get("most_losses", MOST_LOSSES), "most_losses")
+    prompts = Prompts(instance, seed, vocabulary, options.get("prompts"))
+    ahead = ends is None and _looks_ahead(listed)
+    loop = LiveLoop(problem, policy, listed, prompts, ahead, most_losses, ends, observer)
     try:
         start_together(listed)
     except WorkerLostError as lost:
@@ -140,6 +138,13 @@ def execute_policy(
     if ends is not None:
         instance = ends.open(instance)
     return _executed(instance, loop, done.schedule.replace(instance_sha256=instance.sha256))
+
+
+def require_known(given: Mapping[str, Any], options: type) -> None:
+    """Raise ``TypeError`` for an argument that is none of some options, as Python does."""
+    for name in given:
+        if name not in options.__annotations__:
+            raise TypeError(f"got an unexpected keyword argument {name!r}")
 
 
 def _looks_ahead(devices: Sequence[Any]) -> bool:

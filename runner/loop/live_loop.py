@@ -118,9 +118,8 @@ class LiveLoop(Loop):
         most_losses: int,
         ends: EndOfSequence | None,
         observer: Callable[[View, Step], None] | None,
-        deadline: Callable[[], None] | None,
     ) -> None:
-        super().__init__(instance, policy, observer, deadline)
+        super().__init__(instance, policy, observer, None)
         self.hears = policy.hears_of_evictions()
         self.interrupts = Interrupts()
         self.policy = _Asking(policy, self)

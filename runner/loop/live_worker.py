@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -127,13 +127,6 @@ class MeasuredSteps(StepRecorder):
         return {**super().columns(), "start_ns": times[:, 0], "end_ns": times[:, 1]}
 
 
-class Ends(Protocol):
-    """What shortens requests that have turned out to be done."""
-
-    def find(self, worker: LiveWorker) -> None:
-        """Look at the last tokens of a step that is over."""
-
-
 class LiveWorker(WorkerRun):
     """Begins steps on a device.
 
@@ -163,7 +156,7 @@ class LiveWorker(WorkerRun):
         device: Device,
         prompts: Prompts,
         looks_ahead: bool,
-        ends: Ends | None,
+        ends: EndOfSequence | None,
     ) -> None:
         super().__init__(instance, loop.run_state, loop.views[index], loop.work)
         self.device, self.prompts, self.looks_ahead = device, prompts, looks_ahead
@@ -350,18 +343,8 @@ def live(workers: Any) -> list[LiveWorker]:
 class EndOfSequence:
     """Which tokens end a request, and how long the requests have turned out.
 
-    Args:
-        tokens: a token, or several.
-        instance: the problem.
-        policy: what decides.
-        devices: where it runs.
-        most: tokens of each request if it yields none of them; None: the output limit.
-
     Attributes:
-        outputs: tokens of each request: the most, until it is known.
-
-    Raises:
-        InputError: the policy is clairvoyant, or a device yields no tokens.
+        outputs: tokens of each request: the most (None: the output limit), until it is known.
     """
 
     def __init__(

@@ -44,20 +44,15 @@ class Prompts:
     """Tokens of the requests: their prompts, then what they yielded, stay by stay.
 
     Args:
-        instance: has the lengths of the prompts, and the prefixes that they share.
         seed, vocabulary: of prompts that are drawn at random.
-        given: the prompts, where they are known.
-
-    Raises:
-        InputError: a given prompt is not as long as the instance says.
     """
 
     def __init__(
         self,
-        instance: Instance,
+        instance: Instance,  # has the lengths of the prompts, and the prefixes that they share
         seed: int,
         vocabulary: int,
-        given: Sequence[Sequence[int]] | None = None,
+        given: Sequence[Sequence[int]] | None = None,  # the prompts, where they are known
     ) -> None:
         self.sizes: list[int] = instance.requests.prompt_tokens.tolist()
         self.prefixes = instance.requests.prefixes

@@ -100,9 +100,6 @@ class RequestTimes:
         """Return figures of a schedule beside those measured; rows are those of the instance.
 
         ``order`` is Spearman's rank correlation of the first tokens' order, under ``measured``.
-
-        Raises:
-            InputError: the run has other requests than the instance: their number, or a length.
         """
         _require_same(self.requests, instance.requests)
         times = request_times(instance, schedule)
@@ -127,9 +124,6 @@ class RequestTimes:
 
         ``queued_s`` is when the client sent the request, as ``arrival_s``: how long it took to the
         server's queue, and when the server began, is not known.
-
-        Raises:
-            InputError: the file cannot be written.
         """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")

@@ -32,9 +32,6 @@ class OrderedScheduler(AsyncScheduler):  # type: ignore[misc]
     preempted requests wait again, by the keys that they had. Who is preempted is vLLM's choice by
     its scheduling policy: under ``fcfs`` the last one admitted, under ``priority`` the one with
     the largest key, which is written into ``Request.priority`` for that.
-
-    Raises:
-        InputError: the settings are wrong, or vLLM's scheduler is not as expected.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

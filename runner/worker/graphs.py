@@ -60,10 +60,8 @@ class Graphs:
         slots, length: most rows, longest reach.
         any_reach: of the kernels for rounds and for chunks: whether one graph serves all reaches;
             chunks are captured only with a kernel that does.
-        device: of the tensors.
         mode: ``off`` runs each step as it is; ``capture`` as graphs; ``rehearse`` does all of it
             but the capture, with any kernel on any device: a graph is then the call.
-        budget: for captures.
 
     Attributes:
         replays: how many steps ran as graphs.
@@ -77,9 +75,9 @@ class Graphs:
         slots: int,
         length: int,
         any_reach: tuple[bool, bool],
-        device: torch.device,
+        device: torch.device,  # of the tensors
         mode: Mode,
-        budget: Budget,
+        budget: Budget,  # for captures
     ) -> None:
         self.run, self.idle = run, idle
         self.length, self.device, self.mode, self.budget = length, device, mode, budget

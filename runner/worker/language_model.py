@@ -93,11 +93,7 @@ LONGEST_CONTEXT = 32_768
 
 
 def preset_config(name: str) -> Any:
-    """Return the transformers configuration of a preset.
-
-    Raises:
-        InputError: the name is unknown.
-    """
+    """Return the transformers configuration of a preset."""
     from transformers import AutoConfig
 
     if name not in PRESETS:
@@ -142,11 +138,7 @@ class Shape(NamedTuple):
 
 
 def model_config(name: str) -> Any:
-    """Return the configuration of a preset, or of the model in a folder.
-
-    Raises:
-        InputError: there is neither, or its configuration is wrong or not supported.
-    """
+    """Return the configuration of a preset, or of the model in a folder."""
     if name in PRESETS or not Path(name).is_dir():
         return preset_config(name)  # says what there is
     config = folder_config(Path(name))
@@ -166,9 +158,6 @@ def load_model(
         dtype: ``float64``, ``float32``, ``bfloat16`` or ``float16``.
         seed: of the random weights.
         allow_pickle: whether weights in a folder may be pickled; else they are safetensors.
-
-    Raises:
-        InputError: the name, the family or the type is unknown, or the folder holds no model.
     """
     import torch
 

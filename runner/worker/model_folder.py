@@ -160,12 +160,7 @@ ALIASES = {
 
 
 def folder_config(folder: Path) -> Any:
-    """Return the transformers configuration of the model in a folder.
-
-    Raises:
-        InputError: there is no ``config.json``, or it is of no model that can be built; with the
-            file and the field. Code that it names is never run.
-    """
+    """Return the transformers configuration of the model in a folder."""
     path = folder / CONFIG
     values = read_object(path)
     with locating(path):
@@ -296,9 +291,6 @@ def folder_model(folder: Path, config: Any, numbers: Any, allow_pickle: bool = F
         numbers: torch's type of the weights.
         allow_pickle: whether weights may be pickled, which torch is asked to read without running
             anything.
-
-    Raises:
-        InputError: there are no weights, they are pickled, damaged, or of another model.
     """
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
@@ -319,12 +311,7 @@ def folder_model(folder: Path, config: Any, numbers: Any, allow_pickle: bool = F
 
 
 def weight_files(folder: Path, allow_pickle: bool = False) -> list[Path]:
-    """Return the files of a model's weights, each of them in the folder.
-
-    Raises:
-        InputError: there are none, they are pickled and may not be, or the index of the files is
-            wrong.
-    """
+    """Return the files of a model's weights, each of them in the folder."""
     for name in (SAFE, PICKLED):
         if name == PICKLED:
             _require_no_pickle(folder, allow_pickle)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from orsched.runner.devices.settings import WorkerSettings
     from orsched.runner.worker.graphs import Mode
     from orsched.runner.worker.layout import Chunk, Inputs, Run
 
@@ -37,17 +38,14 @@ class PrefixStore:
     """Room for some blocks of keys and values of every layer.
 
     Args:
-        slots: whose blocks are stored.
-        blocks: how many blocks there is room for.
-        block_tokens: tokens a block.
         to_device: brings numbers of the host to the slots' device.
     """
 
     def __init__(
         self,
-        slots: Slots,
-        blocks: int,
-        block_tokens: int,
+        slots: Slots,  # whose blocks are stored
+        blocks: int,  # how many blocks there is room for
+        block_tokens: int,  # tokens a block
         to_device: Callable[[np.ndarray], torch.Tensor],
     ) -> None:
         self.slots, self.size, self.to_device = slots, block_tokens, to_device
@@ -109,17 +107,8 @@ class TorchWorker:
     what ``take`` returns, when it reads it. Greedy decoding.
 
     Args:
-        model: a preset or a folder (``load_model``).
-        slots: requests that are on the worker at one time.
-        length: tokens of the longest request, prompt and output.
-        device: as torch names it.
-        dtype: of weights and caches.
-        seed: of random weights.
+        settings: of the worker.
         graphs: how steps run (``graphs.Graphs``); by default as graphs where there is a GPU.
-        allow_pickle: whether weights in a folder may be pickled.
-        stored_blocks: blocks of prefixes that are kept beside the slots; 0: none.
-        block_tokens: tokens of such a block.
-        budget: seconds and bytes for graphs.
 
     Attributes:
         device: with its index, settled once: ``cuda`` is the current GPU.
@@ -130,41 +119,28 @@ class TorchWorker:
         InputError: the model is unknown, or has fewer positions than ``length``.
     """
 
-    def __init__(
-        self,
-        model: str = "tiny",
-        slots: int = 8,
-        length: int = 1024,
-        device: str = "cpu",
-        dtype: str = "float32",
-        seed: int = 0,
-        graphs: Mode | None = None,
-        allow_pickle: bool = False,
-        stored_blocks: int = 0,
-        block_tokens: int = 1,
-        budget: Budget | None = None,
-    ) -> None:
+    def __init__(self, settings: WorkerSettings, graphs: Mode | None = None) -> None:
         import torch
 
-        self.device = torch.device(settled(device))
+        slots, length = settings.slots, settings.length
+        self.device = torch.device(settled(settings.device))
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # streams and events are those of the current one
-        self.model = load_model(model, str(self.device), dtype, seed, allow_pickle)
+        self.model = load_model(
+            settings.model, str(self.device), settings.dtype, settings.seed, settings.allow_pickle
+        )
         self.shape = shape_of(self.model.config)
-        if not 1 <= length <= self.shape.positions:
+        if length > self.shape.positions:
             raise InputError(
                 f"{length} tokens a request; the model has {self.shape.positions} positions",
                 field="length",
                 remedy="give shorter slots, or a model with more positions",
             )
-        if slots < 1:
-            raise InputError(f"{slots} slots", field="slots", remedy="at least 1")
         self.slots = Slots(self.shape, slots, length, next(self.model.parameters()))
-        self.store = (
-            PrefixStore(self.slots, stored_blocks, block_tokens, self._to_device)
-            if stored_blocks
-            else None
-        )
+        self.store = None
+        if settings.stored_blocks:
+            stored = settings.stored_blocks, settings.block_tokens
+            self.store = PrefixStore(self.slots, *stored, self._to_device)
         self.attention = SlotAttention(self.slots)
         self.forward = forward_of(self.model, self.attention)
         self.head = self.model.get_output_embeddings()
@@ -182,7 +158,7 @@ class TorchWorker:
             (self.attention.rounds.any_reach, self.attention.chunks.any_reach),
             self.device,
             graphs or ("capture" if self.device.type == "cuda" else "off"),
-            budget or Budget(),
+            Budget(settings.graph_seconds, settings.graph_bytes),
         )
         self._numbers = self.slots.lengths.new_zeros(_extent(self.graphs.most).numbers())
 

@@ -17,9 +17,9 @@ from orsched.runner.execution import run  # noqa: E402
 from orsched.runner.measuring import WorkerOptions, largest_batches  # noqa: E402
 from orsched.runner.utilization import SIZES  # noqa: E402
 from orsched.runner.worker.language_model import settled  # noqa: E402
-from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
 from orsched.runner.worker_pool import RunSettings  # noqa: E402
 from tests.runner.stand_in_gpu import indexed, one_gpu  # noqa: E402
+from tests.runner.torch_workers import torch_worker  # noqa: E402
 
 
 @pytest.fixture
@@ -68,5 +68,5 @@ def test_a_calibration_settles_the_index_once(gpu: list[str]) -> None:
 def test_several_workers_have_a_gpu_each_and_one_has_the_current(gpu: list[str]) -> None:
     assert choose("auto").device == choose("cuda").device == settled("cuda") == "cuda:0"
     assert choose("cpu").device == settled("cpu") == "cpu"
-    assert TorchWorker("tiny", slots=1, length=8, device="cuda").device == torch.device("cuda:0")
+    assert torch_worker("tiny", slots=1, length=8, device="cuda").device == torch.device("cuda:0")
     assert [each.device for each in one_each(WorkerSettings(device="cuda"), 1)] == ["cuda"]

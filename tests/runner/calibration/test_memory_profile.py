@@ -16,6 +16,7 @@ from orsched.runner.capacity import (
     read_bytes,
     within_memory,
 )
+from orsched.runner.devices.settings import WorkerSettings
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, 17, 99])
@@ -74,16 +75,16 @@ def test_a_cpu_has_the_limit_that_it_is_given():
     torch.set_num_threads(1)
     from orsched.runner.capacity import footprint
     from orsched.runner.measuring import WorkerOptions, largest_batches
-    from orsched.runner.worker.torch_worker import TorchWorker
+    from tests.runner.torch_workers import torch_worker
 
     with pytest.raises(InputError, match="no limit of its own"):
         largest_batches(WorkerOptions(device="cpu"), 64, None)
-    worker = TorchWorker("tiny", slots=5, length=31)
+    worker = torch_worker("tiny", slots=5, length=31)
     bytes_of = footprint(worker)
     assert bytes_of.weights == sum(p.nbytes for p in worker.model.parameters())
     assert worker.slots.bytes() <= bytes_of.token * 5 * 32
     limit = bytes_of.weights + bytes_of.token * 5 * 32
-    fits = fits_on("tiny", "cpu", "float32", 64, bytes_of, limit)
+    fits = fits_on(WorkerSettings(), 64, bytes_of, limit)
     found = memory_profile([31], lambda length: bytes_of.slots(length, limit), fits)
     assert found == [Found(31, 5, 5)]
     batches = largest_batches(WorkerOptions(device="cpu", length=31), 64, limit)

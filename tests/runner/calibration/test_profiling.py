@@ -55,9 +55,9 @@ def test_profiles_become_measurements_that_can_be_fitted():
     from orsched.calibration.fit import fit
     from orsched.runner.devices.device import TorchDevice
     from orsched.runner.profiling import profile
-    from orsched.runner.worker.torch_worker import TorchWorker
+    from tests.runner.torch_workers import torch_worker
 
-    device = TorchDevice(TorchWorker("tiny", slots=4, length=64))
+    device = TorchDevice(torch_worker("tiny", slots=4, length=64))
     points = [point for point in grid(4, 64, 128) if point.phase != "mixed"]
     told, walks = [], []
     found = profile(
@@ -89,14 +89,14 @@ def test_mixed_steps_of_a_grid_have_one_prompt_or_several():
     pytest.importorskip("torch", reason="the extra 'runner' is not installed")
     from orsched.runner.devices.device import TorchDevice
     from orsched.runner.profiling import SEVERAL, profile
-    from orsched.runner.worker.torch_worker import TorchWorker
+    from tests.runner.torch_workers import torch_worker
 
     slots = SEVERAL + 2
     mixed = [point for point in grid(slots, 64, 128) if point.phase == "mixed"]
     assert {point.beside for point in mixed} == {1, SEVERAL}
     assert all(point.count + point.beside <= slots for point in mixed)
     points = [next(p for p in mixed if p.beside == beside) for beside in (1, SEVERAL)]
-    device = TorchDevice(TorchWorker("tiny", slots=slots, length=64))
+    device = TorchDevice(torch_worker("tiny", slots=slots, length=64))
     found = profile(device, points, repeats=1)
     for point in points:
         row = found.column("tokens").tolist().index(point.length * point.beside)

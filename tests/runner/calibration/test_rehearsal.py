@@ -109,9 +109,9 @@ def test_a_rehearsal_runs_on_a_worker():
     torch.set_num_threads(1)
     from orsched.runner.devices.device import TorchDevice
     from orsched.runner.measuring import measure_worker
-    from orsched.runner.worker.torch_worker import TorchWorker
+    from tests.runner.torch_workers import torch_worker
 
-    device = TorchDevice(TorchWorker("tiny", slots=4, length=48))
+    device = TorchDevice(torch_worker("tiny", slots=4, length=48))
     told = []
     found, speed = measure_worker(device, 64, repeats=1, requests=12, report=told.append)
     alone = measure_worker(device, 64, repeats=1, requests=0).steps

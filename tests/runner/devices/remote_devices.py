@@ -30,8 +30,7 @@ def in_process():
 
     before = torch.get_num_threads()
     torch.set_num_threads(SETTINGS.threads)
-    names = ("model", "slots", "length", "device", "dtype", "seed")
-    device = TorchDevice(TorchWorker(**{name: getattr(SETTINGS, name) for name in names}))
+    device = TorchDevice(TorchWorker(SETTINGS))
     device.start()
     yield device
     torch.set_num_threads(before)

@@ -21,7 +21,7 @@ from orsched.runner.devices.processes import ProcessDevice  # noqa: E402
 from orsched.runner.devices.settings import WorkerSettings  # noqa: E402
 from orsched.runner.loop.live import execute_policy  # noqa: E402
 from orsched.runner.worker.language_model import load_model  # noqa: E402
-from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
+from tests.runner.torch_workers import torch_worker  # noqa: E402
 
 VOCABULARY, LIMIT, SEED = 512, 24, 7
 
@@ -53,7 +53,7 @@ def expected(problem):
 
 
 def torch_device():
-    return TorchDevice(TorchWorker("tiny", slots=3, length=64, dtype="float64", seed=2))
+    return TorchDevice(torch_worker("tiny", slots=3, length=64, dtype="float64", seed=2))
 
 
 @pytest.mark.parametrize("rule", ["decode", "prefill"])

@@ -133,9 +133,9 @@ def test_nothing_done_has_no_shares():
 def test_the_size_of_a_model(name):
     torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
     torch.set_num_threads(1)
-    from orsched.runner.worker.torch_worker import TorchWorker
+    from tests.runner.torch_workers import torch_worker
 
-    worker = TorchWorker(name, slots=2, length=16)
+    worker = torch_worker(name, slots=2, length=16)
     size = model_size(worker)
     hidden, inner = worker.model.config.hidden_size, 128
     assert size.output_weights == hidden * 512

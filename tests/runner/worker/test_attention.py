@@ -17,7 +17,8 @@ from orsched.runner.worker.kernels import (  # noqa: E402
 )
 from orsched.runner.worker.language_model import Shape  # noqa: E402
 from orsched.runner.worker.layout import Chunk, Slots  # noqa: E402
-from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
+from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402, TC001
+from tests.runner.torch_workers import torch_worker  # noqa: E402
 
 
 def flash(
@@ -61,7 +62,7 @@ def with_flash(worker: TorchWorker) -> TorchWorker:
 
 @pytest.mark.parametrize("family", ["tiny", "tiny-gpt2", "tiny-gpt-neo"])
 def test_one_call_for_all_requests_attends_as_each_alone(family: str) -> None:
-    dense, one = (TorchWorker(family, 4, 160, dtype="float64", seed=4) for _ in range(2))
+    dense, one = (torch_worker(family, 4, 160, dtype="float64", seed=4) for _ in range(2))
     found = Case(4, requests=5, longest=30).serve(with_flash(one))
     assert found == Case(4, requests=5, longest=30).serve(dense)
 
@@ -70,7 +71,8 @@ def test_one_call_for_all_requests_attends_as_each_alone(family: str) -> None:
 @pytest.mark.parametrize("graphs", ["off", "rehearse"])
 def test_in_graphs_as_well(graphs: str) -> None:
     dense, one = (
-        TorchWorker("tiny", 4, 64, dtype="float64", seed=4, graphs=mode) for mode in ("off", graphs)
+        torch_worker("tiny", 4, 64, dtype="float64", seed=4, graphs=mode)
+        for mode in ("off", graphs)
     )
     with_flash(one).prepare()
     case = Case(6, requests=5, longest=20)
@@ -79,7 +81,7 @@ def test_in_graphs_as_well(graphs: str) -> None:
 
 
 def test_each_part_of_a_step_is_told_of_its_requests_only() -> None:
-    worker = with_flash(TorchWorker("tiny", slots=3, length=64))
+    worker = with_flash(torch_worker("tiny", slots=3, length=64))
     worker.prefill([Chunk(slot, 0, [5] * 9, True) for slot in range(3)])
     worker.decode([0, 2])
     rounds, chunks = worker.attention.rounds, worker.attention.chunks
@@ -101,14 +103,14 @@ def test_the_operator_takes_the_arguments_that_it_is_given() -> None:
 
 
 def test_without_a_gpu_the_kernel_is_not_chosen() -> None:
-    worker = TorchWorker("tiny", slots=1, length=16, dtype="bfloat16")
+    worker = torch_worker("tiny", slots=1, length=16, dtype="bfloat16")
     assert not FlashRounds.serves(worker.slots)
     assert isinstance(worker.attention.rounds, DenseRounds)
     assert isinstance(worker.attention.chunks, DenseChunks)
 
 
 def test_attention_makes_its_masks_once_a_step() -> None:
-    worker = TorchWorker("tiny-gpt-neo", slots=3, length=64)
+    worker = torch_worker("tiny-gpt-neo", slots=3, length=64)
     worker.prefill([Chunk(0, 0, [3] * 20, True), Chunk(1, 0, [3] * 5, False)])
     assert len(worker.attention.chunks.masks) == 1  # one prompt is longer than the window
     worker.step([Chunk(1, 5, [3] * 5, True)], [0])
@@ -173,6 +175,6 @@ def test_the_next_kernel_serves_where_one_cannot_be_trusted(
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("family", ["tiny", "tiny-gpt2", "tiny-gpt-neo"])
 def test_on_a_gpu_tokens_differ_only_where_logits_nearly_tie(family: str) -> None:
-    assert FlashRounds.serves(TorchWorker(family, 2, 32, "cuda", "bfloat16").slots)
+    assert FlashRounds.serves(torch_worker(family, 2, 32, "cuda", "bfloat16").slots)
     _, differing = differences(family, "bfloat16", 2, device="cuda")
     assert [each for each in differing if each.margin >= TOLERANCES["bfloat16"]] == []

@@ -14,7 +14,6 @@ from orsched.runner.worker.graphs import (  # noqa: E402
     MOST_TOKENS,
     PROMPTS,
     WARM_UPS,
-    Budget,
     Size,
     mixed_row_buckets,
     row_buckets,
@@ -27,7 +26,8 @@ from orsched.runner.worker.layout import (  # noqa: E402
     nothing,
     unpack,
 )
-from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
+from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402, TC001
+from tests.runner.torch_workers import torch_worker  # noqa: E402
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5, 64, 200, 2000])
@@ -70,7 +70,7 @@ def test_steps_as_graphs_yield_the_tokens_of_generate(family: str) -> None:
 
 
 def prepared(slots: int = 4, length: int = 64, dtype: str = "float64") -> TorchWorker:
-    worker = TorchWorker("tiny", slots, length, dtype=dtype, graphs="rehearse")
+    worker = torch_worker("tiny", slots, length, dtype=dtype, graphs="rehearse")
     assert worker.prepare() == len(worker.graphs.graphs) > 0
     return worker
 
@@ -104,7 +104,7 @@ def test_a_step_that_no_graph_fits_runs_as_it_is() -> None:
 
 
 def test_graphs_are_captured_before_time_0_only() -> None:
-    worker = TorchWorker("tiny", slots=4, length=64, graphs="rehearse")
+    worker = torch_worker("tiny", slots=4, length=64, graphs="rehearse")
     worker.prefill([Chunk(0, 0, [1, 2, 3], True)])
     worker.decode([0], rounds=3)
     assert (worker.graphs.graphs, worker.graphs.replays) == ({}, 0)
@@ -112,7 +112,7 @@ def test_graphs_are_captured_before_time_0_only() -> None:
 
 @pytest.mark.parametrize("short", ["seconds", "bytes"])
 def test_captures_keep_to_their_budget(short: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = TorchWorker("tiny", slots=4, length=64, graphs="rehearse", budget=Budget(**{short: 0}))
+    worker = torch_worker("tiny", slots=4, length=64, graphs="rehearse", **{f"graph_{short}": 0})
     worker.prefill([Chunk(0, 0, [1, 2, 3], True)])
     held = iter(range(10**6))
     monkeypatch.setattr(worker.graphs, "_held_bytes", lambda: next(held))
@@ -125,7 +125,7 @@ def test_captures_keep_to_their_budget(short: str, monkeypatch: pytest.MonkeyPat
 
 def test_a_capture_changes_nothing_that_is_read_again() -> None:
     plain, captured = (
-        TorchWorker("tiny", slots=4, length=64, dtype="float64", graphs=mode)
+        torch_worker("tiny", slots=4, length=64, dtype="float64", graphs=mode)
         for mode in ("off", "rehearse")
     )
     for worker in (plain, captured):
@@ -144,7 +144,7 @@ def test_a_capture_changes_nothing_that_is_read_again() -> None:
 
 def test_padding_is_nobodys() -> None:
     """Beside a slot that is full, and one that waits: neither is written to."""
-    plain, padded = TorchWorker("tiny", slots=12, length=16, dtype="float64"), prepared(12, 16)
+    plain, padded = torch_worker("tiny", slots=12, length=16, dtype="float64"), prepared(12, 16)
     kept = []
     for worker in (plain, padded):
         worker.prefill([Chunk(11, 0, [5] * 16, True), Chunk(4, 0, [6] * 3, True)])
@@ -161,7 +161,7 @@ def test_padding_is_nobodys() -> None:
 
 def test_a_step_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What would make the host wait for a GPU, or break a capture, fails here."""
-    worker = TorchWorker("tiny", slots=4, length=64)
+    worker = torch_worker("tiny", slots=4, length=64)
     worker.prefill([Chunk(slot, 0, [slot + 1] * 3, True) for slot in range(3)])
     size = Size(2, 64, 16, 8)
     extent = Extent(16, 8, 8)
@@ -185,7 +185,7 @@ def test_a_step_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_device_that_refuses_graphs_runs_steps_as_they_are() -> None:
-    worker = TorchWorker("tiny", slots=4, length=64, graphs="rehearse")
+    worker = torch_worker("tiny", slots=4, length=64, graphs="rehearse")
     worker.prefill([Chunk(slot, 0, [slot + 1] * 3, True) for slot in range(3)])
 
     def refuse(size: Size) -> None:
@@ -251,7 +251,7 @@ class FakeCuda:
 def test_a_capture_warms_up_beside_the_steps_and_shares_one_pool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    worker = TorchWorker("tiny", slots=2, length=64)
+    worker = torch_worker("tiny", slots=2, length=64)
     worker.prefill([Chunk(slot, 0, [slot + 1] * 3, True) for slot in range(2)])
     cuda = FakeCuda(monkeypatch)
     worker.graphs.mode = "capture"
@@ -292,7 +292,7 @@ def test_a_capture_warms_up_beside_the_steps_and_shares_one_pool(
 def test_captured_steps_yield_what_the_steps_themselves_do(dtype: str) -> None:
     served = []
     for mode in ("capture", "rehearse"):
-        worker = TorchWorker("tiny", 4, 160, "cuda", dtype, graphs=mode)
+        worker = torch_worker("tiny", 4, 160, "cuda", dtype, graphs=mode)
         assert worker.prepare()
         served.append(Case(3).serve(worker))
         assert worker.graphs.replays

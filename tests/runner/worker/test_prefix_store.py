@@ -11,13 +11,14 @@ pytest.importorskip("transformers", reason="the extra 'runner' is not installed"
 
 from orsched.runner.worker.layout import Chunk  # noqa: E402
 from orsched.runner.worker.torch_worker import TorchWorker, in_waves  # noqa: E402
+from tests.runner.torch_workers import torch_worker  # noqa: E402
 
 SIZE = 4
 
 
 def worker(stored: int = 8) -> TorchWorker:
     """Return a small worker, in double precision so that no logits tie."""
-    return TorchWorker("tiny", 4, 64, dtype="float64", stored_blocks=stored, block_tokens=SIZE)
+    return torch_worker("tiny", 4, 64, dtype="float64", stored_blocks=stored, block_tokens=SIZE)
 
 
 def prompt(seed: int, tokens: int) -> list[int]:

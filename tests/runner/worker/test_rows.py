@@ -9,13 +9,12 @@ pytest.importorskip("transformers", reason="the extra 'runner' is not installed"
 
 from orsched.common.errors import InputError  # noqa: E402
 from orsched.runner.worker import kernels  # noqa: E402
-from orsched.runner.worker.graphs import Budget  # noqa: E402
 from orsched.runner.worker.layout import (  # noqa: E402
     Chunk,
     Run,
     runs_of,
 )
-from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
+from tests.runner.torch_workers import torch_worker  # noqa: E402
 
 PACKED, SCATTERED = (0, 1, 2, 3, 4), (18, 3, 11, 4, 7)
 PROMPTS = ([1, 2, 3], [9] * 20, [4, 5], [6] * 11, [8] * 3)
@@ -23,7 +22,7 @@ PROMPTS = ([1, 2, 3], [9] * 20, [4, 5], [6] * 11, [8] * 3)
 
 def served(slots: tuple[int, ...], graphs: str, family: str = "tiny") -> tuple[list, list, list]:
     """Return tokens, rows of each forward pass, and graphs that were replayed."""
-    worker = TorchWorker(family, 20, 40, dtype="float64", graphs=graphs, budget=Budget(3600))
+    worker = torch_worker(family, 20, 40, dtype="float64", graphs=graphs, graph_seconds=3600)
     worker.prepare()
     rows, keys = [], []
     forward, replay = worker.forward, worker.graphs.replay
@@ -64,7 +63,7 @@ def test_neighbours_attend_in_one_call_as_far_as_the_longest_of_them() -> None:
 
 def test_a_slot_that_is_full_takes_no_token() -> None:
     """It would write into the first row of the next one."""
-    worker = TorchWorker("tiny", slots=2, length=8)
+    worker = torch_worker("tiny", slots=2, length=8)
     worker.prefill([Chunk(0, 0, [1] * 7, True), Chunk(1, 0, [2] * 3, True)])
     worker.decode([0])
     with pytest.raises(InputError, match="full"):

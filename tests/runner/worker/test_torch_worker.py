@@ -33,7 +33,7 @@ from orsched.runner.devices.device import TorchDevice  # noqa: E402
 from orsched.runner.loop.live import execute_policy  # noqa: E402
 from orsched.runner.worker.language_model import PRESETS, load_model  # noqa: E402
 from orsched.runner.worker.layout import Chunk  # noqa: E402
-from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
+from tests.runner.torch_workers import torch_worker  # noqa: E402
 
 VOCABULARY = 512
 
@@ -66,7 +66,7 @@ def test_the_table_counts_every_sequence_that_differs(capsys: pytest.CaptureFixt
 
 
 def test_one_forward_pass_a_step_however_many_requests_are_in_it() -> None:
-    worker = TorchWorker("tiny", slots=6, length=64)
+    worker = torch_worker("tiny", slots=6, length=64)
     worker.prefill([Chunk(slot, 0, [1 + slot] * (3 + slot), True) for slot in range(5)])
     assert worker.forward_passes == 1
     worker.decode(range(5), rounds=10)
@@ -78,7 +78,7 @@ def test_one_forward_pass_a_step_however_many_requests_are_in_it() -> None:
 
 
 def test_forward_passes_see_no_padding() -> None:
-    worker, seen = TorchWorker("tiny", slots=4, length=64), []
+    worker, seen = torch_worker("tiny", slots=4, length=64), []
     forward = worker.forward
     worker.forward = lambda tokens, positions: (
         seen.append(len(tokens)) or forward(tokens, positions)
@@ -90,10 +90,10 @@ def test_forward_passes_see_no_padding() -> None:
 
 def test_what_other_slots_do_changes_no_token() -> None:
     prompt = [5, 6, 7]
-    alone = TorchWorker("tiny", slots=1, length=64, dtype="float64")
+    alone = torch_worker("tiny", slots=1, length=64, dtype="float64")
     alone.prefill([Chunk(0, 0, prompt, True)])
     alone.decode([0], rounds=20)
-    crowd = TorchWorker("tiny", slots=4, length=64, dtype="float64")
+    crowd = torch_worker("tiny", slots=4, length=64, dtype="float64")
     crowd.prefill([Chunk(3, 0, [1] * 30, True)])
     crowd.decode([3], rounds=5)
     crowd.prefill([Chunk(1, 0, prompt, True), Chunk(0, 0, [9] * 8, True)])
@@ -105,13 +105,13 @@ def test_what_other_slots_do_changes_no_token() -> None:
 
 def test_wrong_arguments_say_what_there_is() -> None:
     with pytest.raises(InputError, match="unknown model"):
-        TorchWorker("huge")
+        torch_worker("huge")
     with pytest.raises(InputError, match="positions"):
-        TorchWorker("tiny-gpt2", length=5000)
+        torch_worker("tiny-gpt2", length=5000)
     with pytest.raises(InputError, match="slots"):
-        TorchWorker("tiny", slots=0)
+        torch_worker("tiny", slots=0)
     with pytest.raises(InputError, match="unknown type"):
-        TorchWorker("tiny", dtype="int8")
+        torch_worker("tiny", dtype="int8")
 
 
 @pytest.mark.parametrize("rule", ["decode", "prefill"])
@@ -132,7 +132,7 @@ def test_a_policy_with_evictions_and_chunks_yields_the_tokens_of_generate(rule: 
     policy = method.build(
         instance, method.information[0], {"max_num_batched_tokens": 10, "watermark_blocks": 0}, 0
     )[0]
-    device = TorchDevice(TorchWorker("tiny", slots=4, length=64, dtype="float64", seed=2))
+    device = TorchDevice(torch_worker("tiny", slots=4, length=64, dtype="float64", seed=2))
     done = execute_policy(
         instance,
         policy,
@@ -204,12 +204,12 @@ def test_angles_that_depend_on_other_requests_are_refused(tmp_path: Path) -> Non
     factors = {"rope_type": "longrope", "short_factor": [1.0] * 12, "long_factor": [2.0] * 12}
     config = {"original_max_position_embeddings": 64, "factor": 4.0}
     with pytest.raises(InputError, match="longrope"):
-        TorchWorker(saved(tmp_path, factors | config), slots=1, length=64)
+        torch_worker(saved(tmp_path, factors | config), slots=1, length=64)
 
 
 def test_merged_weights_stay_those_of_the_model() -> None:
     worker, plain = (
-        TorchWorker("tiny-qwen2", slots=1, length=16),
+        torch_worker("tiny-qwen2", slots=1, length=16),
         load_model("tiny-qwen2", "cpu", "float32"),
     )
     for (name, found), (_, expected) in zip(

@@ -18,7 +18,7 @@ if find_spec("triton") is None:
 
 from orsched.runner.worker import decoder  # noqa: E402
 from orsched.runner.worker.kernels import DecodeRounds  # noqa: E402
-from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
+from tests.runner.torch_workers import torch_worker  # noqa: E402
 
 LIMITS = {"float32": 2e-6, "bfloat16": 0.02}
 """Differences of means of standard normal values, as measured on a GPU for bfloat16."""
@@ -78,13 +78,13 @@ def test_a_worker_on_our_kernels_yields_the_same_tokens(cases: dict[str, dict]) 
 
 
 def test_without_a_gpu_they_are_not_chosen() -> None:
-    worker = TorchWorker("tiny", slots=1, length=16, dtype="bfloat16")
+    worker = torch_worker("tiny", slots=1, length=16, dtype="bfloat16")
     assert not DecodeRounds.serves(worker.slots)
     assert worker.forward.fused == decoder.Fused()
 
 
 def test_a_compiler_that_fails_leaves_the_plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    slots = TorchWorker("tiny", slots=1, length=16).slots
+    slots = torch_worker("tiny", slots=1, length=16).slots
     monkeypatch.setattr(decoder, "fusible", lambda slots: True)
 
     def fails(*_: object) -> bool:

@@ -17,7 +17,7 @@ from orsched.runner.worker import attention, decoder, triton_kernels
 from orsched.runner.worker.kernels import DecodeRounds, DenseRounds
 from orsched.runner.worker.language_model import Shape
 from orsched.runner.worker.layout import Chunk, Heads, Slots, lay_out
-from orsched.runner.worker.torch_worker import TorchWorker
+from tests.runner.torch_workers import torch_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,7 +115,7 @@ def worker() -> dict:
     """A whole worker on our kernels yields the tokens of one on the plain ones."""
     found = []
     for ours in (False, True):
-        each = TorchWorker("tiny-qwen3", slots=5, length=90, seed=3)
+        each = torch_worker("tiny-qwen3", slots=5, length=90, seed=3)
         if ours:
             each.attention.rounds = DecodeRounds(each.slots)
             each.forward.fused = decoder.fused()
