@@ -19,8 +19,7 @@ import orsched
 from orsched.calibration import GPUS, MODELS, fitting
 from orsched.calibration.candidates import calibrate
 from orsched.calibration.catalogue import PRESETS
-from orsched.calibration.judging import judge, read_steps
-from orsched.calibration.measurements_csv import read_measurements
+from orsched.calibration.step_files import judge, read_measurements, read_steps
 from orsched.files import save_cost
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import orsched
 from orsched.calibration.candidates import calibrate
-from orsched.calibration.measurements_csv import read_measurements
+from orsched.calibration.step_files import read_measurements
 from orsched.files import save_cost
 
 DATA = Path(__file__).parent / "data"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.calibration.fit import fit
-from orsched.calibration.judging import RunStep, judge, read_steps
 from orsched.calibration.measurements import DECODE, PREFILL, Measurements
-from orsched.calibration.measurements_csv import read_measurements
+from orsched.calibration.step_files import RunStep, judge, read_measurements, read_steps
 from orsched.instances.datasets import data_directory
 
 if TYPE_CHECKING:

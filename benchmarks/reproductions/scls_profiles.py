@@ -24,7 +24,7 @@ from benchmarks.speed.section import table
 from orsched.calibration.candidates import select
 from orsched.calibration.fit import fit
 from orsched.calibration.measurements import DECODE, PREFILL
-from orsched.calibration.measurements_csv import read_measurements
+from orsched.calibration.step_files import read_measurements
 from orsched.common.units import NS_PER_S
 from orsched.instances.datasets import VARIABLE
 from orsched.runner.measuring import WorkerOptions, make_device

@@ -23,8 +23,8 @@ from benchmarks.speed.device_files import PHASES, write_machine, write_rows, wri
 from benchmarks.speed.device_roofline import roofline_s
 from benchmarks.speed.runner import PREFILL_CAP, Run, calibrated, longest, run_live, workload
 from benchmarks.speed.section import Section, Target
-from orsched.calibration.judging import RunStep, judge
 from orsched.calibration.observed import step_contents
+from orsched.calibration.step_files import RunStep, judge
 from orsched.files.atomic import write_text
 from orsched.runner.capacity import Footprint, largest_steps, size_of, within_memory
 from orsched.runner.measuring import WorkerOptions, make_device

@@ -11,9 +11,8 @@ import io
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from orsched.calibration.judging import judge, read_steps
-from orsched.calibration.measurements_csv import write_measurements
 from orsched.calibration.observed import step_contents
+from orsched.calibration.step_files import judge, read_steps, write_measurements
 from orsched.data.schedule import DECODE, MIXED, PREFILL
 from orsched.files import save_cost
 from orsched.files.atomic import write_text

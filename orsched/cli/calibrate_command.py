@@ -17,8 +17,8 @@ from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
     from orsched.calibration.candidates import Calibration, Candidate
-    from orsched.calibration.judging import Verdict
     from orsched.calibration.measurements import Measurements
+    from orsched.calibration.step_files import Verdict
     from orsched.data.memory import BlockMemory
     from orsched.runner.capacity import Found
     from orsched.runner.profiling import Speed
@@ -88,8 +88,7 @@ class CalibrateCommand(Printed):
 
     def _run(self) -> None:
         from orsched.calibration.candidates import MODELS, calibrate
-        from orsched.calibration.judging import judge, read_steps
-        from orsched.calibration.measurements_csv import TEMPLATE
+        from orsched.calibration.step_files import TEMPLATE, judge, read_steps
 
         if self.template:
             click.echo(TEMPLATE, nl=False)
@@ -105,7 +104,7 @@ class CalibrateCommand(Printed):
         steps = [(str(path), read_steps(path)) for path in self.runs]
         measured = _measure(self) if self.source is None else _read(self.source, self)
         if self.measurements is not None:
-            from orsched.calibration.measurements_csv import write_measurements
+            from orsched.calibration.step_files import write_measurements
 
             write_measurements(measured.measurements, self.measurements)
             remark(f"measurements written to {self.measurements}")
@@ -118,7 +117,7 @@ class CalibrateCommand(Printed):
 
 
 def _read(source: Path, given: CalibrateCommand) -> _Measured:
-    from orsched.calibration.measurements_csv import read_measurements
+    from orsched.calibration.step_files import read_measurements
 
     context = click.get_current_context()
     names = ("model", "device", "dtype", "slots", "length", "prefill_cap", "threads", "repeats")

@@ -72,8 +72,7 @@ def test_the_table_has_every_method_at_both_sizes(repo_root, tmp_path):
 def assert_others_can_use(folder) -> None:
     """The files calibrate and judge as those of the data folder do, and name the machine."""
     from orsched.calibration.candidates import calibrate
-    from orsched.calibration.judging import judge, read_steps
-    from orsched.calibration.measurements_csv import read_measurements
+    from orsched.calibration.step_files import judge, read_measurements, read_steps
     from orsched.files import load_cost
 
     cost = calibrate(read_measurements(folder / "calibration.csv")).candidate().cost

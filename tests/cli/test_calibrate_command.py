@@ -9,7 +9,7 @@ import json
 import pytest
 
 from orsched.calibration.measurements import Measurements
-from orsched.calibration.measurements_csv import write_measurements
+from orsched.calibration.step_files import write_measurements
 from orsched.cli.commands import run
 from orsched.costs import AffineCost, BilinearCost
 from orsched.files import load_cost

@@ -13,7 +13,7 @@ import pytest
 
 import orsched
 from orsched.calibration.measurements import Measurements
-from orsched.calibration.measurements_csv import write_measurements
+from orsched.calibration.step_files import write_measurements
 from orsched.cli.commands import cli
 from orsched.common.errors import InputError
 from orsched.costs import AffineCost

@@ -16,8 +16,7 @@ from orsched.calibration.candidates import (
     interleaved,
     with_runs,
 )
-from orsched.calibration.judging import RunStep, judge, read_steps
-from orsched.calibration.measurements_csv import read_measurements
+from orsched.calibration.step_files import RunStep, judge, read_measurements, read_steps
 from orsched.common.errors import InputError
 from orsched.costs import AffineCost, RooflineCost
 from tests.costs.test_linear import TRUE, rows_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orsched.calibration.measurements import Measurements
-from orsched.calibration.measurements_csv import read_measurements, write_measurements
+from orsched.calibration.step_files import read_measurements, write_measurements
 from orsched.common.errors import InputError
 
 HEAD = "phase,count,duration_ns,tokens,longest,context_sum,context_max\n"
