@@ -132,7 +132,10 @@ class Routed(Protocol):
 class RoutingDecision:
     """One decision: whether its worker is the one to take a waiting request, and now.
 
-    What is the same for all requests is worked out once.
+    A request joins if that costs less than with any other worker, or if it has waited for
+    ``ttft_s``; none overtakes one that finds no room. What serving a request costs: its rounds
+    at the worker's present pace; and each of the others there is delayed by its prefill and by its
+    part of each round, as much more as the pace is slower than rounds alone.
 
     Attributes:
         rivals: the other workers that have a free client and memory, at first only the one that
@@ -176,20 +179,14 @@ class RoutingDecision:
         self.at = 0  # place in the queue of the next one to be looked at
 
     def join(self, before: tuple[int, int] | None, batch: GittinsBatch) -> bool:
-        """Let waiting requests join, of those before a key, while there is room for them.
-
-        False says that one finds no room, so none overtakes it. A request joins if that costs
-        less than with any other worker, or if it has waited for ``ttft_s``. What serving it costs:
-        its rounds at the worker's present pace; and each of the others there is delayed by its
-        prefill and by its part of each round, as much more as the pace is slower than rounds alone.
-        """
+        """Let waiting requests join, of those before a key; False: one finds no room."""
         policy, worker, outputs, rivals = self.policy, self.worker, self.outputs, self.rivals
         prices, pace_ns, tight, alike = worker.prices, worker.pace.ns, policy.tight, policy.alike
         token_ns, client_ns, round_ns = prices.token_ns, prices.client_ns, prices.round_ns
-        finishes_ns, open_ns, heads = self.finishes_ns, self.open_ns, policy.queue.heads
+        finishes_ns, open_ns = self.finishes_ns, self.open_ns
         due_ns, arrival_ns = self.due_ns, self.arrival_ns
-        queue, workers, room, at = policy.queue, len(policy.workers), batch.room, self.at
-        joined = len(batch.chunks)
+        queue, heads, workers = policy.queue, policy.queue.heads, len(policy.workers)
+        room, at, joined = batch.room, self.at, len(batch.chunks)
         # What times are multiplied with are floats: products of two kinds take twice as long.
         beside = float(len(worker.view.running) + joined)
         theirs = float(min(joined, queue.count // workers))  # as many join each of the others
@@ -203,10 +200,10 @@ class RoutingDecision:
                 continue
             if left > room and not batch.has_room(request, left):
                 return False
-            if outputs is not None:
-                tokens = float(outputs[request] - yielded)
-            else:
+            if outputs is None:
                 tokens = lengths.left(yielded) if yielded else lengths.mean
+            else:
+                tokens = float(outputs[request] - yielded)
             due = due_ns >= 0 and arrival_ns[request] <= due_ns
             if not due and finishes_ns * left > open_ns and self._delays(request, left, tokens):
                 at += 1
@@ -222,20 +219,16 @@ class RoutingDecision:
                 costs = tokens * each_ns
                 if stamp <= seen:
                     costs = late_ns + costs
-                if costs + (count + theirs) * work * weight < own and self._takes(
-                    rival, request, left
-                ):
+                costs += (count + theirs) * work * weight
+                if costs < own and self._takes(rival, request, left):
                     at += 1
                     break
             else:
                 if not (due or self.complete):
-                    if policy.rivals is None:
-                        rivals = self._ask_all()
-                        continue
                     alone = work if alike else None
-                    if self._leaves(request, theirs, left, stamp, tokens, alone, own):
-                        rivals = self.rivals
-                        at += 1
+                    on = self._pass_on(request, theirs, left, stamp, tokens, alone, own)
+                    if on is not None:
+                        rivals, at = self.rivals, at + on
                         continue
                 queue.pop(at)
                 batch.admit(request, left)
@@ -246,13 +239,7 @@ class RoutingDecision:
         self.at = at
         return True
 
-    def _ask_all(self) -> list[Rival]:
-        """Take all workers as rivals, not only the one asked first."""
-        self.complete = True
-        self.rivals = self._seen(self.worker.others)
-        return self.rivals
-
-    def _leaves(
+    def _pass_on(
         self,
         request: int,
         theirs: float,
@@ -261,18 +248,24 @@ class RoutingDecision:
         tokens: float,
         work: float | None,
         own: float,
-    ) -> bool:
-        """Whether another worker of a large fleet is to take a request; it is asked first then."""
-        policy, worker = self.policy, self.worker
-        assert policy.rivals is not None
-        for other in policy.rivals.cheaper(
+    ) -> int | None:
+        """Return 0 to ask again, with all workers as rivals; 1 if another worker is to take it.
+
+        That one is asked first from then on, in a large fleet. None: none is.
+        """
+        if self.policy.rivals is None:
+            self.complete = True
+            self.rivals = self._seen(self.worker.others)
+            return 0
+        worker = self.worker
+        for other in self.policy.rivals.cheaper(
             worker, self.now_ns, theirs, left, stamp, tokens, work, own
         ):
             if self._holds(other, request, left):
                 worker.others = [other]
                 self.rivals = self._seen(worker.others)
-                return True
-        return False
+                return 1
+        return None
 
     def _seen(self, others: list[WorkerModel]) -> list[Rival]:
         """Return what counts of those that have a free client and memory."""

@@ -165,6 +165,19 @@ def merge(
             remedy="give a schedule of residual(instance, trace).instance",
         )
     offset = left.offset_ns if offset_ns is None else offset_ns
+    steps, work = _in_one(len(instance), left, trace, rest, offset)
+    return trace.replace(
+        instance_sha256=instance.sha256,
+        steps=steps,
+        work=work,
+        run=_run(left, trace, rest, offset),
+    )
+
+
+def _in_one(
+    requests: int, left: Rest, trace: Schedule, rest: Schedule, offset: int
+) -> tuple[Steps, Work]:
+    """Return the steps and the work of both parts, each in its order."""
     moved = replace(
         rest.steps, start_ns=rest.steps.start_ns + offset, end_ns=rest.steps.end_ns + offset
     )
@@ -172,7 +185,7 @@ def merge(
     order = np.lexsort((steps["worker"], steps["start_ns"]))
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    stays = np.zeros(len(instance), np.int64)
+    stays = np.zeros(requests, np.int64)
     np.maximum.at(stays, trace.work.request, trace.work.stay + 1)
     rows = left.rows[rest.work.request]
     later = replace(
@@ -186,11 +199,9 @@ def merge(
     for name in ("first_step", "last_step"):
         work[name] = place[work[name]]
     by_request = np.lexsort((work["phase"], work["first_step"], work["stay"], work["request"]))
-    return trace.replace(
-        instance_sha256=instance.sha256,
-        steps=Steps(**{name: column[order] for name, column in steps.items()}),
-        work=Work(**{name: column[by_request] for name, column in work.items()}),
-        run=_run(left, trace, rest, offset),
+    return (
+        Steps(**{name: column[order] for name, column in steps.items()}),
+        Work(**{name: column[by_request] for name, column in work.items()}),
     )
 
 
