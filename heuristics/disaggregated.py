@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from orsched.common.columns import whole_number
-from orsched.common.scalars import require_bool
+from orsched.common.scalars import require_bool, require_one_of
 from orsched.common.units import MAX_TOKENS
 from orsched.data.step import FINISH, UNTIL_EVENT, Step
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
@@ -16,7 +16,6 @@ from orsched.heuristics.continuous.params import (
     MODES,
     ArrivalQueue,
     ContinuousParams,
-    require_choice,
 )
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.simulator.policy import Information, Policy
@@ -60,8 +59,8 @@ class DisaggregatedParams:
     prefill_queue_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        require_choice(self.mode, "mode", MODES)
-        require_choice(self.decode_place, "decode_place", PLACES)
+        require_one_of(self.mode, "mode", MODES)
+        require_one_of(self.decode_place, "decode_place", PLACES)
         require_bool(self.chunked_prefill, "chunked_prefill")
         for name, least in (
             ("max_num_batched_tokens", 1),

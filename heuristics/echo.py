@@ -14,16 +14,16 @@ from orsched.calibration.fit import fit
 from orsched.calibration.measurements import DECODE, MIXED, PREFILL, Measurements
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.scalars import require_number, require_one_of
 from orsched.common.units import MAX_TOKENS, NS_PER_S
 from orsched.costs import mixed_ns
 from orsched.data.eviction import TASK_AWARE
 from orsched.heuristics.colocation.draft import UNLIMITED, ArrivalPool, PrefixGroups
 from orsched.heuristics.colocation.policy import (
+    IN_RANGE,
     Colocation,
     ColocationParams,
     require_seconds,
-    require_share,
 )
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.simulator.policy import Information
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from orsched.costs.pooling import PoolingCost
     from orsched.data.instance import Instance
     from orsched.heuristics.colocation.draft import Draft, Room, StepTime
-    from orsched.simulator.policy import Policy, View
+    from orsched.simulator.policy import View
 
 
 CONFIGURATIONS = ("bs", "bs+e", "bs+e+s", "echo")
@@ -76,18 +76,13 @@ class EchoParams(ColocationParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, known in (("configuration", CONFIGURATIONS), ("estimator", ESTIMATORS)):
-            if getattr(self, name) not in known:
-                raise InputError(
-                    f"{getattr(self, name)!r} is unknown",
-                    field=name,
-                    remedy=known_names(getattr(self, name), known, "one of: "),
-                )
+        require_one_of(self.configuration, "configuration", CONFIGURATIONS)
+        require_one_of(self.estimator, "estimator", ESTIMATORS)
         for name in ("buckets", "candidates"):
             whole_number(getattr(self, name), name, minimum=1, maximum=MAX_TOKENS)
-        require_share(self.hit_benefit, "hit_benefit")
-        require_share(self.margin, "margin")
-        require_share(self.sigmas, "sigmas", 100.0)
+        require_number(self.hit_benefit, "hit_benefit", 0, 1, remedy=IN_RANGE)
+        require_number(self.margin, "margin", 0, 1, remedy=IN_RANGE)
+        require_number(self.sigmas, "sigmas", 0, 100.0, remedy=IN_RANGE)
         require_seconds(self.window_s, "window_s")
         if not self.window_s:
             raise InputError("must be more than 0", field="window_s")
@@ -197,6 +192,12 @@ class MemoryForecast:
         self.weight += length
         self.sum += length * value
         self.squares += length * value * value
+
+    def beyond(self, view: View, bulk: Sequence[bool], size: int) -> int:
+        """See what interactive requests hold now; return the blocks expected beyond that."""
+        held = sum(-(-view.cached(each) // size) for each in view.running if not bulk[each])
+        self.see(view.now_ns, held)
+        return max(0, self.blocks(view.now_ns) - held)
 
     def blocks(self, now_ns: int) -> int:
         """Return mu + k sigma, rounded up to whole blocks."""
@@ -327,12 +328,8 @@ class Echo(Colocation):
 
     def observe(self, view: View, room: Room) -> None:
         """Let the memory forecast see what interactive requests hold."""
-        if not self.manages or not room.size:
-            return
-        bulk, size = self.bulk, room.size
-        held = sum(-(-view.cached(each) // size) for each in view.running if not bulk[each])
-        self.forecast.see(view.now_ns, held)
-        self.held_back = max(0, self.forecast.blocks(view.now_ns) - held)
+        if self.manages and room.size:
+            self.held_back = self.forecast.beyond(view, self.bulk, room.size)
 
     def bulk_room(self, view: View, draft: Draft, room: Room) -> int:
         """Return what the threshold leaves to bulk requests."""
@@ -387,15 +384,11 @@ class Echo(Colocation):
         return (sum(chunks) + active - view.cached(request)) / max(1, time)
 
 
-def _echo(instance: Instance, params: EchoParams, information: Information, seed: int) -> Policy:
-    return Echo(instance, params)
-
-
 ECHO = PolicyMethod(
     "echo",
     (Information.NONE,),
     "bulk work beside interactive requests, by benefit per time under their limits (Echo)",
-    _echo,
+    lambda instance, params, information, seed: Echo(instance, params),
     EchoParams,
     rounds_at_once=lambda params: 1,
 )

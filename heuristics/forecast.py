@@ -48,7 +48,7 @@ class SortedLengths:
         self.lengths: list[int] = []
         self.order: list[int] = []
         self.oldest = 0
-        self.size = 0
+        self.size = self.total = 0
 
     @property
     def at_most(self) -> SortedLengths:
@@ -62,11 +62,14 @@ class SortedLengths:
     def add(self, length: int) -> None:
         """Record a length, and forget the oldest if there are too many."""
         insort(self.lengths, length)
+        self.total += length
         if self.size < self.kept:
             self.order.append(length)
             self.size += 1
             return
-        self.lengths.pop(bisect_right(self.lengths, self.order[self.oldest]) - 1)
+        gone = self.order[self.oldest]
+        self.total -= gone
+        self.lengths.pop(bisect_right(self.lengths, gone) - 1)
         self.order[self.oldest] = length
         self.oldest = (self.oldest + 1) % self.kept
 

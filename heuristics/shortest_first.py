@@ -11,10 +11,10 @@ from orsched.common.scalars import require_one_of
 from orsched.common.units import MAX_TOKENS, seconds_to_ns
 from orsched.data.step import FINISH, Step, Wait
 from orsched.heuristics.continuous.continuous_batching import UNLIMITED, ContinuousBatching
-from orsched.heuristics.continuous.params import ContinuousParams, PriorityQueue
+from orsched.heuristics.continuous.params import ContinuousParams, PriorityQueue, known_tokens
 from orsched.heuristics.continuous.static_batching import StaticBatching
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.simulator.policy import ClairvoyantView, Information, Policy, PredictedView
+from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,14 +186,6 @@ class ShortestFirstParams(BatchingParams):
         if self.aging_s is not None:
             seconds_to_ns(self.aging_s, "aging_s")
         seconds_to_ns(self.predictor_latency_s, "predictor_latency_s")
-
-
-def known_tokens(view: View, request: int) -> int:
-    """Return the output length as far as the information class knows it."""
-    if isinstance(view, PredictedView):
-        return view.predicted_tokens[request]
-    assert isinstance(view, ClairvoyantView)
-    return view.output_tokens[request]
 
 
 def _alike(view: View, request: int) -> int:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orsched.common.columns import whole_number
-from orsched.common.scalars import require_one_of
+from orsched.common.scalars import require_number, require_one_of
 from orsched.common.units import MAX_TOKENS, seconds_to_ns
 from orsched.heuristics.colocation.draft import UNLIMITED, PrefixGroups
 from orsched.heuristics.colocation.policy import (
+    IN_RANGE,
     Colocation,
     ColocationParams,
     require_seconds,
-    require_share,
 )
 from orsched.heuristics.echo import MemoryForecast
+from orsched.heuristics.forecast import SortedLengths
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.simulator.policy import Information
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from orsched.data.step import Step
     from orsched.data.workers import Worker
     from orsched.heuristics.colocation.draft import Draft, Room
-    from orsched.simulator.policy import Policy, View
+    from orsched.simulator.policy import View
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class SlackParams(ColocationParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_share(self.quantile, "quantile")
-        require_share(self.late_pace, "late_pace", 1000.0)
-        require_share(self.sigmas, "sigmas", 100.0)
+        require_number(self.quantile, "quantile", 0, 1, remedy=IN_RANGE)
+        require_number(self.late_pace, "late_pace", 0, 1000.0, remedy=IN_RANGE)
+        require_number(self.sigmas, "sigmas", 0, 100.0, remedy=IN_RANGE)
         for name in ("idle_step_s", "margin_s", "window_s"):
             require_seconds(getattr(self, name), name)
         require_one_of(self.order, "order", ("rate", "tree"))
@@ -121,49 +122,28 @@ class GroupRates:
         return (prompts + count * answer) / (computed * self.token_ns + decode)
 
 
-KEPT = 4096
 LEAST = 20
 """So many answers are needed before their quantiles count."""
 
 
-class AnswerLengths:
-    """The newest answer lengths.
-
-    Args:
-        limit: no answer is longer.
-    """
+class AnswerLengths(SortedLengths):
+    """The newest answer lengths; none is longer than the limit."""
 
     def __init__(self, limit: int) -> None:
+        super().__init__()
         self.limit = limit
-        self.order: list[int] = []
-        self.sorted: list[int] = []
-        self.oldest = 0
-        self.total = 0
-
-    def add(self, tokens: int) -> None:
-        """Take note of an answer, and forget the oldest of many."""
-        insort(self.sorted, tokens)
-        self.total += tokens
-        if len(self.order) < KEPT:
-            self.order.append(tokens)
-            return
-        gone = self.order[self.oldest]
-        self.order[self.oldest] = tokens
-        self.oldest = (self.oldest + 1) % KEPT
-        self.total -= gone
-        del self.sorted[bisect_right(self.sorted, gone) - 1]
 
     @property
     def mean(self) -> float:
         """The mean length, 1 before any was seen."""
-        return self.total / len(self.sorted) if self.sorted else 1.0
+        return self.total / self.size if self.size else 1.0
 
     def rest(self, yielded: int, quantile: float) -> int:
         """Return the tokens still to come, at a quantile of those longer than what was yielded.
 
         At least 1. Those up to the limit before enough answers were seen, or where none was longer.
         """
-        lengths = self.sorted
+        lengths = self.lengths
         first = bisect_right(lengths, yielded)
         longer = len(lengths) - first
         if len(lengths) < LEAST or not longer:
@@ -217,10 +197,7 @@ class Slack(Colocation):
         """Forget the pace, and let the memory forecast see what interactive requests hold."""
         self.pace_ns = UNLIMITED
         if room.size:
-            bulk, size = self.bulk, room.size
-            held = sum(-(-view.cached(each) // size) for each in view.running if not bulk[each])
-            self.forecast.see(view.now_ns, held)
-            self.held_back = max(0, self.forecast.blocks(view.now_ns) - held)
+            self.held_back = self.forecast.beyond(view, self.bulk, room.size)
 
     def _note_due(self, view: View, draft: Draft, request: int) -> None:
         """Take note of how long a request lets the step last."""
@@ -259,15 +236,11 @@ class Slack(Colocation):
         return request
 
 
-def _slack(instance: Instance, params: SlackParams, information: Information, seed: int) -> Policy:
-    return Slack(instance, params)
-
-
 SLACK = PolicyMethod(
     "slack",
     (Information.NONE,),
     "bulk work in the slack of interactive requests, by tokens per second of shared prefixes",
-    _slack,
+    lambda instance, params, information, seed: Slack(instance, params),
     SlackParams,
     rounds_at_once=lambda params: 1,
 )

@@ -17,10 +17,9 @@ from orsched.metrics.class_metrics import OUTPUT_WEIGHT, PROMPT_WEIGHT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.data.instance import Instance
     from orsched.data.step import Step
     from orsched.heuristics.continuous.continuous_batching import Plan
-    from orsched.simulator.policy import Information, Policy, View
+    from orsched.simulator.policy import Information, View
 
 _MOST_WEIGHT = 1_000_000
 
@@ -199,14 +198,10 @@ class VirtualTokenCounter(ContinuousBatching):
         self.decoding = {request for request in view.running if view.decodes(request)}
 
 
-def _make(instance: Instance, params: VtcParams, information: Information, seed: int) -> Policy:
-    return VirtualTokenCounter(params, information)
-
-
 VTC = PolicyMethod(
     "vtc",
     ANY,
     "continuous batching that serves waiting tenants alike: virtual token counters (Sheng et al.)",
-    _make,
+    lambda instance, params, information, seed: VirtualTokenCounter(params, information),
     VtcParams,
 )

@@ -14,7 +14,7 @@ from orsched.simulator.policy import Information
 if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.heuristics.colocation.draft import Draft, Room
-    from orsched.simulator.policy import Policy, View
+    from orsched.simulator.policy import View
 
 
 @dataclass(frozen=True)
@@ -115,21 +115,11 @@ class Conserve(Colocation):
         return pool.first()
 
 
-def _hygen(instance: Instance, params: HygenParams, information: Information, seed: int) -> Policy:
-    return Hygen(instance, params)
-
-
-def _conserve(
-    instance: Instance, params: ConserveParams, information: Information, seed: int
-) -> Policy:
-    return Conserve(instance, params)
-
-
 HYGEN = PolicyMethod(
     "hygen",
     (Information.NONE,),
     "bulk work within a latency budget of each step, by shared prefixes (HyGen-like)",
-    _hygen,
+    lambda instance, params, information, seed: Hygen(instance, params),
     HygenParams,
     rounds_at_once=lambda params: 1,
 )
@@ -138,7 +128,7 @@ CONSERVE = PolicyMethod(
     "conserve",
     (Information.NONE,),
     "bulk work that gives way at once and keeps what it computed (ConServe-like)",
-    _conserve,
+    lambda instance, params, information, seed: Conserve(instance, params),
     ConserveParams,
     rounds_at_once=lambda params: 1,
 )

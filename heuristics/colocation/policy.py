@@ -100,14 +100,7 @@ class ColocationParams:
             whole_number(getattr(self, name), name, minimum=1, maximum=MAX_TOKENS)
 
 
-def require_share(value: float, field: str, most: float = 1.0) -> None:
-    """Raise ``InputError`` unless a parameter is a number from 0 to the most."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
-        raise InputError(
-            f"{value!r} is not a number from 0 to {most:g}",
-            field=field,
-            remedy="give a number in this range",
-        )
+IN_RANGE = "give a number in this range"
 
 
 class Colocation(Policy):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.scalars import require_bool, require_one_of
 from orsched.common.units import MAX_TOKENS, seconds_to_ns
 from orsched.simulator.policy import ClairvoyantView, PredictedView
 
@@ -44,8 +44,8 @@ class Ordering:
     aging_s: float | None = None
 
     def __post_init__(self) -> None:
-        require_choice(self.policy, "policy", POLICIES)
-        require_choice(self.priority, "priority", PRIORITIES)
+        require_one_of(self.policy, "policy", POLICIES)
+        require_one_of(self.priority, "priority", PRIORITIES)
         if self.aging_s is not None:
             seconds_to_ns(self.aging_s, "aging_s")
 
@@ -85,10 +85,9 @@ class ContinuousParams(Ordering):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self.mode, "mode", MODES)
+        require_one_of(self.mode, "mode", MODES)
         for name in ("chunked_prefill", "reserve_full_prompt"):
-            if type(getattr(self, name)) is not bool:
-                raise InputError("must be true or false", field=name)
+            require_bool(getattr(self, name), name)
         for name, least in (
             ("max_num_batched_tokens", 1),
             ("long_prefill_token_threshold", 0),
@@ -141,8 +140,7 @@ class VllmParams(ContinuousParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if type(self.async_scheduling) is not bool:
-            raise InputError("must be true or false", field="async_scheduling")
+        require_bool(self.async_scheduling, "async_scheduling")
 
 
 @dataclass(frozen=True)
@@ -178,13 +176,6 @@ class DynamicParams(Ordering):
         if self.max_batch_size is not None:
             whole_number(self.max_batch_size, "max_batch_size", minimum=1, maximum=MAX_TOKENS)
         seconds_to_ns(self.batch_wait_timeout_s, "batch_wait_timeout_s")
-
-
-def require_choice(value: str, field: str, choices: tuple[str, ...]) -> None:
-    """Raise ``InputError`` unless a value is one of the choices."""
-    if value not in choices:
-        remedy = known_names(value, choices, "one of: ")
-        raise InputError(f"{value!r} is unknown", field=field, remedy=remedy)
 
 
 Key = tuple[int, int, int]
@@ -363,14 +354,15 @@ def make_queue(instance: Instance, ordering: Ordering, information: Information)
 
 def _level(instance: Instance, priority: str) -> Callable[[View, int], int]:
     if priority == "length":
-        return _known_tokens
+        return known_tokens
     if priority == "service_class":
         classes = instance.requests.service_class
         return lambda view, request: int(classes[request])
     return lambda view, request: 0
 
 
-def _known_tokens(view: View, request: int) -> int:
+def known_tokens(view: View, request: int) -> int:
+    """Return the output length as far as the information class knows it."""
     if isinstance(view, PredictedView):
         return view.predicted_tokens[request]
     assert isinstance(view, ClairvoyantView)
