@@ -18,28 +18,5 @@ _HOME = {
     "orsched.calibration.runs": ("MeasuredRun", "Server", "Times", "read_run", "recorded_settings"),
 }
 
-__all__ = [
-    "GPUS",
-    "MODELS",
-    "Gpu",
-    "Machine",
-    "MeasuredRun",
-    "ModelShape",
-    "RunFit",
-    "Server",
-    "Times",
-    "cost_words",
-    "data_sheet_cost",
-    "fit_run",
-    "fitting",
-    "machine",
-    "machine_words",
-    "machines",
-    "read_config",
-    "read_cost",
-    "read_machine",
-    "read_run",
-    "recorded_settings",
-]
-
+__all__ = sorted(name for names in _HOME.values() for name in names)
 __getattr__ = lazy_names(__name__, _HOME)

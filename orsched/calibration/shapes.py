@@ -322,67 +322,33 @@ def read_config(path: Path) -> ModelShape:
         return ModelShape.from_config(values, file.resolve().parent.name, "config.json")
 
 
-def _shape(name: str, title: str, source: str, *numbers: int, tied: bool = False) -> ModelShape:
-    layers, hidden, heads, kv_heads, ffn, vocabulary, *rest = numbers
-    head_size = rest[0] if rest else hidden // heads
-    text = f"config.json of {source}, huggingface.co, November 2026"
-    return ModelShape(
-        name, title, layers, hidden, heads, kv_heads, ffn, vocabulary, head_size, tied, text
-    )
-
+_ROWS = (
+    # name, title, repository, layers, hidden, heads, kv_heads, ffn, vocabulary, tied
+    ("llama3-1b", "Llama 3.2 1B", "meta-llama/Llama-3.2-1B", 16, 2048, 32, 8, 8192, 128_256, True),
+    ("llama3-3b", "Llama 3.2 3B", "meta-llama/Llama-3.2-3B", 28, 3072, 24, 8, 8192, 128_256, True),
+    ("llama3-8b", "Llama 3.1 8B", "meta-llama/Llama-3.1-8B",
+     32, 4096, 32, 8, 14_336, 128_256, False),
+    ("llama3-70b", "Llama 3.1 70B", "meta-llama/Llama-3.1-70B",
+     80, 8192, 64, 8, 28_672, 128_256, False),
+    ("llama2-7b", "Llama 2 7B", "meta-llama/Llama-2-7b-hf",
+     32, 4096, 32, 32, 11_008, 32_000, False),
+    ("llama2-13b", "Llama 2 13B", "meta-llama/Llama-2-13b-hf",
+     40, 5120, 40, 40, 13_824, 32_000, False),
+    ("llama-65b", "LLaMA 65B", "huggyllama/llama-65b", 80, 8192, 64, 64, 22_016, 32_000, False),
+    ("mistral-7b", "Mistral 7B v0.3", "mistralai/Mistral-7B-v0.3",
+     32, 4096, 32, 8, 14_336, 32_768, False),
+    ("qwen2.5-7b", "Qwen 2.5 7B", "Qwen/Qwen2.5-7B", 28, 3584, 28, 4, 18_944, 152_064, False),
+    ("qwen2.5-14b", "Qwen 2.5 14B", "Qwen/Qwen2.5-14B", 48, 5120, 40, 8, 13_824, 152_064, False),
+    ("qwen2.5-32b", "Qwen 2.5 32B", "Qwen/Qwen2.5-32B", 64, 5120, 40, 8, 27_648, 152_064, False),
+    ("qwen2.5-72b", "Qwen 2.5 72B", "Qwen/Qwen2.5-72B", 80, 8192, 64, 8, 29_568, 152_064, False),
+)  # fmt: skip
 
 MODELS = {
-    shape.name: shape
-    for shape in (
-        _shape(
-            "llama3-1b", "Llama 3.2 1B", "meta-llama/Llama-3.2-1B",
-            16, 2048, 32, 8, 8192, 128_256, tied=True,
-        ),
-        _shape(
-            "llama3-3b", "Llama 3.2 3B", "meta-llama/Llama-3.2-3B",
-            28, 3072, 24, 8, 8192, 128_256, tied=True,
-        ),
-        _shape(
-            "llama3-8b", "Llama 3.1 8B", "meta-llama/Llama-3.1-8B",
-            32, 4096, 32, 8, 14_336, 128_256,
-        ),
-        _shape(
-            "llama3-70b", "Llama 3.1 70B", "meta-llama/Llama-3.1-70B",
-            80, 8192, 64, 8, 28_672, 128_256,
-        ),
-        _shape(
-            "llama2-7b", "Llama 2 7B", "meta-llama/Llama-2-7b-hf",
-            32, 4096, 32, 32, 11_008, 32_000,
-        ),
-        _shape(
-            "llama2-13b", "Llama 2 13B", "meta-llama/Llama-2-13b-hf",
-            40, 5120, 40, 40, 13_824, 32_000,
-        ),
-        _shape(
-            "llama-65b", "LLaMA 65B", "huggyllama/llama-65b",
-            80, 8192, 64, 64, 22_016, 32_000,
-        ),
-        _shape(
-            "mistral-7b", "Mistral 7B v0.3", "mistralai/Mistral-7B-v0.3",
-            32, 4096, 32, 8, 14_336, 32_768,
-        ),
-        _shape(
-            "qwen2.5-7b", "Qwen 2.5 7B", "Qwen/Qwen2.5-7B",
-            28, 3584, 28, 4, 18_944, 152_064,
-        ),
-        _shape(
-            "qwen2.5-14b", "Qwen 2.5 14B", "Qwen/Qwen2.5-14B",
-            48, 5120, 40, 8, 13_824, 152_064,
-        ),
-        _shape(
-            "qwen2.5-32b", "Qwen 2.5 32B", "Qwen/Qwen2.5-32B",
-            64, 5120, 40, 8, 27_648, 152_064,
-        ),
-        _shape(
-            "qwen2.5-72b", "Qwen 2.5 72B", "Qwen/Qwen2.5-72B",
-            80, 8192, 64, 8, 29_568, 152_064,
-        ),
+    name: ModelShape(
+        name, title, *(layers, hidden, heads, kv_heads, ffn, vocabulary), hidden // heads, tied,
+        f"config.json of {source}, huggingface.co, November 2026",
     )
+    for name, title, source, layers, hidden, heads, kv_heads, ffn, vocabulary, tied in _ROWS
 }  # fmt: skip
 """By name."""
 

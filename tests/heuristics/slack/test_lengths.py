@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from orsched.heuristics.slack import KEPT, AnswerLengths
+from orsched.heuristics.forecast import KEPT
+from orsched.heuristics.slack import AnswerLengths
 
 
 def test_before_any_answer_the_limit_holds():
