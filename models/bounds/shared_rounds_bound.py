@@ -23,16 +23,12 @@ from orsched.certificates.shared_rounds import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from orsched.certificates.shared_rounds import Parts
-
-    Numbers = NDArray[Any]
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from orsched.certificates.context import Context
+    from orsched.certificates.shared_rounds import Parts
 
     Numbers = NDArray[Any]
     Found = tuple[float, Numbers, Numbers]

@@ -331,8 +331,8 @@ def release_moments(context: Context) -> list[int]:
     floor, limit = context.stated[0], instance.worker.prefill_limit
     assert floor is not None
     prompt = int(jobs.prompts.mean())
-    context = prompt + int(jobs.rounds.mean()) // 2 + 1
-    round_ns = floor.round_ns(jobs.clients, jobs.clients * context, context)
+    longest_cache = prompt + int(jobs.rounds.mean()) // 2 + 1
+    round_ns = floor.round_ns(jobs.clients, jobs.clients * longest_cache, longest_cache)
     many = jobs.clients if limit is None else max(1, min(jobs.clients, limit // prompt))
     stage_ns = floor.prefill_ns([prompt] * many)
     estimate = moments + rounds * round_ns + later(np.ones_like(jobs.prompts)) / many * stage_ns

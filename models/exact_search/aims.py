@@ -323,8 +323,9 @@ class ExactSearch:
             MaxRuntime(time_limit)  # validates
         self.instance, self.problem = instance, problem
         self.callback, self.begin = callback, begin
-        unlimited = time_limit is None or time_limit > _FOREVER_S
-        self.end: float | None = None if unlimited else begin + time_limit
+        self.end: float | None = None
+        if time_limit is not None and time_limit <= _FOREVER_S:
+            self.end = begin + time_limit
         self.aim: Aim = MakespanAim(problem) if aim is None else aim
         self.value: int | None = None  # of the incumbent
         self.history: list[FullMipProgress] = []

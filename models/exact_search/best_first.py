@@ -171,7 +171,7 @@ class BestFirstRun:
         self._close()
         if termination == "finished":
             self.search.report()  # the last bound, when it is too late to end anything
-        notes = ()
+        notes: tuple[str, ...] = ()
         if termination == "too_large":
             notes = (f"more than {self.found.most_states:,} states",)
         return Answer(termination, "", self.counted, notes)

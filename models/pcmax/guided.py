@@ -21,16 +21,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orsched.common.stop import Clock
-    from orsched.models.pcmax.patterns import Ints
-
-    Flags = NDArray[np.bool_]
-    Floats = NDArray[np.float64]
-    from numpy.typing import NDArray
-
     from orsched.models.pcmax.columns import Columns, Gap
     from orsched.models.pcmax.decimate import Patterns
-    from orsched.models.pcmax.patterns import Problem
+    from orsched.models.pcmax.patterns import Ints, Problem
 
+    Flags = NDArray[np.bool_]
     Floats = NDArray[np.float64]
 
 

@@ -109,7 +109,7 @@ _LIMITS = {
 }
 
 
-def _limits(command: click.Command) -> click.Command:
+def _limits(command: click.Group) -> click.Group:
     """Add an option for each limit on what is read and worked out."""
     command.params += [
         click.Option(

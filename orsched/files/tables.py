@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Parser = Callable[[Sequence[str]], Any]
+    Parser = Callable[[Sequence[Any]], Any]
     Choice = Callable[[list[str]], Mapping[str, Parser]]
 
     class Rows(Protocol):
@@ -235,7 +235,7 @@ def _of_rows(rows: Rows, choose: Choice) -> Table:
     header = _header(rows)
     gathered = Gathered(choose(header))
     for lines, chunk in _chunks(rows, len(header)):
-        columns = list(zip(*chunk, strict=True))
+        columns: list[Sequence[Any]] = list(zip(*chunk, strict=True))
         gathered.add(
             lines,
             {
@@ -358,11 +358,13 @@ class Fields:
 
     def whole(self, values: dict[str, Any], name: str, line: int, maximum: int = MAX_TOKENS) -> int:
         """Return a whole number from 0 to ``maximum``."""
-        return self._read(partial(cells.whole_numbers, maximum=maximum), values, name, line)
+        found: int = self._read(partial(cells.whole_numbers, maximum=maximum), values, name, line)
+        return found
 
     def time_ns(self, values: dict[str, Any], name: str, line: int, ns: int) -> int:
         """Return a time, given in units of ``ns`` nanoseconds, in nanoseconds."""
-        return self._read(partial(cells.seconds, unit_ns=ns), values, name, line)
+        found: int = self._read(partial(cells.seconds, unit_ns=ns), values, name, line)
+        return found
 
     def whole_list(self, values: dict[str, Any], name: str, line: int) -> list[int]:
         """Return a list of whole numbers from 0 to 2**62."""

@@ -13,7 +13,6 @@ from orsched.data.eviction import Eviction
 from orsched.data.schedule import DECODE, INVALID, PREFILL
 
 if TYPE_CHECKING:
-    Mask = np.ndarray[Any, np.dtype[np.bool_]]
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule

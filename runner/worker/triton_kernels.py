@@ -1,9 +1,15 @@
-"""Small kernels of a layer in Triton: several passes over the same numbers as one.
+"""Kernels in Triton: the decode kernel, and small ones that make several passes one.
+
+``decode``: one token of each request attends to the request's cache. One program serves a request
+and a head of keys: the query heads that share it are the rows of its matrix products (16 at least,
+as the hardware asks), so that each key is read once. Maximum and sum run along in float32.
 
 ``turn`` takes the projections of a layer to where attention needs them: queries and keys normed (if
 the model does that) and turned by their positions' angles, queries side by side, keys and values in
 the caches. ``gate`` is the activation of a gated feed forward part.
 """
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
 
