@@ -43,7 +43,7 @@ class Requests(Options):
     """What a file of requests needs to be an instance; ``load_instance`` reads it."""
 
     clients: int | None = option(
-        "Of requests alone: what their worker serves at once. The options below go with it.",
+        "Requests that the worker of a requests file serves at once; the options below go with it.",
         metavar="J",
     )
     cost: str | None = option(
