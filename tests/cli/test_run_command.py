@@ -234,7 +234,7 @@ def test_an_interrupted_run_leaves_a_trace_that_can_be_resumed(execute, folder, 
 
 def test_an_interrupted_schedule_is_resumed_with_the_schedule(execute, folder, monkeypatch):
     from orsched.runner import execution
-    from tests.runner.loop.test_resume import stopping
+    from tests.runner.loop.test_stops import stopping
 
     monkeypatch.setattr(execution, "_observer", lambda say, planned: stopping(1))
     assert execute("plan.json", "--worker", "virtual", "-o", "part.json")[0] == 130

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections import deque
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +13,10 @@ import orsched
 from orsched.common.errors import InputError
 from orsched.costs import AffineCost, BilinearCost, PoolingCost
 from orsched.data.instance import Instance
+from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
+from orsched.heuristics import pang
 from orsched.heuristics.gated import ClientQueues, GatedParams, GatedPolicy, SharedQueue, make_gate
 from orsched.heuristics.gates import IdleCost, Waiting, fixed_costs
 from orsched.heuristics.pang import FirstComeFirstServed
@@ -20,6 +25,7 @@ from orsched.simulator.policy import Information
 from tests.heuristics.building import batch_of
 from tests.in_order import in_order
 from tests.simulator.instances import instances
+from tests.stops import Countdown
 
 UNIT = in_order(AffineCost, 10, 1, 4, 0)
 
@@ -314,3 +320,108 @@ def test_fcfs_needs_no_start_of_a_class_derived_from_it():
     instance = orsched.load("pang-100x20")
     found = orsched.simulate(instance, Silent())
     assert found.makespan_ns == orsched.simulate(instance, FirstComeFirstServed()).makespan_ns
+
+
+@pytest.mark.parametrize("method", ["offline", "offline@predicted", "hybrid", "hybrid@predicted"])
+def test_packing_gets_a_part_of_the_time_left(monkeypatch, method):
+    limits = []
+    pack = pang.pack
+
+    def noted(lengths, clients, time_limit=None):
+        limits.append(time_limit)
+        return pack(lengths, clients, time_limit)
+
+    monkeypatch.setattr(pang, "pack", noted)
+    instance = orsched.load("pang-100x20")
+    orsched.solve(instance, method, time_limit=30.0, iterations=1)
+    orsched.solve(instance, method, iterations=1)
+    assert limits[0] is not None
+    assert 0 < limits[0] <= 7.5
+    assert limits[1] is None
+
+
+@pytest.mark.parametrize(("limit", "runs"), [(25.0, 2), (15.0, 0), (5.0, 0), (0.0, 0)])
+def test_a_predicting_search_leaves_time_for_the_run_on_the_truth(monkeypatch, limit, runs):
+    stop, done = Countdown(limit), []
+    simulate = pang.simulate_policy
+
+    def slow(*args, **kwargs):
+        simulated = simulate(*args, **kwargs)
+        stop.now += 10
+        kwargs["deadline"]()
+        done.append(simulated)
+        return simulated
+
+    monkeypatch.setattr(pang, "simulate_policy", slow)
+    monkeypatch.setattr(pang, "perf_counter", lambda: stop.now)
+    instance = orsched.load("pang-100x20")
+    result = orsched.solve(instance, "hybrid@predicted", stop=stop)
+    assert result.checked
+    assert result.schedule.information == "predicted"
+    assert len(done) == runs
+    late = "time ended before hybrid had a schedule; this is that of fcfs"
+    assert (late in result.notes) == (not runs)
+
+
+def drawn(seed):
+    """Builder, its limits, and requests: prompts and blocks of each."""
+    rng = random.Random(f"batch builder {seed}")
+    prompts = [rng.randint(1, 9) for _ in range(rng.randint(1, 12))]
+    blocks = [rng.randint(1, 5) for _ in prompts]
+    cap = rng.choice((None, rng.randint(9, 30)))
+    memory = rng.choice((None, BlockMemory(rng.randint(5, 20), 4, rng.choice(("whole", "paged")))))
+    clients, padding = rng.randint(1, 8), rng.random() < 0.5
+    own = None if memory is None else blocks
+    batch = batch_of(prompts, cap, clients, own, memory=memory, padding=padding)
+    return batch, prompts, blocks, cap, memory, clients, padding
+
+
+def fits(requests, prompts, blocks, cap, memory, clients, padding):
+    """Whether all of these fit into one prefill of an empty worker."""
+    own, held = [prompts[r] for r in requests], [blocks[r] for r in requests]
+    tokens = max(own) * len(own) if padding else sum(own)
+    most = max(held) * len(held) if padding and memory and memory.is_paged else sum(held)
+    return (
+        len(requests) <= clients
+        and (cap is None or tokens <= cap)
+        and (memory is None or most <= memory.blocks)
+    )
+
+
+def test_it_takes_the_longest_front_of_a_queue_that_fits():
+    for seed in range(300):
+        batch, prompts, *limits = drawn(seed)
+        queue = deque(range(len(prompts)))
+        taken = batch.take(queue)
+        fitting = [k for k in range(1, len(prompts) + 1) if fits(range(k), prompts, *limits)]
+        assert taken == list(range(max(fitting, default=0))), seed
+        assert [*taken, *queue] == list(range(len(prompts)))
+
+
+def test_offered_and_asked_one_by_one_the_same_are_taken():
+    for seed in range(300):
+        batch, prompts, *_, clients, _ = drawn(seed)
+        taken = batch.take(deque(range(len(prompts))))
+        asked = []
+
+        def offered(asked, most):
+            for request in range(most):
+                yield request
+                asked.append(request)
+
+        assert (
+            batch.take_offered(offered(asked, min(len(prompts), clients)), clients)
+            == taken
+            == asked
+        ), seed
+        batch.open()
+        admitted = [request for request in range(len(prompts)) if batch.admit(request)]
+        assert admitted[: len(taken)] == taken, seed
+
+
+def test_the_first_may_be_longer_than_a_step_and_memory_can_be_left_out():
+    batch = batch_of([30, 1], 20, memory=BlockMemory(1, 4, "whole"), blocks=[9, 9])
+    assert not batch.open().admit(0)
+    free = type(batch)(batch.view, memory=False)
+    assert free.open().admit(0)
+    assert not free.admit(1)

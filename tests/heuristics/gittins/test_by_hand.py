@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 import orsched
+from orsched import Requests, Worker
+from orsched.checker import check
 from orsched.common.errors import InputError, PolicyError
 from orsched.costs import AffineCost
 from orsched.heuristics.gittins import GittinsParams
+from orsched.heuristics.gittins.params import OVERTAKEN
 from orsched.heuristics.gittins.policy import GITTINS
+from orsched.instances import predict, with_arrivals
+from orsched.instances.streams import stream
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
+from tests.heuristics.gittins.drawn import KNOWN, policy_for
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 10, 1, 10, 1)
@@ -151,3 +157,178 @@ def test_nobody_starves_under_a_stream_of_shorter_requests_and_wrong_predictions
     _, finish = run(prompts, outputs, known, clients=2, arrivals=arrivals, predicted=predicted,
                     limit=2000, aging=1.0, gate=3.0, gate_aging=6.0)  # fmt: skip
     assert finish[0] < max(finish) / 2
+
+
+S = 10**9
+
+
+def bursts(seed=0, requests=300):
+    draws = stream("tail", seed)
+    prompts = np.clip(draws.lognormal(6.5, 1.2, requests), 16, 16_000).astype(int)
+    outputs = np.clip(draws.lognormal(5.0, 0.8, requests), 1, 1000).astype(int)
+    worker = Worker(128, in_order(AffineCost, 25_000_000, 150_000, 25_000_000, 150_000))
+    instance = orsched.Instance(Requests(prompts, outputs), (worker,) * 2, "prefill")
+    return with_arrivals(instance, "bursts:rate=5,size=40", seed=seed)
+
+
+def test_a_boost_is_large_for_small_requests_and_nothing_for_large_ones():
+    params = GittinsParams(boost_s=20.0, aging=30.0)
+    later = [params.later_ns(rank * S) for rank in (0.001, 0.1, 1.0, 10.0, 100.0)]
+    assert later == sorted(later)
+    assert all(each <= 0 for each in later)
+    assert later[0] < -100 * S  # -20 log(20 / 0.03)
+    assert later[0] == pytest.approx(20 * S * np.log(1 - np.exp(-0.03 / 20)))
+    assert later[-1] == pytest.approx(0, abs=1e-3)
+
+
+def test_without_a_boost_a_key_grows_with_the_index_as_before():
+    params = GittinsParams(aging=30.0)
+    assert params.later_ns(2.5) == 75.0
+    assert GittinsParams(aging=30.0, ttft_s=1e-9).later_ns(2.5) == 2.0
+
+
+def test_a_limit_on_ttft_limits_the_boost_too():
+    assert GittinsParams(boost_s=20.0, ttft_s=1.0).later_ns(1) == -2 * S
+    assert GittinsParams(boost_s=20.0, ttft_s=0.0).later_ns(1) == 0
+
+
+def test_the_more_decode_the_fewer_prompt_tokens_down_to_a_quarter():
+    params = GittinsParams(crowd=16, max_num_batched_tokens=2048)
+    found = [params.prompt_tokens(decoding) for decoding in (0, 16, 17, 32, 64, 65, 10_000)]
+    assert found == [2048, 2048, 1927, 1024, 512, 512, 512]
+    assert GittinsParams().prompt_tokens(10_000) == 2048
+    assert GittinsParams(crowd=1, max_num_batched_tokens=1).prompt_tokens(9) == 1
+
+
+def test_no_step_has_more_prompt_tokens_than_its_crowd_allows():
+    seen = []
+
+    def look(view, step):
+        if step.tokens:
+            decoding = len(view.running) - len(view.prefilling)
+            seen.append((decoding, sum(step.tokens)))
+
+    instance = bursts()
+    orsched.solve(instance, "gittins+crowd=8", observer=look)
+    params = GittinsParams(crowd=8.0)
+    assert any(tokens < 2048 and decoding > 8 for decoding, tokens in seen)
+    assert all(tokens <= params.prompt_tokens(decoding) for decoding, tokens in seen)
+
+
+@pytest.mark.parametrize("spec", ["boost_s=5", "crowd=8", "boost_s=5+crowd=8+ttft_s=2"])
+@pytest.mark.parametrize("information", ["none", "clairvoyant"])
+def test_schedules_are_valid_and_the_information_is_what_it_was(spec, information):
+    instance = bursts()
+    schedule = orsched.solve(instance, f"gittins@{information}+{spec}").schedule
+    assert not check(instance, schedule)
+    assert schedule.information == information
+
+
+def test_the_boost_serves_early_large_requests_before_late_ones_of_middle_size():
+    """One client, busy at first; a long prompt, then shorter ones, which it need not wait for."""
+    worker = Worker(1, in_order(AffineCost, 1_000_000, 1_000_000, 1_000_000, 1_000_000))
+    prompts = [10, 5000, *[1500] * 20]
+    arrivals = [0, 1, *range(2, 22)]
+    instance = orsched.Instance(
+        Requests(prompts, [5000, *[5] * 21], arrival_ns=[a * S // 10 for a in arrivals]),
+        worker,
+        "prefill",
+    )
+    ends = {}
+    for spec in ("gittins+aging=1000", "gittins+aging=1000+boost_s=1"):
+        schedule = orsched.solve(instance, spec).schedule
+        ends[spec] = int(schedule.request_times(instance)["finish_ns"][1])
+    plain, boosted = ends.values()
+    assert boosted < plain
+
+
+@pytest.mark.parametrize("name", ["boost_s", "crowd"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "x", True, 1e10])
+def test_values_that_are_no_positive_numbers_are_refused_with_their_name(name, value):
+    with pytest.raises(InputError) as error:
+        GittinsParams(**{name: value})
+    assert error.value.field == name
+
+
+every_information = pytest.mark.parametrize("known", KNOWN)
+NS = 1e-9
+
+
+def backlog(seed, workers=1, clients=6):
+    """Requests of all sizes that come faster than they are served."""
+    draws = np.random.default_rng(seed)
+    prompts, outputs = draws.integers(1, 400, 80), draws.integers(1, 40, 80)
+    arrivals = np.sort(draws.integers(0, 9_000, 80))
+    requests = orsched.Requests(prompts, outputs, arrival_ns=arrivals)
+    worker = orsched.Worker(clients, in_order(AffineCost, 10, 1, 10, 1))
+    instance = orsched.Instance(requests, (worker,) * workers, "prefill")
+    return predict(instance, "noise:sigma=0.5", seed)
+
+
+def starts(instance, known, **params):
+    schedule = simulate_policy(instance, policy_for(instance, known, **params)).schedule
+    assert orsched.check(instance, schedule) == []
+    return schedule.request_times(instance)["prefill_start_ns"]
+
+
+def overtaken_by(instance, started):
+    """The most by which a request came before one that started earlier, in nanoseconds."""
+    arrival = instance.requests.arrival_ns
+    order = np.argsort(started, kind="stable")
+    earlier = [arrival[started < started[row]].max(initial=0) - arrival[row] for row in order]
+    return max(earlier)
+
+
+@every_information
+def test_none_is_overtaken_by_one_that_comes_later_than_the_limit_says(known):
+    """With the gate open on one worker only the index overtakes."""
+    broken = 0
+    for seed in range(12):
+        instance = backlog(seed)
+        kept = starts(instance, known, gate=1e9, ttft_s=500 * NS)
+        assert overtaken_by(instance, kept) <= OVERTAKEN * 500, seed
+        broken += overtaken_by(instance, starts(instance, known, gate=1e9)) > OVERTAKEN * 500
+    assert broken > 6
+
+
+@every_information
+def test_with_a_limit_of_0_it_is_first_come_first_served(known):
+    for seed in range(12):
+        for workers in (1, 3):
+            instance = backlog(seed, workers)
+            assert overtaken_by(instance, starts(instance, known, ttft_s=0.0)) <= 0, seed
+
+
+def test_who_has_waited_so_long_passes_the_gate():
+    """Three decode twenty tokens each; the gate alone would let them end first."""
+    prompts, outputs, arrivals = [1, 1, 1, 1000], [20, 20, 20, 1], [0, 0, 0, 100]
+    closed = {"gate": 1e-6, "gate_aging": 0.0}
+    schedule, _ = run(prompts, outputs, "clairvoyant", arrivals=arrivals, **closed)
+    waited = first_start(schedule, 3) - 100
+    schedule, _ = run(prompts, outputs, "clairvoyant", arrivals=arrivals, ttft_s=50 * NS, **closed)
+    # The worker looks again after four rounds of 13 ns.
+    assert 50 <= first_start(schedule, 3) - 100 <= 50 + 4 * 13 < waited
+
+
+def first_start(schedule, request):
+    work = schedule.work
+    return int(schedule.steps.start_ns[work.first_step[work.request == request]].min())
+
+
+def test_who_has_waited_so_long_takes_the_first_worker_that_is_free():
+    """Two decode on one worker, one on the other: placing alone waits for that one."""
+    prompts, outputs, arrivals = [1, 1, 1, 400], [60, 60, 60, 2], [0, 0, 0, 300]
+    far, _ = run(prompts, outputs, "clairvoyant", 4, 2, arrivals)
+    chosen = workers_of(far)
+    few = [sum(chosen[r] == worker for r in range(3)) for worker in (0, 1)].index(1)
+    assert chosen[3] == few
+    schedule, _ = run(prompts, outputs, "clairvoyant", 4, 2, arrivals, ttft_s=0.0)
+    assert first_start(schedule, 3) <= first_start(far, 3)
+
+
+@every_information
+def test_without_a_limit_nothing_changes_and_a_long_one_changes_nothing(known):
+    for seed in range(6):
+        instance = backlog(seed, workers=2)
+        never = starts(instance, known, ttft_s=1e6)
+        assert never.tolist() == starts(instance, known).tolist()

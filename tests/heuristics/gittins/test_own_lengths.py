@@ -98,10 +98,10 @@ def test_of_one_length_the_index_is_its_work():
     assert fresh([37] * 5).rank(500.0, 10.0) == pytest.approx(500 + 370)
 
 
-# -- what is learned --------------------------------------------------------------------------
+# -- what is learned_from --------------------------------------------------------------------------
 
 
-def learned(error, count=4000, seed=1):
+def learned_from(error, count=4000, seed=1):
     """The chances after requests whose logarithms are off by ``error`` standard deviations."""
     rng, calibration = random.Random(seed), Calibration()
     law = LengthAtoms(LEVELS, 10**6)
@@ -113,15 +113,15 @@ def learned(error, count=4000, seed=1):
 
 
 def test_right_predictions_leave_all_atoms_alike():
-    calibration, _ = learned(0.0)
+    calibration, _ = learned_from(0.0)
     assert sum(calibration.chances) == pytest.approx(1)
     assert max(calibration.chances) < 1.5 / ATOMS
     assert min(calibration.chances) > 0.6 / ATOMS
 
 
 def test_predictions_that_are_too_short_are_stretched():
-    right, atoms = learned(0.0)
-    short, _ = learned(1.0)
+    right, atoms = learned_from(0.0)
+    short, _ = learned_from(1.0)
     means = [OwnLengths(atoms, each, Lengths(bins(10**6), None)).mean for each in (right, short)]
     assert means[0] == pytest.approx(1000 * exp(0.5), rel=0.1)
     assert means[1] == pytest.approx(1000 * exp(1.5), rel=0.1)

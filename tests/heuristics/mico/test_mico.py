@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from benchmarks.reproductions import mico_setting
+from benchmarks.reproductions.mico_runs import cache_lengths, kv_lengths, run, summed
 from orsched.checker import check
 from orsched.common.errors import InputError
 from orsched.common.registry import resolve
@@ -15,6 +19,7 @@ from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.data.workers import Worker
 from orsched.heuristics.mico import ABLATION, Mico, MicoParams
 from orsched.heuristics.mico.mico import MICO
+from orsched.heuristics.mico.worker_scheduler import WorkerQueue
 from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
@@ -222,3 +227,85 @@ def test_wrong_parameters_are_named(parameters):
     with pytest.raises(InputError) as caught:
         MicoParams(**parameters)
     assert caught.value.field == next(iter(parameters))
+
+
+KEYS = st.tuples(st.integers(0, 3), st.integers(0, 9))
+
+
+@given(st.lists(st.one_of(st.none(), st.lists(KEYS, min_size=1, max_size=5)), max_size=20))
+def test_the_smallest_key_is_next(waves):
+    """A wave of keys is put, None takes one out."""
+    line, model, number = WorkerQueue(), [], 0
+    for wave in waves:
+        if wave is None and model:
+            expected = model.pop(0)[2]
+            assert line.first() == expected
+            assert line.pop() == expected
+        elif wave is not None:
+            keys = [(rank, arrival, number + i) for i, (rank, arrival) in enumerate(wave)]
+            number += len(wave)
+            line.extend(keys)
+            model = sorted(model + keys)
+        assert len(line) == len(model)
+    assert [line.pop() for _ in model] == [key[2] for key in model]
+
+
+def schedule_of(prompts, outputs, clients, **parameters):
+    requests = Requests(prompts, outputs, predicted_tokens=outputs)
+    worker = Worker(clients, in_order(AffineCost, 0, 0, 1, 0), padding=True)
+    instance = Instance(requests, (worker,), first_token="prefill", output_limit_tokens=100)
+    return instance, simulate_policy(instance, Mico(MicoParams(**parameters))).schedule
+
+
+def test_a_static_batch_grows_from_its_longest_prompt():
+    """Prompts of 3 and 5, answers of 4 and 2: length 5, then three rounds, the last two idle."""
+    instance, schedule = schedule_of([3, 5], [4, 2], 2, batching="batch")
+    runs = list(kv_lengths(schedule, 0, literal=True))
+    assert summed(runs) == 5 + 6 + 7 + 8
+    assert runs[0] == (5, 1)
+    sums, peak = cache_lengths(instance, schedule)
+    assert sums["literal"] == sums["engine"] == [26]
+    assert sums["own"] == [((3 + 4 + 5 + 6) + (5 + 6 + 7 + 8)) // 2]
+    assert peak == 8
+
+
+def test_an_insertion_lengthens_everybody_and_the_oldest_releases():
+    """0 (prompt 3) and 1 (prompt 3, 2 tokens) begin; 2 (prompt 4, 4 tokens) takes 1's place.
+
+    Lengths: 3; 4 after the round in which 1 is done; the insertion appends 4 columns: 8; a round:
+    9, in which 0 has its 4th token, and 2 its second. Then only 2 is left: its own 4 + 1 are 5 of
+    the 9, and two more rounds make 6 and 7.
+    """
+    instance, schedule = schedule_of([3, 3, 4], [4, 2, 4], 2, insertion="mixed")
+    literal = list(kv_lengths(schedule, 0, literal=True))
+    assert summed(literal) == 3 + 4 + 8 + 9 + 6 + 7
+    # As the engine counts, the insertion is a round for the others: 5, not 8.
+    assert summed(list(kv_lengths(schedule, 0, literal=False))) == 3 + 4 + 5 + 6 + 6 + 7
+    assert cache_lengths(instance, schedule)[1] == 9
+
+
+def test_a_decoupled_insertion_pads_nobody():
+    """Prefilled on its own while 0 has a cache of 4, and then beside it from the end."""
+    _, schedule = schedule_of([3, 3, 4], [4, 2, 4], 2, insertion="decoupled")
+    assert summed(list(kv_lengths(schedule, 0, literal=True))) == 3 + 4 + 4 + 5 + 6 + 7
+
+
+def test_the_literal_insertion_charges_the_whole_padded_batch():
+    cost = in_order(mico_setting.InsertionCost, 100, 7, 100, 0)
+    assert cost.mixed_ns([4], 2) == 100 + 7 * 4 * 3
+    assert cost.mixed_ns([4, 4], 1) == 100 + 7 * 4 * 3
+
+
+def test_the_setting_is_the_papers_and_iteration_level_wins(monkeypatch):
+    monkeypatch.delenv("ORSCHED_DATA", raising=False)
+    problem = mico_setting.instance(400, 3, 3, 0)
+    total = problem.requests.prompt_tokens + problem.requests.output_tokens
+    assert total.max() <= mico_setting.GPT2.limit
+    limit, buckets = mico_setting.GPT2.limit, mico_setting.BUCKETS
+    true = problem.requests.output_tokens * buckets // limit
+    guessed = problem.requests.predicted_tokens * buckets // limit
+    assert abs((true.clip(max=buckets - 1) == guessed).mean() - mico_setting.ACCURACY) < 0.06
+    assert abs(true.clip(max=buckets - 1) - guessed).max() <= 1
+    new, old = run("QI", 100, 3, 3, 0), run("neither", 100, 3, 3, 0)
+    assert new.makespan_ns < old.makespan_ns
+    assert len(new.ends_ns) == sum(new.served) == 100

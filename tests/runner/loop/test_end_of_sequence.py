@@ -17,7 +17,7 @@ from tests.product.policies import POLICIES
 from tests.random_instances import random_batching_instance
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference
 from tests.runner.loop.spec import build, merged
-from tests.runner.loop.test_faults_virtual import faulty
+from tests.runner.loop.test_failover import faulty
 
 SPECS = [spec for spec in POLICIES if "@clairvoyant" not in spec]
 ENDS = frozenset(range(0, VOCABULARY, 5))

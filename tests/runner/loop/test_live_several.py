@@ -1,4 +1,4 @@
-"""Several workers at a time: the decisions are those of the simulator, when times agree."""
+"""Several workers at a time: the asked_of are those of the simulator, when times agree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Losable(VirtualDevice):
         """Be there again."""
 
 
-def decisions(instance, policy, execute):
+def asked_of(instance, policy, execute):
     """Return what a policy saw and said, decision by decision, and what came of it."""
     seen = []
 
@@ -49,19 +49,19 @@ def instances(text, count):
 
 
 @pytest.mark.parametrize(("spec", "sharing"), SHARED)
-def test_decisions_are_those_of_the_simulator(monkeypatch, spec, sharing):
+def test_decisions_on_several_are_those_of_the_simulator(monkeypatch, spec, sharing):
     monkeypatch.setattr(live_worker, "AT_ONCE", 10**9)
     served = 0
     for seed, instance in instances(f"{spec} {sharing}", 40):
         parameters = SHARING[sharing] if len(instance.workers) > 1 else {}
         try:
-            planned, there = decisions(
+            planned, there = asked_of(
                 instance, build(instance, spec, seed, parameters), simulate_policy
             )
         except (InputError, PolicyError, InfeasibleError):
             continue
         served += 1
-        seen, here = decisions(instance, build(instance, spec, seed, parameters), execute)
+        seen, here = asked_of(instance, build(instance, spec, seed, parameters), execute)
         assert seen == planned
         assert merged(here.schedule) == merged(there.schedule)
         steps = here.schedule.steps

@@ -1,4 +1,8 @@
-"""What holds for shortest job first in every mode, on random instances."""
+"""Shortest job first on schedules that can be followed by hand.
+
+Cost: a step takes 10 ns, and 1 ns for each prompt token and each request that decodes. A request of
+prompt 1 and n tokens alone takes 11 ns and n - 1 rounds of 11 ns: 11 n.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ import pytest
 
 import orsched
 from orsched.common import registry
+from orsched.common.errors import InputError
+from orsched.costs import AffineCost
 from orsched.heuristics.continuous import engine_steps
 from orsched.instances import predict
 from orsched.simulator import simulate_policy
@@ -16,7 +22,138 @@ from orsched.simulator.policy import Information
 from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
 
+COST = in_order(AffineCost, 10, 1, 10, 1)
 CLASSES = {"ssjf": "predicted", "sjf": "clairvoyant", "fcfs_batched": "none"}
+
+
+def run(name, outputs, arrivals=None, predicted=None, clients=1, **params):
+    """The schedule of a policy on one worker, prompts of one token."""
+    requests = orsched.Requests(
+        [1] * len(outputs), outputs, arrival_ns=arrivals, predicted_tokens=predicted
+    )
+    instance = orsched.Instance(requests, orsched.Worker(clients, COST), first_token="prefill")
+    method = registry.resolve("methods", name)
+    policy, _ = method.build(instance, Information(CLASSES[name]), params, 0)
+    schedule = simulate_policy(instance, policy).schedule
+    assert orsched.check(instance, schedule) == []
+    return schedule
+
+
+def order(schedule):
+    """The requests in the order in which they start, with their starts."""
+    starts = {}
+    for step in engine_steps(schedule):
+        for request in step.tokens:
+            starts.setdefault(request, step.start_ns)
+    return starts
+
+
+def test_the_shortest_predicted_is_next_and_the_oracle_knows_better():
+    """0 runs from 0 to 33. 1 (5 tokens, called 2) and 2 (1 token, called 4) wait."""
+    case = {"outputs": [3, 5, 1], "arrivals": [0, 1, 2], "predicted": [9, 2, 4]}
+    assert order(run("ssjf", batching="none", **case)) == {0: 0, 1: 33, 2: 33 + 55}
+    assert order(run("sjf", batching="none", **case)) == {0: 0, 2: 33, 1: 33 + 11}
+    assert order(run("fcfs_batched", batching="none", **case)) == {0: 0, 1: 33, 2: 33 + 55}
+    ends = {run(name, batching="none", **case).makespan_ns for name in CLASSES}
+    assert ends == {11 * 9}
+
+
+def test_ties_go_by_arrival_then_row():
+    case = {"outputs": [1] * 4, "arrivals": [0, 6, 5, 5], "predicted": [3] * 4}
+    assert list(order(run("ssjf", batching="none", **case))) == [0, 2, 3, 1]
+
+
+def test_continuous_replaces_who_is_done_by_the_shortest():
+    """Two at a time of five clients. 1 and 2 start; 2 is done first, then 0 joins."""
+    steps = engine_steps(run("sjf", [5, 3, 2], clients=5, max_batch_size=2))
+    assert [step.tokens for step in steps] == [
+        {1: 1, 2: 1},
+        {1: 1, 2: 1},
+        {0: 1, 1: 1},
+        {0: 1},
+        {0: 1},
+        {0: 1},
+        {0: 1},
+    ]
+    by_arrival = engine_steps(run("fcfs_batched", [5, 3, 2], clients=5, max_batch_size=2))
+    assert list(next(iter(by_arrival)).tokens) == [0, 1]
+
+
+def test_nobody_is_preempted_for_a_shorter_one():
+    schedule = run("sjf", [9, 1], [0, 5], clients=1)
+    assert order(schedule) == {0: 0, 1: 99}
+
+
+def test_dynamic_batches_the_shortest_together():
+    """Four wait at once, batches of two: the short ones go first, and nobody joins.
+
+    The prefill takes 12 and yields all of 1; 3 has one more round, alone.
+    """
+    schedule = run("sjf", [7, 1, 8, 2], clients=4, batching="dynamic", max_batch_size=2)
+    starts = order(schedule)
+    assert starts[1] == starts[3] == 0
+    assert starts[0] == starts[2] == (10 + 2) + (10 + 1)
+
+
+def test_dynamic_starts_when_full_or_after_the_timeout():
+    case = {"batching": "dynamic", "max_batch_size": 2, "batch_wait_timeout_s": 100e-9}
+    assert order(run("sjf", [3, 1], [0, 30], clients=2, **case)) == {0: 30, 1: 30}
+    assert order(run("sjf", [3], [7], clients=2, **case)) == {0: 107}
+
+
+SHORT = {"outputs": [2, 10, *[2] * 8], "arrivals": [0, 1, *range(2, 162, 20)]}
+
+
+@pytest.mark.parametrize(("aging_ns", "before"), [(None, 8), (1, 1), (5, 2), (0, 0)])
+def test_aging_bounds_who_overtakes(aging_ns, before):
+    """Request 1, ten tokens, arrives at 1; short ones follow at 2, 22, 42 ... every 20 ns.
+
+    A short one of 2 tokens overtakes if it arrives before 1 + (10 - 2) aging: with 1 ns by 9, only
+    the first; with 5 ns by 41, the first two; with 0 nobody, first come first served.
+    """
+    aging = {} if aging_ns is None else {"aging_s": aging_ns / 1e9}
+    starts = order(run("sjf", batching="none", **SHORT, **aging))
+    assert sum(starts[row] < starts[1] for row in range(2, 10)) == before
+
+
+def test_the_latency_of_the_predictor_delays_the_start_alone():
+    """Requests are predicted 7 ns after they arrive; the second one while the first is served."""
+    case = {"outputs": [2, 1], "arrivals": [0, 10], "predicted": [2, 1], "batching": "none"}
+    assert order(run("ssjf", **case)) == {0: 0, 1: 22}
+    schedule = run("ssjf", predictor_latency_s=7e-9, **case)
+    assert order(schedule) == {0: 7, 1: 29}
+
+
+def test_a_request_joins_at_the_first_border_after_its_prediction():
+    """Continuous: 1 arrives at 15, predicted at 40; borders of 0's rounds: 11, 22, 33, 44."""
+    case = {"outputs": [9, 1], "arrivals": [0, 15], "predicted": [9, 1], "clients": 2}
+    assert order(run("ssjf", predictor_latency_s=0.0, **case)) == {0: 0, 1: 22}
+    shifted = case | {"arrivals": [25, 40]}
+    schedule = run("ssjf", predictor_latency_s=25e-9, **shifted)
+    assert order(schedule) == {0: 50, 1: 50 + 22}
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"batching": "static"}, "batching"),
+        ({"max_batch_size": 0}, "max_batch_size"),
+        ({"batch_wait_timeout_s": -1}, "batch_wait_timeout_s"),
+        ({"aging_s": -1}, "aging_s"),
+        ({"predictor_latency_s": -1}, "predictor_latency_s"),
+        ({"policy": "fcfs"}, "policy"),
+    ],
+)
+def test_wrong_parameters_are_named(values, field):
+    with pytest.raises(InputError, match=field):
+        run("sjf", [1], **values)
+
+
+def test_predictions_are_needed():
+    with pytest.raises(InputError, match="no predicted lengths"):
+        run("ssjf", [1])
+
+
 MODES = {
     "none": {"batching": "none"},
     "dynamic": {"batching": "dynamic", "max_batch_size": 3, "batch_wait_timeout_s": 2e-8},
@@ -45,7 +182,7 @@ def instance_of(rng, mode, alone=False):
         return instance.replace(workers=tuple(workers))
 
 
-def run(instance, name, params):
+def solved(instance, name, params):
     policy, _ = registry.resolve("methods", name).build(
         instance, Information(CLASSES[name]), params, 0
     )
@@ -65,7 +202,7 @@ def test_every_schedule_is_right_and_comes_again(mode, more):
         shared = dispatch if len(instance.workers) > 1 else {}
         for name in ("ssjf", "sjf"):
             params = MODES[mode] | MORE[more] | shared
-            schedule, again = (run(instance, name, params) for _ in range(2))
+            schedule, again = (solved(instance, name, params) for _ in range(2))
             assert (again.steps, again.work) == (schedule.steps, schedule.work)
 
 
@@ -77,7 +214,7 @@ def test_who_runs_stays_unless_paged_memory_runs_out(mode):
         if any(w.memory is not None and w.memory.is_paged for w in instance.workers):
             continue
         seen += 1
-        schedule = run(instance, "sjf", MODES[mode])
+        schedule = solved(instance, "sjf", MODES[mode])
         assert not schedule.work.stay.any()
 
 
@@ -88,7 +225,7 @@ def test_equal_predictions_are_first_come_first_served(mode):
         instance = instance_of(rng, mode, alone=True)
         same = np.full(len(instance), 7, np.int64)
         alike = instance.replace(requests=instance.requests.replace(predicted_tokens=same))
-        ours, other = (run(alike, name, MODES[mode]) for name in ("ssjf", "fcfs_batched"))
+        ours, other = (solved(alike, name, MODES[mode]) for name in ("ssjf", "fcfs_batched"))
         assert (ours.steps, ours.work) == (other.steps, other.work)
 
 
@@ -99,7 +236,7 @@ def test_perfect_predictions_are_the_oracle(mode):
         instance = predict(instance_of(rng, mode, alone=True), "oracle")
         if any(w.memory is not None for w in instance.workers):
             continue  # with true lengths the oracle also knows what memory will be needed
-        ours, other = (run(instance, name, MODES[mode]) for name in ("ssjf", "sjf"))
+        ours, other = (solved(instance, name, MODES[mode]) for name in ("ssjf", "sjf"))
         assert (ours.steps, ours.work) == (other.steps, other.work)
 
 
@@ -112,7 +249,7 @@ def test_the_true_lengths_of_unfinished_requests_do_not_matter(mode):
         req = instance.requests
         longer = np.minimum(instance.output_limit_tokens, req.output_tokens + rng.randint(1, 5))
         other = instance.replace(requests=req.replace(output_tokens=longer))
-        mine, theirs = (list(engine_steps(run(each, "ssjf", MODES[mode])))
+        mine, theirs = (list(engine_steps(solved(each, "ssjf", MODES[mode])))
                         for each in (instance, other))  # fmt: skip
         seen = {}
         for step, twin in zip(mine, theirs, strict=False):
@@ -143,7 +280,7 @@ def test_with_aging_nobody_starves(batching, name):
     known = {"ssjf": predicted, "sjf": outputs}[name]
     overtaken = {}
     for aging in (None, aging_ns / 1e9):
-        schedule = run(instance, name, {"batching": batching, "aging_s": aging})
+        schedule = solved(instance, name, {"batching": batching, "aging_s": aging})
         starts = schedule.request_times(instance)["prefill_start_ns"]
         overtaken[aging] = 0
         for row in range(n):
@@ -158,12 +295,12 @@ def test_the_limit_of_a_batch_holds_and_is_used():
     rng = random.Random(3)
     for _ in range(40):
         instance = instance_of(rng, "continuous", alone=True)
-        steps = list(engine_steps(run(instance, "sjf", MODES["continuous, 2"])))
+        steps = list(engine_steps(solved(instance, "sjf", MODES["continuous, 2"])))
         most = max(len(step.tokens) for step in steps)
         assert most <= 2
     requests = orsched.Requests([1] * 6, [4] * 6)
     instance = orsched.Instance(requests, orsched.Worker(6), first_token="decode")
-    steps = engine_steps(run(instance, "sjf", MODES["continuous, 2"]))
+    steps = engine_steps(solved(instance, "sjf", MODES["continuous, 2"]))
     assert {len(step.tokens) for step in steps} == {2}
 
 
@@ -173,7 +310,7 @@ def test_nobody_starts_before_the_prediction():
         mode = rng.choice(list(MODES))
         instance = instance_of(rng, mode)
         params = MODES[mode] | {"predictor_latency_s": latency / 1e9}
-        starts = run(instance, "ssjf", params).request_times(instance)["prefill_start_ns"]
+        starts = solved(instance, "ssjf", params).request_times(instance)["prefill_start_ns"]
         assert (starts >= instance.requests.arrival_ns + latency).all()
 
 
@@ -182,5 +319,5 @@ def test_no_batching_takes_as_long_in_any_order():
     rng = random.Random(1)
     for _ in range(40):
         instance = instance_of(rng, "none", alone=True)
-        ends = {run(instance, name, MODES["none"]).makespan_ns for name in CLASSES}
+        ends = {solved(instance, name, MODES["none"]).makespan_ns for name in CLASSES}
         assert len(ends) == 1

@@ -22,7 +22,7 @@ from orsched.calibration.profile_cost import ModelFacts, find_profile, profile_c
 from orsched.calibration.recipe import FactorOfTables, StepWork, TimesOfShape, owners, step_works
 from orsched.cli.commands import run as command
 from orsched.files import load_fitted_cost
-from tests.calibration.hardware.profile_samples import write
+from tests.calibration.profile_samples import write
 
 SHAPE = MODELS["llama3-8b"]
 SERVER = Server(16, token_budget=512)

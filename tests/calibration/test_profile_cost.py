@@ -12,7 +12,7 @@ from orsched.calibration.profile_cost import ModelFacts, config_facts, find_prof
 from orsched.calibration.profile_tables import _activated
 from orsched.cli.commands import run
 from orsched.files import load_fitted_cost
-from tests.calibration.hardware.profile_samples import (
+from tests.calibration.profile_samples import (
     ATTENTION,
     DENSE,
     HARDWARE,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +16,16 @@ from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.schedule import Schedule, Steps, Work
 from orsched.data.workers import Worker
-from orsched.runner.utilization import ModelSize, Peaks, gaps, model_size, step_work, utilization
+from orsched.runner.utilization import (
+    ModelSize,
+    NvmlSampler,
+    Peaks,
+    gaps,
+    model_size,
+    peak_bytes,
+    step_work,
+    utilization,
+)
 from tests.in_order import in_order
 
 SIZE = ModelSize(
@@ -147,3 +159,45 @@ def test_the_size_of_a_model(name):
         assert size.weights == 2 * layer
     if name == "tiny-gpt2":
         assert size.weights == 2 * 12 * hidden * hidden
+
+
+def test_without_a_gpu_there_are_no_samples():
+    with NvmlSampler("cpu") as sampler:
+        pass
+    assert sampler.summary() is None
+
+
+def test_a_driver_that_fails_is_not_asked_again(monkeypatch):
+    def fail():
+        raise RuntimeError("no driver")
+
+    monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(nvmlInit=fail))
+    with NvmlSampler("cuda") as sampler:
+        pass
+    assert sampler.summary() is None
+
+
+def test_samples_are_summed_up(monkeypatch):
+    used = iter(range(100, 10**6))
+    driver = SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetUtilizationRates=lambda gpu: SimpleNamespace(gpu=50 + gpu),
+        nvmlDeviceGetMemoryInfo=lambda gpu: SimpleNamespace(used=next(used)),
+        nvmlDeviceGetPowerUsage=lambda gpu: 300_000,
+        nvmlDeviceGetClockInfo=lambda gpu, kind: 1500,
+        NVML_CLOCK_SM=1,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
+    with NvmlSampler("cuda:2", interval_s=0.001) as sampler:
+        while len(sampler.samples) < 3:
+            time.sleep(0.001)
+    found = sampler.summary()
+    assert found["busy_%"] == 52
+    assert found["power_w"] == 300
+    assert found["memory_bytes"] == 100 + found["samples"]  # the first reading was a trial
+    assert found["clock_mhz"] == pytest.approx(1500)
+
+
+def test_this_process_uses_memory():
+    assert peak_bytes("cpu") > 2**20

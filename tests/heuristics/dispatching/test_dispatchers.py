@@ -1,0 +1,276 @@
+"""The default dispatcher: suits unequal workers, and knows no lengths."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import orsched
+from benchmarks.dispatching import FLEETS, LENGTHS, instance, saturation_per_s
+from orsched.checker import check
+from orsched.common.errors import InputError
+from orsched.costs import AffineCost
+from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.prefixes import Prefixes
+from orsched.data.step import decode_rounds, prefill_stage
+from orsched.data.workers import Worker
+from orsched.heuristics.dispatching import (
+    DEFAULT,
+    DISPATCHERS,
+    Dispatched,
+    FewestRequests,
+    LeastWork,
+    Soonest,
+)
+from orsched.heuristics.pang import FirstComeFirstServed
+from orsched.heuristics.policy_method import LiveMethod
+from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Policy
+from orsched.solving.method_choice import method_info, method_named, method_names
+from orsched.solving.scenario import scenario, with_workers
+from tests.in_order import in_order
+
+
+def workers_of(problem, **parameters):
+    """The worker of each request."""
+    schedule = orsched.simulate(problem, "vllm", parameters=parameters).schedule
+    assert check(problem, schedule) == []
+    worker = np.full(len(problem), -1)
+    worker[schedule.work.request] = schedule.steps.worker[schedule.work.first_step]
+    return worker
+
+
+def jct(problem, dispatch):
+    figures = orsched.simulate(problem, "vllm", parameters={"dispatch": dispatch}).figures
+    return figures["jct_mean_s"]
+
+
+def test_it_is_the_default():
+    assert DISPATCHERS[DEFAULT] is Soonest
+    problem = instance("all three", "chat", 0.7, 60, 0)
+    assert (workers_of(problem) == workers_of(problem, dispatch="soonest")).all()
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_it_loses_little_where_workers_are_equal_and_gains_where_they_are_not(fleet):
+    problem = instance(fleet, "documents", 0.7, 300, 1)
+    soonest = jct(problem, "soonest")
+    assert soonest <= 1.02 * jct(problem, "fewest_requests")
+    assert soonest <= (0.5 if "1/4" in fleet else 1.01) * jct(problem, "round_robin")
+
+
+def test_a_request_goes_where_it_is_done_first():
+    """A worker twice as fast gets all that come one by one; of two alike the first."""
+    fast, slow = in_order(AffineCost, 0, 10, 1000, 0), in_order(AffineCost, 0, 20, 2000, 0)
+    requests = orsched.Requests([5] * 4, [3] * 4, arrival_ns=[0, 10**5, 2 * 10**5, 3 * 10**5])
+    three = tuple(
+        orsched.Worker(4, cost, name=str(index)) for index, cost in enumerate((slow, fast, fast))
+    )
+    assert workers_of(orsched.Instance(requests, three, first_token="decode")).tolist() == [
+        1,
+        1,
+        1,
+        1,
+    ]
+
+
+def test_a_slow_worker_is_used_once_it_is_the_sooner_one():
+    """Rounds of 1 and 2 us, one client each: of three at once the second best is the slow one."""
+    fast, slow = in_order(AffineCost, 0, 10, 1000, 0), in_order(AffineCost, 0, 10, 2500, 0)
+    requests = orsched.Requests([5] * 3, [30] * 3, arrival_ns=[0] * 3)
+    two = (orsched.Worker(1, slow, name="slow"), orsched.Worker(1, fast, name="fast"))
+    assert workers_of(orsched.Instance(requests, two, first_token="decode")).tolist() == [1, 1, 0]
+
+
+def test_outputs_that_are_not_done_change_nothing():
+    """It learns from what has finished only: other lengths of the last request, same workers."""
+    problem = instance("all three", "chat", 0.9, 80, 1)
+    outputs = problem.requests.output_tokens.copy()
+    outputs[-1] = 1000 if outputs[-1] < 500 else 1
+    other = problem.replace(requests=problem.requests.replace(output_tokens=outputs))
+    assert (workers_of(problem) == workers_of(other)).all()
+
+
+def test_nothing_is_left_open_in_the_end():
+    for seed in range(3):
+        problem = instance("all three", "chat", 1.2, 120, seed)
+        dispatcher = Soonest()
+        policy = Dispatched(FirstComeFirstServed, dispatcher, steal=False)
+        simulate_policy(problem, policy)
+        assert not any(dispatcher.open)
+        assert not dispatcher.unstarted
+        assert not dispatcher.began
+        assert max(map(abs, dispatcher.waiting_ns)) < 1e-3
+        assert dispatcher.finished == len(problem)
+        assert dispatcher.outputs == problem.requests.output_tokens.sum()
+
+
+def test_saturation_is_what_a_worker_does():
+    """The loads of the benchmark are shares of it."""
+    worker, lengths = FLEETS["equal"][0], LENGTHS["chat"]
+    rate = saturation_per_s(worker, lengths)
+    problem = instance("equal", "chat", 4.0, 600, 0).replace(workers=(worker,))
+    done = orsched.simulate(problem, "vllm")
+    assert 0.5 * rate < len(problem) / done.makespan < 1.5 * rate
+
+
+def view_of(workers: list[Worker], prompts: list[int]) -> Any:
+    views = [SimpleNamespace(worker=worker, index=i) for i, worker in enumerate(workers)]
+    for view in views:
+        view.workers = views
+        view.prompt_tokens = prompts
+        view.output_limit_tokens = 100
+        size = getattr(view.worker.memory, "block_tokens", 1)
+        view.blocks_of = lambda request, size=size: -(-(prompts[request] + 100) // size)
+    return views[0]
+
+
+def plainly(dispatcher: FewestRequests, view: Any, request: int) -> int:
+    """Return the first worker of the least load among all that can hold the request."""
+    loads = list(dispatcher.loads)
+    able = [index for index in range(len(loads)) if dispatcher.holds(view, request, index)]
+    return min(able, key=lambda index: loads[index])
+
+
+@pytest.mark.parametrize("kind", [FewestRequests, LeastWork])
+@pytest.mark.parametrize("rooms", [[None], [None, 50], [20, 50, 20, 400]])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_heap_finds_whom_a_look_at_all_finds(
+    kind: type[FewestRequests], rooms: list[int | None], seed: int
+) -> None:
+    drawn = random.Random(seed)
+    workers = [
+        Worker(
+            drawn.choice([4, 8]), memory=None if room is None else BlockMemory(room, 16, "whole")
+        )
+        for room in (drawn.choice(rooms) for _ in range(9))
+    ]
+    view = view_of(workers, [drawn.randrange(1, 900) for _ in range(500)])
+    dispatcher = kind()
+    dispatcher.start(view)
+    placed: list[tuple[int, int]] = []
+    for request in range(500):
+        expected = plainly(dispatcher, view, request)
+        assert dispatcher.choose(view, request) == expected
+        placed.append((request, expected))
+        while placed and drawn.random() < 0.45:
+            done, worker = placed.pop(drawn.randrange(len(placed)))
+            dispatcher.on_finish(view.workers[worker], done)
+        if drawn.random() < 0.1 and len(dispatcher.away) < 7:
+            dispatcher.lose(drawn.randrange(9))
+        elif dispatcher.away:
+            dispatcher.bring(drawn.choice(sorted(dispatcher.away)))
+        assert all(len(heap) <= 4 * 9 + 64 for heap in dispatcher.heaps)
+
+
+COST = in_order(AffineCost, 1000, 10, 1000, 10)
+
+
+def two_workers(documents, arrivals, prompts=None, cache=None):
+    """Requests that begin with 8 tokens of a document, on two workers of 4 clients."""
+    count = len(documents)
+    memory = orsched.BlockMemory(64, 4, "paged", cache or PrefixCache())
+    workers = tuple(orsched.Worker(4, COST, memory=memory, name=f"w{k}") for k in range(2))
+    prefixes = Prefixes.from_documents(documents, 8, 4)
+    requests = orsched.Requests(
+        prompts or [12] * count, [5] * count, arrival_ns=arrivals, prefixes=prefixes
+    )
+    return orsched.Instance(requests, workers, "prefill")
+
+
+def worker_of(instance, dispatch):
+    """Return the worker of each request."""
+    schedule = orsched.simulate(instance, "vllm", parameters={"dispatch": dispatch}).schedule
+    first = np.unique(schedule.work.request, return_index=True)[1]
+    return schedule.steps.worker[schedule.work.first_step[first]].tolist()
+
+
+def test_documents_stay_where_they_were_first():
+    """Two documents in turn, with gaps: each goes to its worker, whatever is to do there."""
+    documents = [0, 1, 1, 1, 0, 1, 0]
+    instance = two_workers(documents, [20_000 * k for k in range(len(documents))])
+    # The first two find nothing: ties go to the least loaded, then to the first worker.
+    assert worker_of(instance, "prefix") == [0] * len(documents)
+    together = two_workers(documents, [0, 0, *(20_000 * k for k in range(1, 6))])
+    assert worker_of(together, "prefix") == documents
+
+
+def test_what_a_prompt_cannot_hit_does_not_count():
+    """A prompt of 8 tokens hits one block of its 2: at least one token is computed."""
+    instance = two_workers([0, 1, 0, 1], [0, 0, 50_000, 50_000], [12, 12, 8, 8])
+    assert worker_of(instance, "prefix") == [0, 1, 0, 1]
+    schedule = orsched.simulate(instance, "vllm", parameters={"dispatch": "prefix"}).schedule
+    assert sorted(schedule.work.hit[schedule.work.hit > 0].tolist()) == [4, 4]
+
+
+def test_without_caches_it_counts_requests():
+    """Nobody hits anything then."""
+    instance = two_workers([0, 1, 1, 0, 0], [0, 0, 0, 9_000, 9_000])
+    plain = tuple(
+        orsched.Worker(4, COST, memory=orsched.BlockMemory(64, 4, "paged"), name=worker.name)
+        for worker in instance.workers
+    )
+    instance = instance.replace(workers=plain, requests=instance.requests.replace(prefixes=None))
+    assert worker_of(instance, "prefix") == worker_of(instance, "fewest_requests")
+
+
+POLICIES = [name for name in method_names() if isinstance(method_named(name), LiveMethod)]
+TAKES = [
+    name
+    for name in POLICIES
+    if method_info(name).workers == "one"
+    or "dispatch" in {each.name for each in method_info(name).parameters}
+]
+CHOOSES = sorted(set(POLICIES) - set(TAKES))
+
+
+@pytest.mark.parametrize("method", TAKES)
+def test_a_dispatcher_of_one_worker_changes_nothing(method):
+    """Nor for policies that serve only one."""
+    instance = scenario(orsched.load("two-by-two"), predictions="classes")
+    given = {"dispatch": "fewest_requests"}
+    alone = orsched.solve(instance, method)
+    told = orsched.solve(instance, method, parameters=given)
+    assert told.schedule.replace(run={}) == alone.schedule.replace(run={})
+
+
+@pytest.mark.parametrize("wrong", [{"dispatch": "random"}, {"dispatch": [1]}, {"steal": 1}])
+def test_what_no_dispatcher_is_stays_wrong(wrong):
+    with pytest.raises(InputError) as caught:
+        orsched.solve(orsched.load("two-by-two"), "fcfs", parameters=wrong)
+    assert caught.value.field in wrong
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("method", CHOOSES)
+def test_a_policy_that_chooses_workers_itself_takes_no_dispatcher(method, workers):
+    several = with_workers(scenario(orsched.load("two-by-two"), predictions="classes"), workers)
+    with pytest.raises(InputError, match="chooses workers itself"):
+        orsched.solve(several, method, parameters={"dispatch": "round_robin"})
+
+
+class ChoosesItself(Policy):
+    """Serves each request on the worker that asks first."""
+
+    many_workers = True
+
+    def __init__(self):
+        self.queue = []
+
+    def on_arrival(self, view, request):
+        self.queue.append(request)
+
+    def decide(self, view):
+        if self.queue and view.free_clients:
+            return prefill_stage([self.queue.pop(0)])
+        return decode_rounds() if view.running else None
+
+
+def test_an_own_policy_that_chooses_workers_itself_hears_nothing_on_one():
+    given = {"dispatch": "least_work", "steal": True}
+    told = orsched.simulate(orsched.load("two-by-two"), ChoosesItself, parameters=given)
+    assert told.makespan == orsched.simulate(orsched.load("two-by-two"), ChoosesItself).makespan
