@@ -97,6 +97,8 @@ class BoundCommand(Limits, Printed, RequestsAndCopies):
         from orsched.models.bounds.bounds import bound, no_floor, ordering_cannot_help
         from orsched.solving.objectives import other_name
 
+        if self.certificate:
+            require_format(self.style, LISTS, "a certificate")
         if self.objective == "bulk":
             problem = load_instance(self.instance)
             if self.allows is not None:
@@ -112,8 +114,6 @@ class BoundCommand(Limits, Printed, RequestsAndCopies):
                 field=f"--{name.removesuffix('_s').replace('_', '-')}",
                 remedy="add --objective bulk",
             )
-        if self.certificate:
-            require_format(self.style, LISTS, "a certificate")
         objective = other_name(self.objective)
         allowed = [name.strip() for name in (self.allows or "").split(",") if name.strip()]
         with ProgressPrinter("proving") as progress:
@@ -151,8 +151,6 @@ def _print_bulk_bound(instance: Instance, given: BoundCommand) -> None:
     """Bound bulk work, verify the certificate, and print the bound or the certificate."""
     from orsched.models.bounds.bulk_bound import bulk_bound
 
-    if given.certificate:
-        require_format(given.style, LISTS, "a certificate")
     options = given.bulk
     limits = {name: options.pop(name) for name in ("slo_ttft", "slo_tpot") if name in options}
     if limits:

@@ -130,11 +130,8 @@ def require_columns(known: Sequence[str], prefixes: tuple[str, ...]) -> None:
 def given_view() -> View:
     """Return what the running command was given."""
     context = click.get_current_context(silent=True)
-    return (
-        View()
-        if context is None
-        else View(context.params.get("columns"), context.params.get("sort"))
-    )
+    given = {} if context is None else context.params
+    return View(given.get("columns"), given.get("sort"))
 
 
 def viewed(rows: Sequence[Row]) -> list[Row]:
@@ -183,13 +180,8 @@ def print_results(
 ) -> None:
     """Print rows of results: in a table the columns that fit, the best row marked, and why.
 
-    Args:
-        rows: one a method (and seed), as ``Result.to_row`` has them.
-        style: table, json or csv.
-        instance: the problem, where there is one for all rows.
-        over_time: whether requests arrive over time, where there is not.
-        single: the one row is a JSON object, not a list.
-        objective: what was asked for; None: the best is found by what fits.
+    ``over_time``, where there is no single instance: whether requests arrive over time. Without an
+    objective the best is found by what fits; ``single``: the row is a JSON object, not a list.
     """
     from orsched.solving.objectives import arrives_over_time, fitting, objective_named
 
@@ -414,7 +406,8 @@ def _print_classes(results: Sequence[Result]) -> None:
 
     Only where an instance names classes or has tenants; figures that no method has are left out.
     """
-    rows, differences = [], []
+    rows: list[Row] = []
+    differences: list[Row] = []
     for result in results:
         method = {"method": result.label or result.schedule.method}
         for row in class_rows(result.schedule.results):

@@ -109,9 +109,9 @@ _LIMITS = {
 }
 
 
-def _limits(command: click.Group) -> click.Group:
+def _limits(group: click.Group) -> click.Group:
     """Add an option for each limit on what is read and worked out."""
-    command.params += [
+    group.params += [
         click.Option(
             [f"--{name.replace('_', '-')}"],
             type=AT_LEAST_1,
@@ -120,7 +120,7 @@ def _limits(command: click.Group) -> click.Group:
         )
         for name, (limit, what) in _LIMITS.items()
     ]
-    return command
+    return group
 
 
 @_limits

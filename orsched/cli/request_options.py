@@ -43,7 +43,7 @@ class Requests(Options):
     """What a file of requests needs to be an instance; ``load_instance`` reads it."""
 
     clients: int | None = option(
-        "Requests that the worker of a requests file serves at once; the options below go with it.",
+        "Requests that the worker of a requests file serves at once.",
         metavar="J",
     )
     cost: str | None = option(
@@ -105,7 +105,7 @@ def given() -> dict[str, Any]:
     """Return the options of these classes that the running command was given, by their names."""
     context = click.get_current_context(silent=True)
     options = getattr(context and context.command, "options", Options)
-    found = {}
+    found: dict[str, Any] = {}
     for group in (Requests, RequestsAndCopies):
         if context is not None and issubclass(options, group):
             for name in group.declared():
