@@ -311,7 +311,7 @@ def test_a_study_takes_paths_from_its_file_and_with_consent(
         "here/s.toml, field 'policies.name': the file names code to run",
         "study here/s.toml --jobs 2",
     )
-    assert f"{folder / 'one' / 'json.py'})" in err
+    assert f"{folder_of_own_files / 'one' / 'json.py'})" in err
     rows = json.loads(done("study here/s.toml --jobs 2 --allow-code --format json"))
     assert [row["policy"] for row in rows] == ["fcfs", "one/json.py:Mine"]
     assert run(["study", "here/s.toml", "--jobs", "2", "--allow-code"]) == 0

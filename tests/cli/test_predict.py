@@ -148,7 +148,7 @@ def test_convert_takes_prompts_from_the_requests_in_their_order(here, tmp_path, 
 
 
 REFUSED = [
-    (["train", "missing.jsonl", "-o", "x.json"], "missing.jsonl: no such file"),
+    (["train", "missing.jsonl", "-o", "x.json"], "missing.jsonl: there is no such file"),
     (["train", "chat.jsonl", "-o", "x.pkl"], "'.pkl' is not a suffix"),
     (["train", "chat.jsonl", "-o", "none/x.json"], "none"),
     (["train", "chat.jsonl", "-o", "x.json", "--kind", "bert"], "'bert' is not one of"),
@@ -156,7 +156,7 @@ REFUSED = [
     (["train", "m.json", "-o", "x.json"], "m.json, row 1: not valid JSON"),
     (["train", "chat.jsonl", "-o", "x.json", "--tokenizer", "none"], "none"),
     (["evaluate", "chat.jsonl", "chat.jsonl"], "chat.jsonl: not valid JSON"),
-    (["evaluate", "missing.json", "chat.jsonl"], "missing.json: no such file"),
+    (["evaluate", "missing.json", "chat.jsonl"], "missing.json: there is no such file"),
     (["apply", "m.json", "two-by-two", "chat.jsonl", "m.json"], "would be overwritten"),
     (["apply", "m.json", "two-by-two", "chat.jsonl", "x.csv"], "'.csv' is not a suffix"),
     (["apply", "m.json", "two-by-two", "chat.jsonl", "x.json", "--point", "best"], "'point'"),

@@ -217,11 +217,11 @@ def test_a_foreign_trace_needs_no_conversion(call, tmp_path):
         (("mine.csv", "--clients", 4, "--cost", "h100-8b-sheet", "--block-tokens", 500_000),
          "'--block-tokens': a block of 500,000 tokens is larger than the machine's KV cache"),
         (("mine.csv", "--clients", 4, "--block-tokens", 16), "'--block-tokens': needs a number of"),
-        (("mine.csv", "--clients", 4, "--cost", "no.json"), "no.json: no such file"),
+        (("mine.csv", "--clients", 4, "--cost", "no.json"), "no.json: there is no such file"),
         (("mine.csv", "--clients", 4, "--workers", "0"), "workers"),
         (("none.csv",), "none.csv: there is no such file"),
         (("pang-100x20", "--clients", 3), "'--clients': does not apply: a native instance has its"),
-        (("pang-100x20", "--cost", "c.json"), "c.json: no such file"),
+        (("pang-100x20", "--cost", "c.json"), "c.json: there is no such file"),
         (("pang-100x20", "--drop-empty"), "'--drop-empty': does not apply"),
     ],
 )  # fmt: skip
@@ -297,7 +297,7 @@ def test_studies_take_requests_with_a_grid_of_workers(call, refused, mine, tmp_p
         ("", "field 'instances.clients': requests have no worker of their own (write {name = "),
         ("clients = 0", "instances.clients"),
         ("clints = 3", "clints"),
-        ('clients = 3, cost = "no.json"', "no.json: no such file"),
+        ('clients = 3, cost = "no.json"', "no.json: there is no such file"),
     ):
         entry = f'{{name = "mine.csv"{", " if said else ""}{said}}}'
         (tmp_path / "s.toml").write_text(f'instances = [{entry}]\npolicies = ["fcfs"]\n')

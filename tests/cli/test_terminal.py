@@ -174,7 +174,7 @@ def _no_grace(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "phase", ["orsched.files.locate.load", "orsched.models.bounds.bounds.bound"]
+    "phase", ["orsched.files.locate.load", "orsched.solving.checked_run.bound"]
 )
 @pytest.mark.parametrize("command", ["solve", "compare"])
 def test_loading_and_bounding_are_ended(monkeypatch, capsys, phase, command):

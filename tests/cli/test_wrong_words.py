@@ -72,7 +72,7 @@ def call(call, made, monkeypatch):
         ("simulate i.json --output", "'--output' requires an argument"),
         ("simulate i.json --workers 0", "0 is below 1"),
         ("simulate i.json --workers two", "a whole number of workers"),
-        ("simulate nowhere.json", "nowhere.json: no such file"),
+        ("simulate nowhere.json", "nowhere.json: there is no such file"),
         ("simulate folder", "folder: is a folder"),
         ("simulate i.json --policy vlm", "did you mean vllm?"),
         ("simulate i.json --param most", "'most' is not NAME=VALUE"),
