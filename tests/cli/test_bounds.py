@@ -11,7 +11,7 @@ from orsched.cli.commands import cli, run
 from orsched.files import save_instance
 from orsched.instances.catalog import KNOWN_OPTIMA
 from orsched.models.mip import FORMATS, PROGRAMS
-from tests.models.mip.test_files import by_scip
+from tests.models.mip.test_mip import by_scip
 from tests.models.test_bulk_bound import small
 
 JOBS = [68, 66, 61, 57, 52, 49, 43, 38, 31, 30, 22, 17]

@@ -30,9 +30,8 @@ from orsched.solving.objectives import objective_named
 from orsched.solving.run_block import verdict_of
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
-from tests.models.full_mip.small import random_instance
+from tests.models.full_mip.small import TIMES, optimum, random_instance, weighted
 from tests.models.full_mip.test_objectives import best_attainment
-from tests.models.full_mip.timed import TIMES, optimum, weighted
 
 WORDS = "schedules without pauses, chunked prefills, mixed steps and evictions"
 

@@ -24,7 +24,7 @@ from orsched.models.exact_search.stage_plan import read_problem
 from orsched.models.full_mip import solve_full_mip
 from orsched.solving.objectives import objective_named
 from tests.in_order import in_order
-from tests.models.full_mip.timed import TIMES, optimum, weighted
+from tests.models.full_mip.small import TIMES, optimum, weighted
 
 
 def epochs_of(instance, objective):

@@ -11,6 +11,8 @@ from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
+from orsched.metrics.objective_values import weighted_times
+from tests.brute_force import least_total
 from tests.in_order import in_order
 
 COSTS = (
@@ -42,3 +44,25 @@ def random_instance(seed: int, most: int = 5) -> Instance:
 def instances(most: int = 5) -> st.SearchStrategy[Instance]:
     """The same for Hypothesis."""
     return st.integers(0, 2**32).map(lambda seed: random_instance(seed, most))
+
+
+TIMES = (
+    "jct_mean",
+    "ttft_mean",
+    "weighted_jct_mean",
+    "0.5*makespan+0.5*jct_mean",
+    "0.3*ttft_mean+1.7*weighted_jct_mean",
+)
+
+
+def weighted(seed, most):
+    """A small instance with weights, one of them above 0."""
+    instance, rng = random_instance(seed, most), random.Random(seed)
+    weights = [rng.randint(0, 5) for _ in range(len(instance) - 1)]
+    return instance.replace(requests=instance.requests.replace(weights=[*weights, 1]))
+
+
+def optimum(instance, objective, pauses=False):
+    times = weighted_times(instance, objective)
+    least = least_total(instance, times.makespan, times.finish, times.first, pauses)
+    return times.value_ns(least)

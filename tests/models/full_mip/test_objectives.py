@@ -19,8 +19,7 @@ from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
 from orsched.solving.objectives import objective_named
 from tests.brute_force import least_total, most_attained, optimum_ns
 from tests.in_order import in_order
-from tests.models.full_mip.small import random_instance
-from tests.models.full_mip.timed import TIMES, optimum, weighted
+from tests.models.full_mip.small import TIMES, optimum, random_instance, weighted
 
 
 def best_attainment(instance, slo, pauses=False):
