@@ -138,16 +138,10 @@ def solve_best_first(
     second = SecondStart(search, seed, not alone)
     answer = search.answer_at_once() or _searched(search, max_states, second)
     return BestFirstResult(
-        search.schedule,
-        search.proven_bound(answer),
-        search.status(answer),
-        answer.termination,
-        answer.solver.get("expanded", 0),
-        answer.solver.get("left_out", 0),
-        search.runtimes(started, perf_counter()),
-        (*search.notes, *answer.notes),
-        tuple(search.history),
-        search.schedules(answer),
+        bound_ns=search.proven_bound(answer),
+        expanded=answer.solver.get("expanded", 0),
+        left_out=answer.solver.get("left_out", 0),
+        **search.outcome(answer, started),
     )
 
 

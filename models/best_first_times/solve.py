@@ -138,19 +138,13 @@ def solve_best_first_times(
     answer = search.answer_at_once() or _searched(search, aim, max_states)
     bound = search.proven_bound(answer)
     return BestFirstTimesResult(
-        search.schedule,
-        None if bound is None else aim.shown_ns(bound),
-        search.status(answer),
-        answer.termination,
-        wanted.name,
-        None if search.value is None else aim.fraction(search.value),
-        None if bound is None else aim.fraction(bound),
-        answer.solver.get("expanded", 0),
-        answer.solver.get("left_out", 0),
-        search.runtimes(started, perf_counter()),
-        (*search.notes, *answer.notes),
-        tuple(search.history),
-        search.schedules(answer),
+        bound_ns=None if bound is None else aim.shown_ns(bound),
+        objective=wanted.name,
+        value=None if search.value is None else aim.fraction(search.value),
+        value_bound=None if bound is None else aim.fraction(bound),
+        expanded=answer.solver.get("expanded", 0),
+        left_out=answer.solver.get("left_out", 0),
+        **search.outcome(answer, started),
     )
 
 

@@ -440,10 +440,19 @@ class ExactSearch:
             return Answer("interrupted" if self.interrupted else "stopped", "", {})
         return None
 
-    def runtimes(self, started: float, ended: float) -> dict[str, float]:
-        """Return the seconds of start and search, and of the whole call until now."""
-        total = perf_counter() - self.begin
-        return {"start": started - self.begin, "solve": ended - started, "total": total}
+    def outcome(self, answer: Answer, started: float) -> dict[str, Any]:
+        """Return what each result has; ``started``: when the search began, behind its start."""
+        now = perf_counter()
+        seconds = {"start": started - self.begin, "solve": now - started, "total": now - self.begin}
+        return {
+            "schedule": self.schedule,
+            "status": self.status(answer),
+            "termination": answer.termination,
+            "runtimes": seconds,
+            "notes": (*self.notes, *answer.notes),
+            "history": tuple(self.history),
+            "schedules": self.schedules(answer),
+        }
 
     def proven_bound(self, answer: Answer) -> int | None:
         """Return the bound to report: none for a K that is not proven to suffice."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
     from orsched.data.slo import SLO
-    from orsched.models.exact_search.aims import FullMipProgress, Status, Termination
+    from orsched.models.exact_search.aims import Aim, FullMipProgress, Status, Termination
     from orsched.models.exact_search.stage_plan import Plan, Problem
 
 MAX_NONZEROS = 2_000_000
@@ -151,27 +151,38 @@ def solve_full_mip(
     wanted = MipOptions(**options)
     seed = whole_number(seed, "seed", maximum=2**63 - 1)
     objective = minimised(wanted.objective)
-    if len(instance) and not objective.is_makespan:
+    timed = bool(len(instance)) and not objective.is_makespan
+    if timed:
         require_one_of(wanted.formulation, "formulation", FORMULATIONS[:1])
-        problem = read_problem(instance, exact=True)
-        aim: TimesAim | MissesAim
-        if objective.is_linear:
-            aim = TimesAim(instance, problem, objective)
-        else:
-            aim = MissesAim(instance, problem, wanted.slo)
-        search = ExactSearch(instance, problem, callback, begin, aim, time_limit)
-        found = _for_objective(search, stages, initial_schedule, wanted, (backend, seed))
-        return replace(found, objective=objective.name)
-    problem = read_problem(instance)
-    search = ExactSearch(instance, problem, callback, begin, time_limit=time_limit)
-    prepare(search, initial_schedule, wanted.alone)
+    problem = read_problem(instance, exact=timed)
+    aim = _aim(instance, problem, objective, wanted) if timed else None
+    search = ExactSearch(instance, problem, callback, begin, aim, time_limit)
+    solve = _for_objective if timed else _for_makespan
+    found = solve(search, stages, initial_schedule, wanted, (backend, seed))
+    return replace(found, objective=objective.name) if timed else found
+
+
+def _for_makespan(
+    search: ExactSearch,
+    stages: int | None,
+    initial: Schedule | None,
+    wanted: MipOptions,
+    solver: tuple[str, int],
+) -> FullMipResult:
+    """Solve a MIP of the makespan; ``solver``: back end and seed."""
+    prepare(search, initial, wanted.alone)
     stages, search.proven, reason = _stages(stages, search, wanted.alone)
     if not search.proven and search.plan is not None and len(search.plan.rounds) > stages:
         search.forget()
     spec = ModelSpec(wanted.formulation, stages, wanted.symmetry_breaking)
-    size = spec.size(problem)
-    job = _Job(backend, seed, spec)
-    return _result(search, job, reason, size, refusal_of(size, wanted.max_nonzeros))
+    size = spec.size(search.problem)
+    return _result(search, _Job(*solver, spec), reason, size, refusal_of(size, wanted.max_nonzeros))
+
+
+def _aim(instance: Instance, problem: Problem, objective: Objective, wanted: MipOptions) -> Aim:
+    if objective.is_linear:
+        return TimesAim(instance, problem, objective)
+    return MissesAim(instance, problem, wanted.slo)
 
 
 def solve_windows_mip(instance: Instance, backend: str = "cpsat", **options: Any) -> FullMipResult:
@@ -324,21 +335,14 @@ def _result(search: ExactSearch, job: _Job, reason: str, size: Size, refusal: st
     """Run the solver, unless the model is refused, and return what is known then."""
     started = perf_counter()
     answer = search.answer_at_once() or _run(search, job, refusal)
-    ended = perf_counter()
     return FullMipResult(
-        search.schedule,
-        search.proven_bound(answer),
-        search.status(answer),
-        answer.termination,
-        job.spec.stages,
-        reason,
-        size,
-        search.start_accepted,
-        search.runtimes(started, ended),
-        answer.solver,
-        (*search.notes, *answer.notes),
-        history=tuple(search.history),
-        schedules=search.schedules(answer),
+        bound_ns=search.proven_bound(answer),
+        stages=job.spec.stages,
+        stages_reason=reason,
+        size=size,
+        start_accepted=search.start_accepted,
+        solver=answer.solver,
+        **search.outcome(answer, started),
     )
 
 
