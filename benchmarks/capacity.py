@@ -26,8 +26,7 @@ from benchmarks.reproductions.four_workloads_setting import (
 )
 from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory, PrefixCache
-from orsched.planning.capacity import proof_violations
-from orsched.planning.capacity.plot import save_capacity
+from orsched.planning.capacity import proof_violations, save_capacity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -176,10 +176,10 @@ from orsched.planning.capacity import (
 from orsched.planning.capacity import (
     capacity as capacity,
 )
-from orsched.planning.frontier_points import (
+from orsched.planning.frontiers import (
     Frontier as Frontier,
 )
-from orsched.planning.frontier_points import (
+from orsched.planning.frontiers import (
     FrontierPoint as FrontierPoint,
 )
 from orsched.planning.frontiers import (

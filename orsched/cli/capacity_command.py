@@ -130,7 +130,7 @@ class CapacityCommand(Limits, Timed, Viewed, Requests):
             say_machine(problem)
         _print(found, self.style)
         if self.plot is not None:
-            from orsched.planning.capacity.plot import save_capacity
+            from orsched.planning.capacity import save_capacity
 
             save_capacity(found, self.plot)
             remark(f"plot written to {self.plot}")

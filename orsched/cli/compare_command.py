@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.data.slo import SLO
-    from orsched.planning.study.config import Settings
+    from orsched.planning.study.plan import Settings
     from orsched.solving.comparison import Comparison
     from orsched.solving.method_choice import Chosen
 

@@ -21,7 +21,7 @@ from orsched.common.units import seconds_text
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orsched.planning.frontier_points import Frontier
+    from orsched.planning.frontiers import Frontier
     from orsched.solving.objectives import Objective
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orsched.data.instance import Instance
-    from orsched.planning.study.config import Settings
+    from orsched.planning.study.plan import Settings
 
 
 class Problem(Options):
@@ -59,7 +59,7 @@ class Problem(Options):
         from orsched.instances.arrivals import read_arrivals
         from orsched.instances.failures import read_failures
         from orsched.instances.predictions import read_predictor
-        from orsched.planning.study.config import Settings
+        from orsched.planning.study.plan import Settings
         from orsched.solving.scenario import read_workers, worker_files
 
         remedy = "give a whole number of at least 0"
@@ -84,7 +84,7 @@ def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
     and that is not allowed.
     """
     from orsched.common.own_code import is_own, require_consent
-    from orsched.planning.study.config import Settings, read_settings
+    from orsched.planning.study.plan import Settings, read_settings
 
     found = read_settings(config)
     if found.policy is not None and is_own(found.policy):

@@ -1,23 +1,24 @@
-"""The search for a frontier of two objectives: methods, then searches for weighted sums."""
+"""Frontiers of two objectives: methods, then searches for weighted sums, and what is dominated."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
+from orsched.common.registry import attached
 from orsched.common.stop import MaxIterations, MaxRuntime
 from orsched.common.units import NS_PER_S
 from orsched.data.instance import require_instance
-from orsched.data.schedule_classes import ALLOWANCES, ScheduleClass, class_of
+from orsched.data.schedule_classes import ALLOWANCES, PLAIN_SCHEDULES, ScheduleClass, class_of
 from orsched.data.slo import SLO, require_slo
 from orsched.models.bounds.bounds import bound
-from orsched.planning.frontier_points import Frontier, FrontierPoint, dominated
 from orsched.simulator.policy import Information
 from orsched.solving.checked_run import minimises, require_defined
 from orsched.solving.comparison import Failure, attempted, require_any
@@ -34,12 +35,134 @@ from orsched.solving.result import Termination
 from orsched.solving.solver import solve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+
+    import pandas as pd
+    from matplotlib.figure import Figure
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.solving.methods import Progress
+    from orsched.solving.objectives import Objective
     from orsched.solving.result import Result
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """A schedule, seen by two objectives.
+
+    Attributes:
+        label: the method, with the weighted sum that it searched for, if any.
+        first, second: the values, seconds for times.
+        share: of the first objective in the weighted sum, from 0 to 1; None for a method alone.
+        efficient: whether no other point is better in one and as good in the other.
+        result: what ``solve`` returned.
+    """
+
+    label: str
+    first: float
+    second: float
+    share: float | None
+    efficient: bool
+    result: Result
+
+
+@dataclass(frozen=True)
+class Frontier(Sequence[FrontierPoint]):
+    """Points of two objectives, in the order of the first one, and what is proven of each.
+
+    Attributes:
+        first, second: the objectives.
+        points: one a schedule.
+        first_bound, second_bound: proven bounds that hold for every schedule here, or None.
+        failed: methods without a schedule, each with the reason.
+        notes: remarks.
+        instance: the problem.
+        schedules: the class of schedules for which the bounds hold.
+    """
+
+    first: Objective
+    second: Objective
+    points: tuple[FrontierPoint, ...]
+    first_bound: float | None
+    second_bound: float | None
+    failed: tuple[Failure, ...]
+    notes: tuple[str, ...]
+    instance: Instance
+    schedules: ScheduleClass = PLAIN_SCHEDULES
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @overload
+    def __getitem__(self, index: int) -> FrontierPoint: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[FrontierPoint, ...]: ...
+    def __getitem__(self, index: int | slice) -> FrontierPoint | tuple[FrontierPoint, ...]:
+        return self.points[index]
+
+    def __iter__(self) -> Iterator[FrontierPoint]:
+        return iter(self.points)
+
+    @property
+    def efficient(self) -> tuple[FrontierPoint, ...]:
+        """The points that no other one dominates: the frontier."""
+        return tuple(point for point in self.points if point.efficient)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each point, as ``orsched frontier --format json`` prints."""
+        return [
+            {
+                "method": point.label,
+                "share": point.share,
+                self.first.name: point.first,
+                self.second.name: point.second,
+                "efficient": point.efficient,
+                f"{self.first.name}_bound": self.first_bound,
+                f"{self.second.name}_bound": self.second_bound,
+                "information": point.result.information,
+                "objective": point.result.objective.name,
+                "status": point.result.status.value,
+            }
+            for point in self.points
+        ]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows as a data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_rows())
+
+    def plot(self, figure: Figure | None = None, **options: Any) -> Figure:
+        """Return a matplotlib figure of the plane; options of ``orsched.frontier_chart``."""
+        (ax,) = attached("frontier_chart")(self, figure, **options)
+        found: Figure | None = ax.get_figure(root=True)
+        assert found is not None
+        return found
+
+    def __repr__(self) -> str:
+        return (
+            f"Frontier of {self.first.name} and {self.second.name} on {self.instance.name!r}: "
+            f"{len(self.efficient)} of {len(self)} points efficient"
+        )
+
+
+def dominated(
+    place: int, values: Sequence[tuple[Any, Any]], aims: tuple[Objective, Objective]
+) -> bool:
+    """Return whether some point is better in one objective and as good in the other.
+
+    Of equal points the first one stands.
+    """
+    own = values[place]
+    for other_place, other in enumerate(values):
+        pairs = list(zip(aims, other, own, strict=True))
+        if any(aim.better(mine, theirs) for aim, theirs, mine in pairs):
+            continue
+        if other != own or other_place < place:
+            return True
+    return False
+
 
 METHODS = ("fcfs", "hybrid", "gittins@clairvoyant")
 """Methods whose schedules are on the plane, whatever the weights."""
@@ -99,7 +222,8 @@ def frontier(
         MaxIterations(iterations)  # so does this
     several = isinstance(methods, Iterable) and not isinstance(methods, (str, Chosen))
     chosen = choose_all(methods if several else [methods])  # type: ignore[list-item]
-    sweep = _Sweep(instance, aims, seed, iterations, slo, callback, time_limit)
+    options = {"seed": seed, "slo": slo, "callback": callback, "iterations": iterations}
+    sweep = _Sweep(instance, aims, options, time_limit)
     sweep.run_methods(chosen, points)
     sweep.run_weighted(choose(search, field="search"), points)
     require_any(sweep.failed, [result for _, _, result in sweep.found])
@@ -129,21 +253,16 @@ def _required(instance: Instance, name: str | Objective, slo: SLO | None) -> Obj
 
 
 class _Sweep:
-    """Schedules as they are made."""
+    """Schedules as they are made; ``options`` are those of ``solve``."""
 
     def __init__(
         self,
         instance: Instance,
         aims: tuple[Objective, Objective],
-        seed: int,
-        iterations: int | None,
-        slo: SLO | None,
-        callback: Callable[[Progress], None] | None,
+        options: dict[str, Any],
         time_limit: float | None,
     ) -> None:
-        self.instance, self.aims, self.slo = instance, aims, slo
-        self.options: dict[str, Any] = {"seed": seed, "slo": slo, "callback": callback}
-        self.iterations = iterations
+        self.instance, self.aims, self.options = instance, aims, options
         self.end = math.inf if time_limit is None else perf_counter() + time_limit
         self.found: list[tuple[str, float | None, Result]] = []
         self.failed: list[Failure] = []
@@ -204,7 +323,7 @@ class _Sweep:
         """Make a schedule in a part of the time left."""
         if self.interrupted:
             return
-        options = dict(self.options, iterations=self.iterations)
+        options = dict(self.options)
         left = self.end - perf_counter()
         if left < math.inf:
             options["time_limit"] = max(1e-3, left / parts)

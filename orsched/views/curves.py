@@ -42,17 +42,11 @@ MAX_WORKERS = 8
 
 
 class Line(NamedTuple):
-    """A line or an area of a chart: the mean of each stretch of time.
+    """A line or an area of a chart: the mean of each stretch of time, nan where there is none.
 
-    Attributes:
-        key: its name among the elements of a picture.
-        words: what it is.
-        colour, dash, width: its look; the dash by its name in Plotly, the width in points.
-        values: one a stretch; nan where there is none.
-        form: ``line``; ``area``, stacked on those before; ``sum``: what has come until the end of
-            each stretch.
-        told: the words where it is named alone; "": the same.
-        hatched: whether an area is hatched.
+    ``key`` is its name among the elements of a picture, ``dash`` is named as in Plotly, ``width``
+    is in points. ``form`` is ``line``, ``area`` (stacked on those before) or ``sum``: what has come
+    until the end of each stretch. ``told`` are the words where it is named alone; "": the same.
     """
 
     key: str
@@ -76,15 +70,9 @@ class Limit(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Lines on one axis of time.
+    """Lines on one axis of time, whose stretches end at ``borders_ns``, and levels across them.
 
-    Attributes:
-        title: of the other axis.
-        borders_ns: ends of the stretches.
-        lines: what is drawn, in order.
-        limits: levels, drawn last.
-        unit: said below the title where there is room.
-        is_share: whether values are per cent.
+    ``title`` is that of the other axis; ``unit`` is said below it where there is room.
     """
 
     title: str
@@ -224,14 +212,10 @@ def load_curves(line: Timeline) -> dict[str, Curve]:
 class ClassCurves(NamedTuple):
     """Figures by stretch of time; nan where there is none.
 
-    Attributes:
-        borders_ns: ends of the stretches.
-        attainment: share of the tokens of classes with limits that come in time; None without.
-        owners: name and blocks held, on average, of each owner of memory; empty without memory.
-        blocks: blocks that there are.
-        hits: share of the tokens due at admissions that a prefix cache held; None without one.
-        bulk: tokens of bulk requests per second, prefilled and decoded; None without such.
-        service: name and weighted tokens until the end of each stretch of each tenant.
+    Shares of the tokens of classes with limits that come in time (``attainment``), and of those due
+    at admissions that a prefix cache held (``hits``); name and mean blocks of each owner of memory,
+    of ``blocks``; tokens of bulk requests per second, prefilled and decoded; name and weighted
+    tokens so far of each tenant. None or empty without such.
     """
 
     borders_ns: Values
@@ -408,10 +392,10 @@ def usage_panels(line: Timeline, *, is_page: bool = False) -> list[Panel]:
     held = [curve for _, curve, _ in blocks]
     every = [*clients.values(), *requests.values(), *held]
 
-    def borders(own: Sequence[Curve]) -> Values:
-        return borders_of(every if is_page else own, line.schedule.makespan_ns, STRETCHES)
-
-    of_clients, of_blocks = borders(list(clients.values())), borders(held)
+    of_clients, of_blocks = (
+        borders_of(every if is_page else own, line.schedule.makespan_ns, STRETCHES)
+        for own in (list(clients.values()), held)
+    )
     panels = [
         Panel(
             "clients", of_clients,

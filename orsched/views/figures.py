@@ -21,25 +21,12 @@ OF_SEVERAL = ("latency", "timeline", "history")
 
 
 def figure_of(
-    instance: Instance | None,
-    schedules: Sequence[Schedule],
-    kind: str,
-    options: dict[str, Any],
+    instance: Instance | None, schedules: Sequence[Schedule], kind: str, options: dict[str, Any]
 ) -> Figure:
-    """Return a new figure of one kind.
+    """Return a new figure of one kind, of a result or of several; ``options`` are of what draws it.
 
     In a notebook that shows pictures below cells pyplot lets go of it: as the value of a cell the
-    figure would be shown twice.
-
-    Args:
-        instance: the problem.
-        schedules: for it; several for the kinds in ``OF_SEVERAL``.
-        kind: one of ``KINDS``.
-        options: of the function that draws.
-
-    Raises:
-        InputError: another kind, or there is no instance.
-        MissingDependencyError: matplotlib is missing.
+    figure would be shown twice. Raises ``InputError`` for another kind, or without an instance.
     """
     from orsched.views.gantt import gantt
     from orsched.views.latency import latency

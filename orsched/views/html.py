@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 from orsched.calibration.catalogue import cost_words
@@ -32,7 +33,7 @@ from orsched.views.style import BUBBLES, DECODE_COLOURS, KEY, seconds
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule, Scheduled
@@ -139,13 +140,6 @@ def _bound_ns(instance: Instance, row: Row, objective: str) -> int | None:
     return found[objective]["value_ns"] or None
 
 
-# Nothing may be loaded from anywhere: the page works offline and reports nothing about its reader.
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "img-src data: blob:; font-src data:"
-)
-
-
 def write_report(
     instance: Instance,
     schedules: Scheduled | Sequence[Scheduled],
@@ -198,52 +192,45 @@ def write_report(
     tell("bounding means")
     bounds = bounds_on_means(instance, rows)
     tell("writing")
-    write_text(path, _page(instance, rows, bounds, limits, title, notes))
+    parts = {
+        "heading": text(title if title is not None else f"Schedules for {instance.name}"),
+        "facts": facts(instance, limits),
+        "notes": _notes([*notes, *_findings(instance, rows)]),
+        "tables": _tables(instance, rows, bounds),
+        **_charts(instance, rows, limits),
+    }
+    # Its policy lets nothing be loaded: it works offline and reports nothing about its reader.
+    write_text(path, [Template(_asset("page.html")).substitute(parts)])
 
 
-def _page(
-    instance: Instance,
-    rows: list[Row],
-    bounds: dict[str, list[int | None]],
-    slo: SLO | None,
-    title: str | None,
-    notes: Sequence[str],
-) -> Iterator[str]:
-    heading = text(title if title is not None else f"Schedules for {instance.name}")
-    yield (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{heading}</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n<body>\n"
-        f"<header><h1>{heading}</h1>\n{facts(instance, slo)}</header>\n<main>\n"
-    )
-    yield _notes([*notes, *_findings(instance, rows)])
+def _charts(instance: Instance, rows: list[Row], slo: SLO | None) -> dict[str, str]:
+    """Return the parts of the page that charts are drawn in, their data, and the scripts."""
     latencies = latency_data(instance, [row.schedule for row in rows], slo)
     charts = [chart_of(instance, row.schedule, len(rows)) for row in rows]
-    yield f"<section><h2>Comparison</h2>\n{_tables(instance, rows, bounds)}</section>\n"
-    yield _latencies() if latencies else ""
-    yield _panels(rows, charts)
-    pairs = pairs_of(instance, rows)
-    yield section(pairs, rows)
-    yield (
-        '<section><h2>Where the client-time goes</h2>\n<div id="bubbles" role="img" aria-label="'
-        'Stacked bars of client-time by use; the table below has the numbers"></div>\n'
-        f"<details><summary>The numbers</summary>{bubble_table(rows)}</details></section>\n"
-    )
-    yield f"<section><h2>Batches, workers and memory</h2>\n{batch_table(rows)}</section>\n"
-    paths = path_table(instance, rows)
-    if paths:
-        yield f"<section><h2>What the makespan is made of</h2>\n{paths}</section>\n"
-    words = _asset("words.html").replace("\n", "")
-    yield f'<section><h2>Words</h2>\n<dl class="words">{words}</dl></section>\n</main>\n'
+    pairs, paths = pairs_of(instance, rows), path_table(instance, rows)
     data = {**_data(instance, rows, charts), "latency": latencies}
-    yield _block("orsched-data", {**data, "pairs": pair_data(pairs)} if pairs else data)
-    yield _block("orsched-run", [row.schedule.run for row in rows])
-    yield f"<script>\n{_plotly()}\n</script>\n<script>\n{_script()}</script>\n"
     if pairs:
-        yield f"<script>\n{_asset('plan_and_run.js')}</script>\n"
-    yield "</body>\n</html>\n"
+        data["pairs"] = pair_data(pairs)
+    tabs, panels = _panels(rows, charts)
+    last = f"<script>\n{_asset('plan_and_run.js')}</script>\n" if pairs else ""
+    path = f"<section><h2>What the makespan is made of</h2>\n{paths}</section>\n" if paths else ""
+    return {
+        "css": _asset("page.css"),
+        "latencies": _latencies() if latencies else "",
+        "tabs": tabs,
+        "key": _key(rows, charts),
+        "panels": panels,
+        "plan_and_run": section(pairs, rows),
+        "bubbles": bubble_table(rows),
+        "batches": batch_table(rows),
+        "paths": path,
+        "words": _asset("words.html").replace("\n", ""),
+        "data": _block("orsched-data", data),
+        "runs": _block("orsched-run", [row.schedule.run for row in rows]),
+        "plotly": _plotly(),
+        "script": "\n".join(_asset(f"{name}.js") for name in _SCRIPTS),
+        "last_script": last,
+    }
 
 
 def _tables(instance: Instance, rows: list[Row], bounds: dict[str, list[int | None]]) -> str:
@@ -275,10 +262,6 @@ _SCRIPTS = (
     "sorting", "page",
 )  # fmt: skip
 """Parts of the page's script, in order: each uses what the ones before it define."""
-
-
-def _script() -> str:
-    return "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)
 
 
 def _asset(name: str) -> str:
@@ -366,7 +349,7 @@ def _notes(notes: Sequence[str]) -> str:
     return "".join(f'<p class="note" role="note">{text(n)}</p>\n' for n in notes)
 
 
-def _panels(rows: list[Row], charts: list[Chart]) -> str:
+def _panels(rows: list[Row], charts: list[Chart]) -> tuple[str, str]:
     """Return the tabs and one empty panel a schedule; the script draws a panel when it is shown."""
     tabs, panels = [], []
     for k, row in enumerate(rows):
@@ -385,22 +368,7 @@ def _panels(rows: list[Row], charts: list[Chart]) -> str:
             f'requests that wait and run, and KV blocks over time of {label}"></div>'
             f"{_class_chart(row, charts[k], k)}</div>"
         )
-    return (
-        '<section id="charts"><h2>Over time</h2>\n'
-        f'<div role="tablist" aria-label="Schedules">{"".join(tabs)}</div>\n{_RANGE}'
-        f"{_key(rows, charts)}{''.join(panels)}</section>\n"
-    )
-
-
-_RANGE = (
-    '<div class="range"><button type="button" class="in" title="Zoom in">+</button>'
-    '<button type="button" class="out" title="Zoom out">−</button>'
-    '<button type="button" class="all">Show all</button>'
-    "<output></output></div>\n"
-    '<p class="hint">The wheel over a chart zooms time, with Shift it scrolls the page. Drag to '
-    "zoom, double-click to see everything; all charts and tabs share the range. With the keyboard: "
-    "+, −, 0 and the arrows. Point at a bar, or at a stage in the top row, to read it.</p>\n"
-)
+    return "".join(tabs), "".join(panels)
 
 
 def _class_chart(row: Row, chart: Chart, index: int) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.common.units import NS_PER_S
-from orsched.data.schedule import Scheduled, as_schedules, served_instance
+from orsched.data.schedule import Schedule, Scheduled, as_schedules, served_instance
 from orsched.views import style
 from orsched.views.latency_curves import (
     MEASURES,
@@ -77,8 +77,7 @@ def latency(
     """
     several = as_schedules(schedules)
     instance = served_instance(instance, several)
-    given = None if slo is None else (slo.ttft_ns, slo.tpot_ns)
-    limit = limits_of(instance, several[0], given) if several else given
+    limit = _limit_of(instance, several, slo)
     found = [latencies(instance, schedule) for schedule in several]
     needs = [needed_multiples(instance, each, limit) for each in found]
     judged = any(len(need) for need in needs) and has_limits(instance, limit)
@@ -119,13 +118,16 @@ def save_latency(
     """
     several = as_schedules(schedules)
     instance = served_instance(instance, several)
+    save_picture(
+        lambda figure: latency(instance, several, figure, names=names, slo=slo, title=title),
+        path,
+        _size(has_limits(instance, _limit_of(instance, several, slo))),
+    )
+
+
+def _limit_of(instance: Instance, several: Sequence[Schedule], slo: SLO | None) -> Limit | None:
     given = None if slo is None else (slo.ttft_ns, slo.tpot_ns)
-    limit = limits_of(instance, several[0], given) if several else given
-
-    def draw(figure: Figure) -> None:
-        latency(instance, several, figure, names=names, slo=slo, title=title)
-
-    save_picture(draw, path, _size(has_limits(instance, limit)))
+    return limits_of(instance, several[0], given) if several else given
 
 
 def _size(judged: bool) -> tuple[float, float]:

@@ -45,11 +45,7 @@ Limit = tuple[int | None, int | None]
 class Latencies(NamedTuple):
     """Latencies in nanoseconds, one entry a request.
 
-    Attributes:
-        ttft_ns: from arrival to the first token.
-        tpot_ns: between tokens after the first, on average, rounded down.
-        jct_ns: from arrival to the end.
-        several: whether the request has two tokens or more, so that its TPOT is defined.
+    ``tpot_ns`` is rounded down, and defined where ``several``: of two tokens or more.
     """
 
     ttft_ns: IntColumn

@@ -68,7 +68,7 @@ def chart_of(instance: Instance, schedule: Schedule, charts: int = 1) -> Chart:
     columns["decode"]["shade"] = shade.tolist()
     if use.bulk is not None:
         columns["decode"]["bulk"] = use.bulk[bars["decode"].request].astype(int).tolist()
-    found = {
+    found: dict[str, Any] = {
         "shown_ns": shown,
         "used": runs(np.unique(use.stays.lane)),
         "density": density_data(line, use, is_cut=shown < schedule.makespan_ns),

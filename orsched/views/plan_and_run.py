@@ -152,7 +152,7 @@ def pair_data(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
 
     ``border`` is its end, in per cent; ``colours`` are those of the phases.
     """
-    found = []
+    found: list[dict[str, Any]] = []
     for pair in pairs:
         rows = pair.against.stage_rows()[:MAX_STAGES]
         planned, took = (
@@ -222,12 +222,7 @@ def save_plan_and_run(
 
 
 def draw_plan_and_run(
-    instance: Instance,
-    plan: Schedule,
-    trace: Schedule,
-    figure: Figure,
-    *,
-    title: str | None = None,
+    instance: Instance, plan: Schedule, trace: Schedule, figure: Figure, *, title: str | None = None
 ) -> tuple[Axes, Axes, Axes]:
     """Draw on a figure, whose size is set; return the axes of plan, run and errors."""
     against = plan_against_run(instance, plan, trace)

@@ -44,7 +44,7 @@ _MISSING = -1
 _CHUNK = 10_000
 
 
-def record_columns(instance: Instance, schedule: Schedule) -> dict[str, IntColumn]:
+def record_columns(line: Timeline) -> dict[str, IntColumn]:
     """Return the columns but ``request_id``, one row a request; -1 where there is no value.
 
     The ``_ms`` columns hold whole nanoseconds here. ``itl_ms`` is the mean time per token after
@@ -53,7 +53,7 @@ def record_columns(instance: Instance, schedule: Schedule) -> dict[str, IntColum
     no last token. The workers of prefill and decode, where they are one value, are those of the
     last stay.
     """
-    line = Timeline(instance, schedule)
+    instance, schedule = line.instance, line.schedule
     table, times = instance.requests, request_times(instance, schedule, line)
     first, finish, arrival = times["first_token_ns"], times["finish_ns"], table.arrival_ns
     served = finish >= 0
@@ -104,30 +104,6 @@ def _came(line: Timeline) -> IntColumn:
     return np.bincount(np.zeros(0, np.int64) if sent is None else sent.request, minlength=many)
 
 
-class StayWorkers(NamedTuple):
-    """The worker of each stay, request after request.
-
-    Those of request r are ``worker[offset[r]:offset[r + 1]]``.
-    """
-
-    worker: IntColumn
-    offset: IntColumn
-
-    def lists(self, start: int, end: int) -> list[list[int]]:
-        """Return the lists of some requests."""
-        borders = self.offset[start : end + 1].tolist()
-        values = self.worker[borders[0] : borders[-1]].tolist()
-        low = borders[0]
-        return [values[a - low : b - low] for a, b in pairwise(borders)]
-
-
-def stay_workers(instance: Instance, schedule: Schedule) -> StayWorkers:
-    """Return the worker of each stay of each request, in order."""
-    line = Timeline(instance, schedule)
-    count = np.bincount(line.stay_request, minlength=len(instance))
-    return StayWorkers(line.stay_worker, before(count))
-
-
 def write_records(instance: Instance, schedule: Schedule, path: str | os.PathLike[str]) -> None:
     """Write one record a request as CSV, JSONL or Parquet, by suffix, in order of the rows.
 
@@ -139,10 +115,10 @@ def write_records(instance: Instance, schedule: Schedule, path: str | os.PathLik
             be written.
         MissingDependencyError: Parquet is asked for and pyarrow is missing.
     """
-    name = os.fspath(path)
-    suffix = require_suffix(name, WRITERS)
-    columns, stays = record_columns(instance, schedule), stay_workers(instance, schedule)
-    WRITERS[suffix](_names(instance), columns, stays, path)
+    suffix = require_suffix(os.fspath(path), WRITERS)
+    line = Timeline(instance, schedule)
+    stays = before(np.bincount(line.stay_request, minlength=len(instance)))
+    WRITERS[suffix](_Records(_names(instance), record_columns(line), line.stay_worker, stays), path)
 
 
 def milliseconds(ns: int) -> str:
@@ -162,29 +138,33 @@ def _names(instance: Instance) -> list[str]:
     return list(ids)
 
 
-def _rows(
-    columns: dict[str, IntColumn], stays: StayWorkers, missing: str, form: str
-) -> Iterator[list[str]]:
-    """Return the rows as texts, without the names of the requests; ``form`` holds a list."""
-    between = " " if missing == "" else ","
-    n = len(columns["client"])
-    for start in range(0, n, _CHUNK):
-        texts = []
-        for name in (*TIMES, *COUNTS):
-            values = columns[name][start : start + _CHUNK].tolist()
-            shown: Callable[[int], str] = milliseconds if name in TIMES else str
-            texts.append([missing if v == _MISSING else shown(v) for v in values])
-        lists = stays.lists(start, min(start + _CHUNK, n))
-        texts.append([form.format(between.join(map(str, workers))) for workers in lists])
-        yield from (list(row) for row in zip(*texts, strict=True))
+class _Records(NamedTuple):
+    """Names of the requests, columns, and the worker of each stay.
+
+    Those of request r are ``stay_worker[offset[r] : offset[r + 1]]``.
+    """
+
+    names: list[str]
+    columns: dict[str, IntColumn]
+    stay_worker: IntColumn
+    offset: IntColumn
+
+    def rows(self, missing: str, between: str, form: str) -> Iterator[list[str]]:
+        """Return the rows as texts; ``form`` holds a list, whose items have ``between`` between."""
+        for start in range(0, len(self.names), _CHUNK):
+            texts = [self.names[start : start + _CHUNK]]
+            for name in (*TIMES, *COUNTS):
+                values = self.columns[name][start : start + _CHUNK].tolist()
+                shown: Callable[[int], str] = milliseconds if name in TIMES else str
+                texts.append([missing if v == _MISSING else shown(v) for v in values])
+            borders = self.offset[start : start + _CHUNK + 1].tolist()
+            workers = self.stay_worker[borders[0] : borders[-1]].tolist()
+            lists = (workers[a - borders[0] : b - borders[0]] for a, b in pairwise(borders))
+            texts.append([form.format(between.join(map(str, each))) for each in lists])
+            yield from (list(row) for row in zip(*texts, strict=True))
 
 
-def _write_csv(
-    names: list[str],
-    columns: dict[str, IntColumn],
-    stays: StayWorkers,
-    path: str | os.PathLike[str],
-) -> None:
+def _write_csv(records: _Records, path: str | os.PathLike[str]) -> None:
     from orsched.files.atomic import write_text
     from orsched.files.text import warn_of_formulas
 
@@ -192,42 +172,31 @@ def _write_csv(
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for name, row in zip(names, _rows(columns, stays, "", "{}"), strict=True):
-            writer.writerow([name, *row])
+        for row in records.rows("", " ", "{}"):
+            writer.writerow(row)
             if buffer.tell() > 1_000_000:
                 yield buffer.getvalue()
                 buffer.seek(0)
                 buffer.truncate()
         yield buffer.getvalue()
 
-    warn_of_formulas(names, os.fspath(path))
+    warn_of_formulas(records.names, os.fspath(path))
     write_text(path, lines())
 
 
-def _write_jsonl(
-    names: list[str],
-    columns: dict[str, IntColumn],
-    stays: StayWorkers,
-    path: str | os.PathLike[str],
-) -> None:
+def _write_jsonl(records: _Records, path: str | os.PathLike[str]) -> None:
     from orsched.files.atomic import write_text
 
     def lines() -> Iterator[str]:
-        for name, row in zip(names, _rows(columns, stays, "null", "[{}]"), strict=True):
-            fields = ",".join(
-                f'"{key}":{value}' for key, value in zip(COLUMNS[1:], row, strict=True)
-            )
+        for name, *row in records.rows("null", ",", "[{}]"):
+            pairs = zip(COLUMNS[1:], row, strict=True)
+            fields = ",".join(f'"{key}":{value}' for key, value in pairs)
             yield f'{{"request_id":{json.dumps(name)},{fields}}}\n'
 
     write_text(path, lines())
 
 
-def _write_parquet(
-    names: list[str],
-    columns: dict[str, IntColumn],
-    stays: StayWorkers,
-    path: str | os.PathLike[str],
-) -> None:
+def _write_parquet(records: _Records, path: str | os.PathLike[str]) -> None:
     from orsched.files.atomic import opened
 
     try:
@@ -237,12 +206,14 @@ def _write_parquet(
         raise unavailable(
             error, "Parquet files need pyarrow: pip install 'orsched[parquet]', or use CSV or JSONL"
         ) from None
-    arrays = [pa.array(names, pa.string())]
+    arrays = [pa.array(records.names, pa.string())]
     for name in (*TIMES, *COUNTS):
-        values: Any = columns[name]
+        values: Any = records.columns[name]
         missing = values == _MISSING
         arrays.append(pa.array(values / NS_PER_MS if name in TIMES else values, mask=missing))
-    arrays.append(pa.ListArray.from_arrays(pa.array(stays.offset, pa.int32()), stays.worker))
+    arrays.append(
+        pa.ListArray.from_arrays(pa.array(records.offset, pa.int32()), records.stay_worker)
+    )
     with opened(path, binary=True) as stream:
         parquet.write_table(pa.table(arrays, names=list(COLUMNS)), stream)
 

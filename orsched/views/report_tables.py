@@ -91,14 +91,10 @@ _decimal = _or_dash(lambda value: f"{value:,}" if isinstance(value, int) else f"
 
 
 class Ranking(NamedTuple):
-    """The best schedules.
+    """The best schedules by the objective ``name``, and ``words`` for what they may be called.
 
-    Attributes:
-        name: the objective.
-        words: what the best may be called.
-        classes: how many classes of information compete.
-        best: numbers of the best schedules; none without rivals.
-        rivals: numbers of the schedules that compete: valid ones with times of the model.
+    ``rivals`` are the numbers of the schedules that compete: valid ones with times of the model;
+    ``classes`` counts their classes of information. None is the best without rivals.
     """
 
     name: str
@@ -130,15 +126,10 @@ def ranking_of(instance: Instance, rows: Sequence[Row]) -> Ranking:
 
 
 class Column(NamedTuple):
-    """A column of figures.
+    """A column of figures, ``field`` in the page; ``is_time``: in nanoseconds.
 
-    Attributes:
-        head: its heading.
-        field: its name in the page.
-        value: the figure of a ``Row``, or of the results of a class; None where it is not defined.
-        show: the figure as text.
-        better: ``min`` or ``max``, the end that is marked; None: neither.
-        is_time: whether the figure is in nanoseconds.
+    ``value`` reads it off a ``Row``, or the results of a class, None where it is not defined;
+    ``better`` is ``min`` or ``max``, the end that is marked.
     """
 
     head: str
@@ -178,7 +169,7 @@ def _marked(
     columns: Sequence[Column], items: Mapping[int, Any], told: Mapping[int, str]
 ) -> set[tuple[int, int]]:
     """Return (column, item) of the best of each group, ``told``; none where all are alike."""
-    found = set()
+    found: set[tuple[int, int]] = set()
     for k, column in enumerate(columns):
         values = {r: column.value(item) for r, item in items.items() if column.better}
         known = {r: value for r, value in values.items() if value is not None}
@@ -208,7 +199,7 @@ def makespan_table(rows: Sequence[Row], ranking: Ranking, *, badged: bool) -> st
     The badge, where this table has it, and the marked values are those of ``ranking``. Where
     requests arrive over time the makespan is mostly the last arrival's: nothing is marked then.
     """
-    less, more = ("min", "max") if badged else (None, None)
+    less, more = "min" if badged else None, "max" if badged else None
     columns = [
         Column("Makespan", "makespan", _at("makespan_ns"), _seconds, less, is_time=True),
         Column("Lower bound", "bound", _at("bound_ns"), _seconds, is_time=True),
@@ -376,7 +367,7 @@ def class_table(rows: Sequence[Row], rivals: Iterable[int] = ()) -> str:
         for k, row in enumerate(rows)
         for name, part in (row.results.get("classes") or {}).items()
     ]
-    competing, marked = set(rivals), set()
+    competing, marked = set(rivals), set[tuple[int, int]]()
     for kind in {name for _, name, _ in parts}:
         own = {
             p: part for p, (k, name, part) in enumerate(parts) if name == kind and k in competing

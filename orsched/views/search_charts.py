@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from orsched.data.instance import Instance
-    from orsched.planning.frontier_points import Frontier
+    from orsched.planning.frontiers import Frontier
     from orsched.solving.objectives import Objective
 
 

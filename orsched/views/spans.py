@@ -24,12 +24,8 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 class Spans:
     """Stretches of time of requests on clients, one row each, in order of request, then time.
 
-    Attributes:
-        request: row of the request.
-        lane: client, counted through all workers (``lane_offsets``).
-        start_ns, end_ns: times.
-        first_step, last_step: rows of ``Steps``, both included.
-        stay: number of the request's stay.
+    ``request`` is its row, ``lane`` the client, counted through all workers (``lane_offsets``);
+    steps are rows of ``Steps``, both included; ``stay`` is the number of the request's stay.
     """
 
     request: IntColumn
@@ -235,8 +231,7 @@ class Lanes:
     Attributes:
         row: row of each client (``lane_offsets``); the strip's for folded ones.
         top: first row of each worker, and the number of rows at the end.
-        shown: clients of each worker that have rows of their own.
-        folded: clients of each worker in its strip, which is below the others; 0 without one.
+        shown, folded: clients of each worker with rows of their own, and in the strip below them.
         numbers: number of the client, within its worker, of each row; -1 in strips.
     """
 

@@ -139,13 +139,10 @@ def shortened(text: str, limit: int) -> str:
 
 
 class AxisName(NamedTuple):
-    """How a column is shown.
+    """How a column is shown: name with unit, and the ``factor`` that values are multiplied by.
 
-    Attributes:
-        words: name and unit.
-        factor: what values are multiplied by.
-        better: 1 if more of it is better, -1 if less is, 0 if that cannot be said.
-        most: the largest value that there can be, as it is shown.
+    ``better``: 1 if more of it is better, -1 if less is; ``most`` is the largest value there can
+    be.
     """
 
     words: str

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.common.errors import unavailable
 from orsched.common.subprocess_call import import_paths
-from orsched.planning.study.ray_pool import connected
+from orsched.planning.study.pools import connected
 from orsched.runner.devices.remote import Begin, RemoteDevice
 from orsched.runner.devices.settings import cores
 

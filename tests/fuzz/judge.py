@@ -40,9 +40,8 @@ from orsched.files.schedule_document import schedule_from_document
 from orsched.instances.readers import read
 from orsched.metrics.summary import SLO, summarise
 from orsched.models.bounds.bulk_bound import bulk_tokens
-from orsched.planning.study.config import read_settings
-from orsched.planning.study.plan import key_of, read_study
-from orsched.planning.study.store import Store, _digest
+from orsched.planning.study.drive import Store, _digest
+from orsched.planning.study.plan import key_of, read_settings, read_study
 from orsched.planning.study.table import csv_text, rows_of
 from orsched.runner.loop.resume import prompts_of_rest
 from orsched.runner.policy_source import rest_of

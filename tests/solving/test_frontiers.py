@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orsched import SLO, AffineCost, InputError, Instance, Requests, Worker, frontier, load, solve
 from orsched.cli.commands import run
 from orsched.files import save_instance
-from orsched.planning.frontier_points import dominated
+from orsched.planning.frontiers import dominated
 from orsched.solving.objectives import OBJECTIVES
 from tests.in_order import in_order
 

@@ -19,10 +19,7 @@ from tests.views.samples import every_kind, random_instance, served, use_of
 
 
 @settings(max_examples=30)
-@given(
-    cuts=st.lists(st.integers(0, 60), unique=True, max_size=10),
-    columns=st.integers(1, 15),
-)
+@given(cuts=st.lists(st.integers(0, 60), unique=True, max_size=10), columns=st.integers(1, 15))
 def test_shares_are_the_covered_time_of_each_cell(cuts, columns):
     horizon = 60
     cuts = sorted(cuts)[: len(cuts) // 2 * 2]

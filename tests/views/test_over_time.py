@@ -299,8 +299,7 @@ def test_rows_are_those_that_have_something_to_show():
     (bulk,) = [c for c in axes[1].get_children() if c.get_gid() == "owner-bulk"]
     assert bulk.get_hatch() == style.BULK_HATCH
     alone = instance.replace(
-        requests=instance.requests.replace(tenant=None, tenants=None),
-        workers=orsched.Worker(8),
+        requests=instance.requests.replace(tenant=None, tenants=None), workers=orsched.Worker(8)
     )
     axes = classes(alone, orsched.simulate(alone, "vllm").schedule, Figure())
     assert [ax.get_ylabel() for ax in axes] == ["share (%)", "tokens/s"]

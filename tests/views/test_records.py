@@ -12,6 +12,7 @@ import pytest
 from orsched.common.errors import InputError, MissingDependencyError
 from orsched.data.schedule import DECODE, Steps, Work
 from orsched.metrics.summary import summarise
+from orsched.metrics.timeline import Timeline
 from orsched.metrics.token_times import request_times
 from orsched.views.records import (
     COLUMNS,
@@ -206,7 +207,7 @@ def test_what_a_stopped_run_did_not_finish_has_no_last_token(tmp_path, first_tok
 @pytest.mark.parametrize("seed", [1, 2, 9])
 def test_records_tell_transfers_from_restarts(seed):
     instance, schedule = transferred(seed)
-    columns = record_columns(instance, schedule)
+    columns = record_columns(Timeline(instance, schedule))
     assert int(columns["restarts"].sum()) == summarise(instance, schedule)["restarts"]
     moved = columns["prefill_worker_idx"] != columns["decode_worker_idx"]
     assert moved[schedule.transfers.request].any()

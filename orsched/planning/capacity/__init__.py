@@ -4,8 +4,8 @@
 small. docs/capacity.md explains both.
 """
 
-from orsched.planning.capacity.answer import Capacity
-from orsched.planning.capacity.capacity import capacity
+from orsched.planning.capacity.answer import capacity, save_capacity
 from orsched.planning.capacity.proof import proof_violations
+from orsched.planning.capacity.search import Capacity
 
-__all__ = ["Capacity", "capacity", "proof_violations"]
+__all__ = ["Capacity", "capacity", "proof_violations", "save_capacity"]

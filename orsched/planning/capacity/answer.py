@@ -1,131 +1,391 @@
-"""The answer: how many workers suffice, how many cannot, and what was measured on the way."""
+"""``capacity``: how many workers do these requests need, how many cannot do, and a plot of both."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from fractions import Fraction
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError, TimeLimitError
+from orsched.common.own_code import is_own
+from orsched.data.instance import refusal_note
+from orsched.planning.capacity.proof import Proof
+from orsched.planning.capacity.question import (
+    MOST_WORKERS,
+    Given,
+    price_of,
+    read_question,
+)
+from orsched.planning.capacity.search import (
+    FINISHED,
+    INTERRUPTED,
+    TIME_LIMIT,
+    Capacity,
+    Evaluation,
+    OutOfTimeError,
+    cheapest_fleet,
+    fewest_workers,
+)
+from orsched.planning.study.drive import Store
+from orsched.planning.study.pools import read_processes
+from orsched.solving.method_choice import choose, method_info, require_fit
+from orsched.views.pictures import legend_above, require_matplotlib, save_picture, scale_axis
+from orsched.views.style import WORKER_COLOURS, axis_name
 
 if TYPE_CHECKING:
-    from orsched.planning.capacity.estimate import Estimate
+    import os
+    from collections.abc import Callable, Mapping, Sequence
 
-FINISHED, TIME_LIMIT, INTERRUPTED = "finished", "time_limit", "interrupted"
+    from orsched.data.instance import Instance
+    from orsched.data.workers import Worker
+    from orsched.planning.capacity.question import Fleet, Question
+    from orsched.planning.capacity.simulation import Estimate
+    from orsched.planning.study.pools import Processes
 
 
-@dataclass(frozen=True)
-class Capacity:
-    """What ``capacity`` found.
+_REFERENCE_REQUESTS = 500
+_LONGEST_S = 1e7
 
-    Attributes:
-        workers: the fewest workers found that suffice, or None; of a mix all together.
-        lower_bound_workers: fewer than so many cannot suffice, by proof.
-        estimate: what was measured of them, or None.
-        curve: all fleets that were simulated, by price and number.
-        machines: names of the machines.
-        price, lower_bound_price: of the fleet, and one that no cheaper fleet can do with; for
-            several machines, else None.
-        attainment_wanted, confidence, criterion: as asked.
-        bulk_tokens_per_s: output tokens a second of bulk requests, or what idle time leaves.
-        bulk_basis: ``measured`` for bulk requests of the instance, or ``idle time``: the machine's
-            throughput with such requests all at once, times the share of time without a step.
-        simulations: runs that the answer rests on, and how many of them were run now.
-        ran: how many of them were run now.
-        certificate: what proves the lower bound, or None where nothing is proven.
-        termination: ``finished``, ``time_limit`` or ``interrupted``.
-        fewest_shown: whether the fleets below the answer were simulated or excluded as far as the
-            search goes; False when it was ended before.
-        notes: remarks.
+
+def capacity(
+    instance: Instance,
+    policy: str = "vllm",
+    *,
+    slo_ttft: float | None = None,
+    slo_tpot: float | None = None,
+    attainment: float = 0.9,
+    arrivals: str | Mapping[str, Any] | None = None,
+    sample: int | None = None,
+    replications: int | None = None,
+    seed: int = 0,
+    confidence: float = 0.95,
+    criterion: str | None = None,
+    machines: Mapping[str, tuple[Worker, float]] | None = None,
+    max_workers: int = MOST_WORKERS,
+    exhaustive: bool = False,
+    parameters: Mapping[str, Any] | None = None,
+    information: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    cluster: str = "local",
+    ray_address: str | None = None,
+    time_limit: float | None = None,
+    callback: Callable[[str], None] | None = None,
+) -> Capacity:
+    """Return the fewest workers, or the cheapest mix, that keep latency limits, and a proof.
+
+    First, fleets that no policy could make suffice are excluded by proof. The others are simulated
+    in parallel processes, with the same traces for all (common random numbers), every schedule is
+    checked, and the fewest that suffice are found by bisection; the number below the answer has
+    been simulated, or is excluded. Ctrl-C and the time limit give the best answer so far.
+
+    Args:
+        instance: the requests; how many workers it has plays no part. Limits are those of its
+            interactive requests, or of all where there are none.
+        policy: a method's name or ``module:Class``.
+        slo_ttft, slo_tpot: limits in seconds; at least one.
+        attainment: share of the requests that must keep both.
+        arrivals: another law of arrivals (``poisson:rate=3``); default: those of the instance.
+        sample: draw so many requests for each replication.
+        replications: traces, drawn with the seeds ``seed``, ``seed + 1`` ...; default: 5 for random
+            arrivals or samples, else 1.
+        confidence: level of the intervals: Student's t over replications; for one trace a block
+            bootstrap over its parts, or Wilson's interval where that is wider.
+        criterion: ``measured``: the measured attainment decides (default for one trace);
+            ``confident``: the lower end of its interval (default for replications).
+        machines: by name, worker and price of one; default: the instance's own worker.
+        max_workers: the largest fleet that is tried.
+        exhaustive: try all fleets in order of size or price, without bisection.
+        parameters, information: of the policy.
+        folder: for finished simulations, which the next call does not run again; default: none
+            are kept.
+        jobs, cluster, ray_address: of the processes, as in ``orsched.planning.study.run``.
+        time_limit: in seconds.
+        callback: called with what is being done.
+
+    Raises:
+        InputError: an argument is wrong, or no fleet up to ``max_workers`` suffices.
+        InfeasibleError: no number of workers can keep the limits; names the first request that
+            cannot, and why.
+        PolicyError: the policy failed in a simulation.
+        TimeLimitError: no fleet was found in time.
+    """
+    begin = monotonic()
+    given = Given(
+        instance, policy, parameters, information, machines, slo_ttft, slo_tpot, attainment,
+        arrivals, sample, replications, seed, confidence, criterion,
+    )  # fmt: skip
+    question = read_question(given)
+    most = whole_number(max_workers, "max_workers", minimum=1, maximum=MOST_WORKERS)
+    processes = read_processes(jobs, cluster, ray_address)
+    deadline = _deadline(begin, time_limit)
+    effort = _Effort(begin, deadline, most, exhaustive, folder, processes)
+    return _answered(question, effort, callback or (lambda _: None))
+
+
+class _Effort(NamedTuple):
+    """How far and where a search goes; moments are those of ``monotonic``.
+
+    ``most`` are the workers of the largest fleet, ``folder`` is where simulations are kept.
     """
 
-    workers: int | None
-    lower_bound_workers: int
-    estimate: Estimate | None
-    curve: tuple[Estimate, ...]
-    machines: tuple[str, ...]
-    price: float | None
-    lower_bound_price: float | None
-    attainment_wanted: float
-    confidence: float
-    criterion: str
-    bulk_tokens_per_s: float | None
-    bulk_basis: str | None
-    simulations: int
-    ran: int
-    certificate: dict[str, Any] | None = field(repr=False)
-    termination: str
-    fewest_shown: bool
-    notes: tuple[str, ...] = ()
+    begin: float
+    deadline: float | None
+    most: int
+    exhaustive: bool
+    folder: str | os.PathLike[str] | None
+    processes: Processes
 
-    @property
-    def fleet(self) -> dict[str, int] | None:
-        """How many workers of each machine suffice."""
-        if self.estimate is None:
-            return None
-        return dict(zip(self.machines, self.estimate.fleet, strict=True))
+    def proof_ends(self) -> bool:
+        """Whether the third of the time that proofs get has passed."""
+        if self.deadline is None:
+            return False
+        return monotonic() >= self.begin + (self.deadline - self.begin) / 3
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain JSON values."""
-        best = self.estimate
-        return {
-            "workers": self.workers,
-            "lower_bound_workers": self.lower_bound_workers,
-            "attainment": None if best is None else best.attainment,
-            "attainment_low": None if best is None else best.low,
-            "attainment_high": None if best is None else best.high,
-            "ttft_p99_s": None if best is None else best.ttft_p99_s,
-            "tpot_p99_s": None if best is None else best.tpot_p99_s,
-            "bulk_tokens_per_s": self.bulk_tokens_per_s,
-            "bulk_basis": self.bulk_basis,
-            "simulations": self.simulations,
-            "ran": self.ran,
-            "fleet": self.fleet,
-            "price": self.price,
-            "lower_bound_price": self.lower_bound_price,
-            "attainment_wanted": self.attainment_wanted,
-            "confidence": self.confidence,
-            "criterion": self.criterion,
-            "interval": None if best is None else best.interval,
-            "termination": self.termination,
-            "fewest_shown": self.fewest_shown,
-            "notes": list(self.notes),
-            "curve": self.rows(),
-            "certificate": self.certificate,
-        }
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return what was measured of each fleet, one dictionary each."""
-        several = len(self.machines) > 1
-        return [
-            {
-                "workers": each.workers,
-                **(dict(zip(self.machines, each.fleet, strict=True)) if several else {}),
-                "suffices": each.suffices,
-                "attainment": each.attainment,
-                "attainment_low": each.low,
-                "attainment_high": each.high,
-                "ttft_p99_s": each.ttft_p99_s,
-                "tpot_p99_s": each.tpot_p99_s,
-            }
-            for each in self.curve
-        ]
+def _answered(question: Question, effort: _Effort, say: Callable[[str], None]) -> Capacity:
+    refused = _refused(question)
+    _require_fit(question)
+    proof = Proof(question)
+    proof.run(effort.proof_ends, say)
+    with ExitStack() as stack:
+        kept = effort.folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="orsched-"))
+        store = stack.enter_context(Store(kept))
+        evaluation = stack.enter_context(
+            Evaluation(question, store, effort.processes, effort.deadline, _said(say))
+        )
+        found = _searched(evaluation, proof, effort.most, effort.exhaustive)
+    if found.best is None:
+        raise _nothing(found.ended, evaluation, effort.most, refused)
+    answer = _answer(proof, evaluation, found, found.best)
+    return replace(answer, notes=(*refused, *answer.notes))
 
-    def __str__(self) -> str:
-        """Say in a sentence what suffices and what cannot."""
-        best, lower = self.estimate, self.lower_bound_workers
-        least = f"fewer than {lower} cannot (proven)" if lower > 1 else "nothing less is excluded"
-        if lower == 1 and self.certificate is not None:
-            least = "no smaller number is proven to be too small"
-        if best is None:
-            return f"no number of workers that was tried suffices; {least}"
-        enough = f"{self.workers} workers suffice" if self.workers != 1 else "1 worker suffices"
-        if len(self.machines) > 1:
-            parts = [f"{count} {name}" for name, count in (self.fleet or {}).items() if count]
-            enough = f"{' and '.join(parts)} suffice for a price of {self.price:g}"
-            least = f"no fleet for less than {self.lower_bound_price:g} can (proven)"
-        elif self.workers == 1:
-            least = "there is no smaller fleet"
-        measured = (
-            f"measured: attainment {best.attainment:.3f}, {self.confidence:.0%} interval "
-            f"{best.low:.3f}-{best.high:.3f}"
-        ).replace("%", " %")
-        text = f"{enough} ({measured}), {least}"
-        return text if self.fewest_shown else f"{text}; ended before fewer were tried"
+
+class _Searched(NamedTuple):
+    """What a search found before it ended, as ``Capacity`` has it."""
+
+    best: Estimate | None
+    ended: str
+    shown: bool
+    left: tuple[float, str] | None
+
+
+def _searched(evaluation: Evaluation, proof: Proof, most: int, exhaustive: bool) -> _Searched:
+    """Return the smallest fleet that suffices, or the best so far once time or patience ends."""
+    ended, best, left, shown = FINISHED, None, None, False
+    try:
+        if len(evaluation.question.machines) == 1:
+            best = fewest_workers(evaluation, proof.lower_workers, most, exhaustive)
+        else:
+            best = cheapest_fleet(evaluation, proof.is_too_small, most, exhaustive)
+        shown = True
+        left = None if best is None else _left_over(evaluation, best)
+    except (OutOfTimeError, KeyboardInterrupt) as error:
+        ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else TIME_LIMIT
+        best = best or _best_so_far(evaluation)
+        if best is None and ended == INTERRUPTED:
+            raise KeyboardInterrupt from None
+    return _Searched(best, ended, shown, left)
+
+
+def _deadline(begin: float, time_limit: float | None) -> float | None:
+    if time_limit is None:
+        return None
+    number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
+    if not number or not time_limit > 0:
+        raise InputError(
+            f"{time_limit!r} is not a time limit", field="time_limit", remedy="seconds above 0"
+        )
+    return begin + min(time_limit, _LONGEST_S)
+
+
+def _refused(question: Question) -> list[str]:
+    """Return the remark on requests that fit onto no machine; ``InfeasibleError`` where all do."""
+    workers = tuple(machine.worker for machine in question.machines)
+    return refusal_note(question.instance.replace(workers=workers).admitted())
+
+
+def _require_fit(question: Question) -> None:
+    """Refuse a policy that does not serve fleets of such workers."""
+    policy = question.policy
+    if is_own(policy["name"]):  # its code runs in the processes of the simulations
+        return
+    chosen = choose(policy["name"], policy["information"], policy["parameters"], "policy")
+    if getattr(chosen.method, "needs_roles", False):
+        raise InputError(
+            f"{chosen.method.name} is for workers of different roles, and capacity counts workers "
+            "that prefill and decode",
+            field="policy",
+            remedy="choose another policy; a study over workers such as '2P2D' compares splits",
+        )
+    if method_info(policy["name"]).workers == "one":
+        raise InputError(
+            f"{chosen.method.name} serves one worker, and capacity tries fleets of several",
+            field="policy",
+            remedy="choose one that serves several, such as vllm, gittins or fcfs",
+        )
+    workers = tuple(machine.worker for machine in question.machines)
+    served = question.instance.replace(workers=workers).admitted()
+    for worker in workers:
+        require_fit(served.replace(workers=(worker,)), chosen)
+
+
+def _said(say: Callable[[str], None]) -> Callable[[Sequence[Fleet], int, int], None]:
+    def note(fleets: Sequence[Fleet], ran: int, runs: int) -> None:
+        sizes = ", ".join("+".join(map(str, fleet)) for fleet in fleets)
+        say(f"simulating {sizes} workers: {ran} of {runs} runs")
+
+    return note
+
+
+def _best_so_far(evaluation: Evaluation) -> Estimate | None:
+    machines = evaluation.question.machines
+    found = [each for each in evaluation.known.values() if each.suffices]
+    return min(found, key=lambda each: price_of(machines, each.fleet), default=None)
+
+
+def _nothing(ended: str, evaluation: Evaluation, most: int, refused: list[str]) -> Exception:
+    tried = sorted(evaluation.known.values(), key=lambda each: each.workers)
+    last = "" if not tried else (
+        f"; {tried[-1].workers} workers keep an attainment of {tried[-1].attainment:.4f}"
+    )  # fmt: skip
+    last = "; ".join((last, *refused))
+    if ended == TIME_LIMIT:
+        return TimeLimitError(f"the time limit ended before a fleet sufficed{last}")
+    remedy = "raise it, loosen the limits, or choose another policy"
+    if refused:
+        remedy = "give workers more memory or lower the attainment, where the refused are too many"
+    return InputError(
+        f"no fleet of at most {most} workers suffices with this policy{last}",
+        field="max_workers",
+        remedy=remedy,
+    )
+
+
+def _left_over(evaluation: Evaluation, best: Estimate) -> tuple[float, str]:
+    """Return the bulk throughput of a fleet, and how it is known.
+
+    Without bulk requests in the instance: the time in which the workers run no step, at the
+    throughput that a worker of the machine has with such requests, all there at once.
+    """
+    if best.bulk_tokens_per_s is not None:
+        return best.bulk_tokens_per_s, "measured"
+    question, total = evaluation.question, 0.0
+    for number, machine in enumerate(question.machines):
+        count = best.fleet[number]
+        if not count:
+            continue
+        alone = replace(
+            question,
+            machines=(machine._replace(price=Fraction(1)),),
+            arrivals="at_once",
+            sample=min(_REFERENCE_REQUESTS, len(question.instance)),
+            seeds=question.seeds[:1],
+        )
+        total += count * best.idle[number] * evaluation.reference(alone).tokens_per_s
+    return total, "idle time"
+
+
+def _answer(proof: Proof, evaluation: Evaluation, found: _Searched, best: Estimate) -> Capacity:
+    question = evaluation.question
+    machines, several = question.machines, len(question.machines) > 1
+    bulk, basis = (best.bulk_tokens_per_s, "measured") if found.left is None else found.left
+    notes = []
+    if proof.unproven:
+        notes.append(f"no lower bound above 1 is proven: {proof.unproven}")
+    elif question.is_random:
+        notes.append("the lower bound is of the traces that were drawn, on average")
+    curve = sorted(evaluation.known.values(), key=lambda e: (price_of(machines, e.fleet), e.fleet))
+    smaller = [e for e in curve if e.workers < best.workers and e.suffices]
+    if smaller and not several:
+        notes.append("attainment does not grow with the workers everywhere: see the curve")
+    return Capacity(
+        best.workers, proof.lower_workers, best, tuple(curve),
+        tuple(machine.name for machine in machines),
+        float(price_of(machines, best.fleet)) if several else None,
+        float(proof.lower_price()) if several else None,
+        float(question.attainment), question.confidence, question.criterion,
+        bulk, None if bulk is None else basis,
+        evaluation.simulations, evaluation.ran, proof.certificate,
+        found.ended, found.shown, tuple(notes),
+    )  # fmt: skip
+
+
+_BLUE, _ORANGE, _GREEN = WORKER_COLOURS[:3]
+
+
+def save_capacity(found: Capacity, path: str | os.PathLike[str]) -> None:
+    """Draw attainment with its interval, and p99 of TTFT and TPOT, against workers or price.
+
+    What is proven to be too small is shaded. Latencies stand on a logarithmic axis where they lie
+    more than a factor of 30 apart. The suffix says the format: png, svg or pdf.
+
+    Raises:
+        InputError: another suffix, or nothing was simulated.
+        MissingDependencyError: matplotlib is missing.
+    """
+    require_matplotlib()
+    if not found.curve:
+        raise InputError(
+            "no fleet was simulated",
+            field="plot",
+            remedy="give an answer with at least one simulated fleet",
+        )
+    save_picture(lambda figure: _draw_capacity(figure, found), path, (8.0, 6.0))
+
+
+def _draw_capacity(figure: Any, found: Capacity) -> None:
+    above, below = figure.subplots(2, 1, sharex=True)
+    rows = sorted(found.curve, key=lambda each: each.workers)
+    line = "none" if len(found.machines) > 1 else "-"
+    _draw_attainment(above, found, rows, line)
+    _draw_latencies(below, rows, line)
+    bound = found.lower_bound_workers
+    for ax in (above, below):
+        if bound > 1:
+            ax.axvspan(0, bound - 0.5, color="#999999", alpha=0.3, lw=0, label="proven too few")
+        if found.workers is not None:
+            ax.axvline(found.workers, color=_GREEN, linestyle=":", label="answer")
+        legend_above(ax)
+        ax.grid(alpha=0.3)
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.align_ylabels([above, below])
+
+
+def _draw_attainment(ax: Any, found: Capacity, rows: Sequence[Estimate], line: str) -> None:
+    shares = [100 * each.attainment for each in rows]
+    ends = [
+        [max(0.0, share - 100 * each.low) for share, each in zip(shares, rows, strict=True)],
+        [max(0.0, 100 * each.high - share) for share, each in zip(shares, rows, strict=True)],
+    ]
+    ax.errorbar(
+        [each.workers for each in rows], shares, yerr=ends, marker="o", color=_BLUE, capsize=3,
+        linestyle=line, label="measured, with its interval",
+    )  # fmt: skip
+    wanted = 100 * found.attainment_wanted
+    ax.axhline(wanted, color=_ORANGE, linestyle="--", label=f"wanted: {wanted:g} %")
+    ax.set_ylabel("SLO attainment (%)")
+    ax.set_ylim(-3, 103)
+
+
+def _draw_latencies(ax: Any, rows: Sequence[Estimate], line: str) -> None:
+    drawn: list[float] = []
+    for name, colour, marker in (("ttft", _BLUE, "o"), ("tpot", _ORANGE, "s")):
+        known = [(each.workers, getattr(each, f"{name}_p99_s")) for each in rows]
+        pairs = [(x, y) for x, y in known if y]
+        if pairs:
+            ax.plot(
+                *zip(*pairs, strict=True), marker=marker, color=colour, linestyle=line,
+                label=axis_name(f"{name}_p99_s").words,
+            )  # fmt: skip
+            drawn += [y for _, y in pairs]
+    if not scale_axis(ax, "y", drawn):
+        ax.set_ylim(bottom=0)
+    ax.set_ylabel("latency (s)")
+    ax.set_xlabel("workers")
+    ax.set_xlim(0.5, max(each.workers for each in rows) + 0.5)
+    ax.xaxis.get_major_locator().set_params(integer=True)

@@ -13,12 +13,14 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 from orsched.common.units import NEVER, seconds_to_ns
+from orsched.data.instance import require_instance
 from orsched.data.workers import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from orsched.data.instance import Instance
+
 
 Fleet = tuple[int, ...]
 """How many workers of each machine."""
@@ -31,13 +33,7 @@ _MOST_REPLICATIONS = 1000
 
 
 class Machine(NamedTuple):
-    """A kind of worker that can be had, at a price.
-
-    Attributes:
-        name: a label.
-        worker: what one is.
-        price: of one, in any unit.
-    """
+    """A kind of worker that can be had, at a price in any unit."""
 
     name: str
     worker: Worker
@@ -46,20 +42,11 @@ class Machine(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """What ``capacity`` is asked, validated.
+    """What ``capacity`` is asked, validated; the workers of the instance play no part.
 
-    Attributes:
-        instance: the requests; its workers play no part.
-        machines: what a fleet is made of.
-        policy: name, information and parameters of the policy, as a study holds them.
-        arrivals: specification of the arrivals, or None: as given.
-        sample: how many requests to draw, or None: those given.
-        seeds: one trace is drawn for each.
-        ttft_ns, tpot_ns: limits on the latencies of a request; None: those of its class.
-        attainment: share of the requests that must keep both.
-        confidence: level of the intervals.
-        criterion: ``measured``: the measured share decides; ``confident``: the lower end of its
-            interval.
+    ``policy`` is as a study holds it: name, information and parameters. ``arrivals`` and ``sample``
+    are None for the requests as given, limits for those of each request's class; one trace is drawn
+    for each of the ``seeds``.
     """
 
     instance: Instance
@@ -152,67 +139,79 @@ def read_machines(
     return tuple(found)
 
 
-def read_question(
-    instance: Instance,
-    policy: str,
-    *,
-    parameters: Mapping[str, Any] | None,
-    information: str | None,
-    machines: Mapping[str, tuple[Worker, float]] | None,
-    slo_ttft: float | None,
-    slo_tpot: float | None,
-    attainment: float,
-    arrivals: Any,
-    sample: int | None,
-    replications: int | None,
-    seed: int,
-    confidence: float,
-    criterion: str | None,
-) -> Question:
+class Given(NamedTuple):
+    """What ``capacity`` is given about the question, not yet validated: its arguments."""
+
+    instance: Instance
+    policy: str
+    parameters: Mapping[str, Any] | None = None
+    information: str | None = None
+    machines: Mapping[str, tuple[Worker, float]] | None = None
+    slo_ttft: float | None = None
+    slo_tpot: float | None = None
+    attainment: float = 0.9
+    arrivals: Any = None
+    sample: int | None = None
+    replications: int | None = None
+    seed: int = 0
+    confidence: float = 0.95
+    criterion: str | None = None
+
+
+def read_question(given: Given) -> Question:
     """Return a question; raises ``InputError`` that names the argument that is wrong."""
     from orsched.instances.arrivals import read_arrivals
 
-    law = None if arrivals is None else read_arrivals(arrivals)
-    spec = None if law is None else law.spec()
-    drawn = None if sample is None else whole_number(sample, "sample", minimum=1)
+    instance = given.instance
+    require_instance(instance)
+    law = None if given.arrivals is None else read_arrivals(given.arrivals)
+    drawn = None if given.sample is None else whole_number(given.sample, "sample", minimum=1)
     random = drawn is not None or (law is not None and law.law not in ("replay", "at_once"))
-    count = REPLICATIONS if random else 1
-    if replications is not None:
-        count = whole_number(replications, "replications", minimum=1, maximum=_MOST_REPLICATIONS)
-        if count > 1 and not random:
-            raise InputError(
-                "the arrivals are the same in every replication",
-                field="replications",
-                remedy="give random arrivals (poisson:rate=3), or one replication",
-            )
-    if slo_ttft is None and slo_tpot is None and not _has_limits(instance):
+    seeds = _seeds(given, random)
+    if given.slo_ttft is None and given.slo_tpot is None and not _has_limits(instance):
         raise InputError(
             "no limit is given", field="slo_ttft", remedy="--slo-ttft, --slo-tpot, or classes"
         )
-    first = whole_number(seed, "seed", remedy="give a whole number of at least 0")
-    chosen = criterion or ("confident" if count > 1 else "measured")
-    if chosen not in CRITERIA:
+    criterion = given.criterion or ("confident" if len(seeds) > 1 else "measured")
+    if criterion not in CRITERIA:
         raise InputError(
             f"{criterion!r} is unknown", field="criterion", remedy=known_names(criterion, CRITERIA)
         )
     question = Question(
         instance,
-        read_machines(instance, machines),
-        _policy(policy, information, parameters),
-        spec,
+        read_machines(instance, given.machines),
+        _policy(given.policy, given.information, given.parameters),
+        None if law is None else law.spec(),
         drawn,
-        tuple(range(first, first + count)),
-        _limit(slo_ttft, "slo_ttft"),
-        _limit(slo_tpot, "slo_tpot"),
-        _share(attainment, "attainment", one=True),
-        float(_share(confidence, "confidence", one=False)),
-        chosen,
+        seeds,
+        _limit(given.slo_ttft, "slo_ttft"),
+        _limit(given.slo_tpot, "slo_tpot"),
+        _share(given.attainment, "attainment", one=True),
+        float(_share(given.confidence, "confidence", one=False)),
+        criterion,
     )
     if not len(instance):
         raise InputError(
             "there are no requests", field="instance", remedy="give an instance with requests"
         )
     return question
+
+
+def _seeds(given: Given, random: bool) -> tuple[int, ...]:
+    """Return the seeds of the traces."""
+    count = REPLICATIONS if random else 1
+    if given.replications is not None:
+        count = whole_number(
+            given.replications, "replications", minimum=1, maximum=_MOST_REPLICATIONS
+        )
+        if count > 1 and not random:
+            raise InputError(
+                "the arrivals are the same in every replication",
+                field="replications",
+                remedy="give random arrivals (poisson:rate=3), or one replication",
+            )
+    first = whole_number(given.seed, "seed", remedy="give a whole number of at least 0")
+    return tuple(range(first, first + count))
 
 
 def _policy(

@@ -1,18 +1,184 @@
-"""The search for the fewest workers, or the cheapest fleet, among those that could be enough."""
+"""The search for the fewest workers or the cheapest fleet, its simulations, and what it finds."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Self
 
+from orsched.common.errors import PolicyError, ResourceError
 from orsched.planning.capacity.question import Fleet, price_of
+from orsched.planning.capacity.simulation import Estimate, estimate_of, simulation_of
+from orsched.planning.study.drive import DIED, CellLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from fractions import Fraction
 
-    from orsched.planning.capacity.estimate import Estimate
-    from orsched.planning.capacity.evaluation import Evaluation
+    from orsched.planning.capacity.question import Fleet, Question
+    from orsched.planning.capacity.simulation import Estimate
+    from orsched.planning.study.drive import State, Store
+    from orsched.planning.study.pools import Answer, Pool, Processes
+
+
+FINISHED, TIME_LIMIT, INTERRUPTED = "finished", "time_limit", "interrupted"
+
+
+class OutOfTimeError(Exception):
+    """The time limit has ended in the middle of simulations."""
+
+
+class Evaluation:
+    """Estimates of fleets, simulated when they are first asked for.
+
+    A context manager that ends the processes. What ``store``, whose lock is held, has from before
+    is not run again. After the ``deadline``, of ``monotonic``, ``OutOfTimeError`` is raised;
+    ``callback`` is called with the fleets under way, and how many of their runs are done.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        store: Store,
+        processes: Processes,
+        deadline: float | None,
+        callback: Callable[[Sequence[Fleet], int, int], None] | None,
+    ) -> None:
+        self.question, self.store, self.processes = question, store, processes
+        self.deadline, self.callback = deadline, callback
+        self.known: dict[Fleet, Estimate] = {}
+        self.ran = self.simulations = 0
+        self._pool: _KeptPool | None = None
+        self._path = store.instance_file(question.instance)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._pool is not None:
+            self._pool.end()
+
+    @property
+    def at_once(self) -> int:
+        """Fleets whose replications keep all processes busy together."""
+        return max(1, self.processes.slots // len(self.question.seeds))
+
+    def out_of_time(self) -> bool:
+        """Whether the time limit has ended."""
+        return self.deadline is not None and monotonic() >= self.deadline
+
+    def estimate(self, fleet: Fleet) -> Estimate:
+        """Return the estimate of a fleet."""
+        return self.estimates([fleet])[0]
+
+    def estimates(self, fleets: Iterable[Fleet]) -> list[Estimate]:
+        """Return the estimates of some fleets, all simulated side by side.
+
+        Raises:
+            OutOfTimeError: the time limit has ended; what was finished is kept.
+            PolicyError: a simulation failed.
+        """
+        asked = list(dict.fromkeys(fleets))
+        new = [fleet for fleet in asked if fleet not in self.known]
+        self._simulate(self.question, new, self.known)
+        return [self.known[fleet] for fleet in asked]
+
+    def reference(self, question: Question) -> Estimate:
+        """Return the estimate of one worker for another question about the same instance."""
+        found: dict[Fleet, Estimate] = {}
+        self._simulate(question, [(1,)], found)
+        return found[(1,)]
+
+    def _simulate(
+        self, question: Question, new: Sequence[Fleet], found: dict[Fleet, Estimate]
+    ) -> None:
+        """Add the estimates of new fleets; whatever ends this, of those that are finished."""
+        jobs = [
+            simulation_of(question, fleet, seed, self._path)
+            for fleet in new
+            for seed in question.seeds
+        ]
+        records = self.store.load(job.key for job in jobs)
+        for key in [key for key, each in records.items() if each["status"] != "ok"]:
+            self.store.forget(key)
+            del records[key]
+        missing = [job for job in jobs if job.key not in records]
+        try:
+            if missing:
+                self._run(missing, records, new)
+        finally:
+            for fleet in new:
+                own = [records.get(job.key) for job in jobs if job.fleet == fleet]
+                results = [each["results"] for each in own if each and each["status"] == "ok"]
+                if len(results) == len(own):
+                    found[fleet] = estimate_of(question, fleet, results)
+                    self.simulations += len(own)
+
+    def _run(
+        self, missing: Sequence[Any], records: dict[str, dict[str, Any]], fleets: Sequence[Fleet]
+    ) -> None:
+        """Run what is missing; failures end the search, and are not kept."""
+        if self.out_of_time():
+            raise OutOfTimeError
+        if self._pool is None:
+            self._pool = _KeptPool(self.processes.open(), self.deadline)
+
+        def note(state: State) -> None:
+            if self.callback is not None:
+                self.callback(fleets, state.ran, len(missing))
+
+        before = len(records)
+        loop = CellLoop(missing, records, self.store, None, note)
+        try:
+            loop.run(missing, self._pool)
+        finally:
+            self.ran += len(records) - before
+        failed = [record for record in records.values() if record["status"] != "ok"]
+        if failed:
+            for record in failed:
+                self.store.forget(record["key"])
+            said = str(failed[0]["error"])
+            raise ResourceError(said) if said.startswith(DIED) else PolicyError(said)
+
+
+class _KeptPool:
+    """Processes that outlive a batch of simulations, and are ended by a time limit."""
+
+    def __init__(self, pool: Pool, deadline: float | None) -> None:
+        self.slots, self._pool, self._deadline = pool.slots, pool, deadline
+        self._busy: set[int] = set()
+
+    def submit(self, slot: int, task: dict[str, Any]) -> None:
+        """Give a run to a free slot."""
+        self._busy.add(slot)
+        self._pool.submit(slot, task)
+
+    def wait(self, timeout_s: float) -> list[Answer]:
+        """Return what happened; raise ``OutOfTimeError`` at the deadline."""
+        if self._deadline is not None:
+            left = self._deadline - monotonic()
+            if left <= 0:
+                raise OutOfTimeError
+            timeout_s = min(timeout_s, left)
+        answers = self._pool.wait(timeout_s)
+        self._busy -= {slot for slot, _, _ in answers}
+        return answers
+
+    def kill(self, slot: int) -> None:
+        """End the process of a slot."""
+        self._busy.discard(slot)
+        self._pool.kill(slot)
+
+    def close(self) -> None:
+        """End the processes that are busy: what they run is not wanted any more."""
+        for slot in list(self._busy):
+            self.kill(slot)
+
+    def end(self) -> None:
+        """End all processes."""
+        self._pool.close()
+
 
 _FEW = 3
 
@@ -66,10 +232,7 @@ def _between(low: int, high: int, count: int) -> list[int]:
 
 
 def cheapest_fleet(
-    evaluation: Evaluation,
-    hopeless: Callable[[Fleet], bool],
-    most: int,
-    exhaustive: bool,
+    evaluation: Evaluation, hopeless: Callable[[Fleet], bool], most: int, exhaustive: bool
 ) -> Estimate | None:
     """Return the estimate of the cheapest fleet of several machines that suffices, or None.
 
@@ -167,3 +330,129 @@ class _Staircase:
         chosen = [(*counts, 0) for counts in product(*ranges) if any(counts)]
         chosen = [f for f in chosen if price_of(self.machines, f) < self.price]
         yield from sorted(chosen, key=lambda fleet: price_of(self.machines, fleet))
+
+
+def _measured(estimate: Estimate | None) -> dict[str, float | None]:
+    """Return attainment and latencies of a fleet by their names in answers."""
+    return {
+        name: None if estimate is None else getattr(estimate, attribute)
+        for name, attribute in (
+            ("attainment", "attainment"),
+            ("attainment_low", "low"),
+            ("attainment_high", "high"),
+            ("ttft_p99_s", "ttft_p99_s"),
+            ("tpot_p99_s", "tpot_p99_s"),
+        )
+    }
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What ``capacity`` found.
+
+    Attributes:
+        workers: the fewest workers found that suffice, or None; of a mix all together.
+        lower_bound_workers: fewer than so many cannot suffice, by proof.
+        estimate: what was measured of them, or None.
+        curve: all fleets that were simulated, by price and number.
+        machines: names of the machines.
+        price, lower_bound_price: of the fleet, and one that no cheaper fleet can do with; for
+            several machines, else None.
+        attainment_wanted, confidence, criterion: as asked.
+        bulk_tokens_per_s: output tokens a second of bulk requests, or what idle time leaves.
+        bulk_basis: ``measured`` for bulk requests of the instance, or ``idle time``: the machine's
+            throughput with such requests all at once, times the share of time without a step.
+        simulations: runs that the answer rests on, and how many of them were run now.
+        ran: how many of them were run now.
+        certificate: what proves the lower bound, or None where nothing is proven.
+        termination: ``finished``, ``time_limit`` or ``interrupted``.
+        fewest_shown: whether the fleets below the answer were simulated or excluded as far as the
+            search goes; False when it was ended before.
+        notes: remarks.
+    """
+
+    workers: int | None
+    lower_bound_workers: int
+    estimate: Estimate | None
+    curve: tuple[Estimate, ...]
+    machines: tuple[str, ...]
+    price: float | None
+    lower_bound_price: float | None
+    attainment_wanted: float
+    confidence: float
+    criterion: str
+    bulk_tokens_per_s: float | None
+    bulk_basis: str | None
+    simulations: int
+    ran: int
+    certificate: dict[str, Any] | None = field(repr=False)
+    termination: str
+    fewest_shown: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fleet(self) -> dict[str, int] | None:
+        """How many workers of each machine suffice."""
+        if self.estimate is None:
+            return None
+        return dict(zip(self.machines, self.estimate.fleet, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain JSON values."""
+        best = self.estimate
+        return {
+            "workers": self.workers,
+            "lower_bound_workers": self.lower_bound_workers,
+            **_measured(best),
+            "bulk_tokens_per_s": self.bulk_tokens_per_s,
+            "bulk_basis": self.bulk_basis,
+            "simulations": self.simulations,
+            "ran": self.ran,
+            "fleet": self.fleet,
+            "price": self.price,
+            "lower_bound_price": self.lower_bound_price,
+            "attainment_wanted": self.attainment_wanted,
+            "confidence": self.confidence,
+            "criterion": self.criterion,
+            "interval": None if best is None else best.interval,
+            "termination": self.termination,
+            "fewest_shown": self.fewest_shown,
+            "notes": list(self.notes),
+            "curve": self.rows(),
+            "certificate": self.certificate,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what was measured of each fleet, one dictionary each."""
+        several = len(self.machines) > 1
+        return [
+            {
+                "workers": each.workers,
+                **(dict(zip(self.machines, each.fleet, strict=True)) if several else {}),
+                "suffices": each.suffices,
+                **_measured(each),
+            }
+            for each in self.curve
+        ]
+
+    def __str__(self) -> str:
+        """Say in a sentence what suffices and what cannot."""
+        best, lower = self.estimate, self.lower_bound_workers
+        least = f"fewer than {lower} cannot (proven)" if lower > 1 else "nothing less is excluded"
+        if lower == 1 and self.certificate is not None:
+            least = "no smaller number is proven to be too small"
+        if best is None:
+            return f"no number of workers that was tried suffices; {least}"
+        enough = f"{self.workers} workers suffice" if self.workers != 1 else "1 worker suffices"
+        if len(self.machines) > 1:
+            parts = [f"{count} {name}" for name, count in (self.fleet or {}).items() if count]
+            enough = f"{' and '.join(parts)} suffice for a price of {self.price:g}"
+            least = f"no fleet for less than {self.lower_bound_price:g} can (proven)"
+        elif self.workers == 1:
+            least = "there is no smaller fleet"
+        measured = (
+            f"measured: attainment {best.attainment:.3f}, {self.confidence:.0%} interval "
+            f"{best.low:.3f}-{best.high:.3f}"
+        ).replace("%", " %")
+        text = f"{enough} ({measured}), {least}"
+        return text if self.fewest_shown else f"{text}; ended before fewer were tried"

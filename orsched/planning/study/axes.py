@@ -16,13 +16,38 @@ from orsched.common.limits import CELLS
 from orsched.common.near_names import known_names
 from orsched.common.own_code import at_path, is_own, path_in, source_of
 from orsched.files.text import require_known, require_table
-from orsched.planning.study.data_files import data_hash
 from orsched.solving.method_choice import read_spec, require_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from orsched.data.instance import Instance
+
+
+def data_hash(generator: str, arguments: Mapping[str, Any]) -> str | None:
+    """Return the SHA-256 over the files that a generator reads, None when it reads none.
+
+    It is part of a cell's content, so that a change makes new cells. Raises ``InputError`` for a
+    file that cannot be read, or when the directory of the data sets is not known.
+    """
+    from orsched.instances.sources import mix_files
+
+    mix = arguments.get("mix")
+    files = mix_files(mix) if generator == "sources" and isinstance(mix, str) else []
+    if not files:
+        return None
+    together = hashlib.sha256()
+    for path in files:
+        try:
+            together.update(hashlib.sha256(path.read_bytes()).digest())
+        except OSError as error:
+            raise InputError(
+                f"cannot be read: {error.strerror or error}",
+                file=str(path),
+                field="instances.mix",
+                remedy="see orsched data: which data sets there are, and where they lie",
+            ) from None
+    return together.hexdigest()
 
 
 def grid(table: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -39,14 +64,11 @@ def grid(table: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 remedy="give at least one value, or leave the key out",
             )
         _require_plain(value, name)
-    axes = [value if isinstance(value, list) else [value] for value in table.values()]
-    CELLS.require(prod(map(len, axes)), max(table, key=lambda name: _size(table[name]), default=""))
-    for values in product(*axes):
+    axes = {name: options(value) for name, value in table.items()}
+    longest = max(axes, key=lambda name: len(axes[name]), default="")
+    CELLS.require(prod(map(len, axes.values())), longest)
+    for values in product(*axes.values()):
         yield dict(zip(table, values, strict=True))
-
-
-def _size(value: object) -> int:
-    return len(value) if isinstance(value, list) else 1
 
 
 def _require_plain(value: object, field: str) -> None:
@@ -99,13 +121,10 @@ _LOG = logging.getLogger("orsched.planning.study")
 
 @dataclass(frozen=True)
 class InstanceChoice:
-    """An instance of the grid.
+    """An instance of the grid: ``content`` is all that it follows from, beside the seed.
 
-    Attributes:
-        label: what the table says.
-        content: all that the instance follows from, beside the seed.
-        path: its file, for those that lie in one; not part of the content.
-        made: the instance itself, for those given as objects.
+    ``label`` is for the table; ``path`` is the file of those that lie in one, which is no part of
+    the content; ``made`` the instance itself, for those given as objects.
     """
 
     label: str
@@ -116,12 +135,7 @@ class InstanceChoice:
 
 @dataclass(frozen=True)
 class PolicyChoice:
-    """A policy of the grid with its parameters.
-
-    Attributes:
-        label: its name, or the one given in the study.
-        content: name, information, parameters; of a user's policy also the hash of its source.
-    """
+    """A policy of the grid: ``content`` is name, information, parameters, for own code its hash."""
 
     label: str
     content: dict[str, Any]
@@ -182,11 +196,7 @@ def _of_requests(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
     """Take a file of requests with the worker that the table describes; a list is a grid."""
     from orsched.files.locate import assumptions, load
 
-    name, said = table["name"], {key: table[key] for key in REQUEST_KEYS if key in table}
-    if not isinstance(name, str) or "\0" in name:
-        raise InputError(
-            f"{name!r} is not a name", field="instances.name", remedy="give a name in quotes"
-        )
+    name, said = _name_of(table), {key: table[key] for key in REQUEST_KEYS if key in table}
     classes = said.pop("classes", [])
     assumed: set[str] = set()
     for values in grid(said):
@@ -210,27 +220,22 @@ def _of_requests(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
             _LOG.warning("%s: %s", name, words)
         varied = [f"{key}={values[key]}" for key in values if isinstance(said[key], list)]
         label = " ".join([str(table.get("label", found.name)), *varied])
-        for sample in options(table.get("sample")):
-            yield InstanceChoice(label, {"sha256": found.sha256} | _sample(sample), made=found)
+        for sample in _samples(table):
+            yield InstanceChoice(label, {"sha256": found.sha256} | sample, made=found)
 
 
 def _named(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
     """Take a shipped instance or a file, whose content counts and not its name."""
     from orsched.instances.catalog import names
 
-    name = table["name"]
-    if not isinstance(name, str) or "\0" in name:
-        raise InputError(
-            f"{name!r} is not a name", field="instances.name", remedy="give a name in quotes"
-        )
+    name = _name_of(table)
     path = None if name in names() else str((base / name).resolve())
     given: dict[str, Any] = {"name": name}
     if path is not None:
         given = {"sha256": _found(name, path).sha256}
-    for sample in options(table.get("sample")):
-        content = given | _sample(sample)
-        label = str(table.get("label", Path(name).stem if path else name))
-        yield InstanceChoice(label, content, path)
+    label = str(table.get("label", Path(name).stem if path else name))
+    for sample in _samples(table):
+        yield InstanceChoice(label, given | sample, path)
 
 
 def _found(name: str, path: str) -> Instance:
@@ -275,13 +280,24 @@ def _generated(table: dict[str, Any]) -> Iterator[InstanceChoice]:
     for values in grid(arguments):
         read = data_hash(name, values)
         given = {"generator": name, "arguments": values} | ({} if read is None else {"data": read})
-        for sample in options(table.get("sample")):
-            content = given | _sample(sample)
-            yield InstanceChoice(str(table.get("label", name)), content)
+        for sample in _samples(table):
+            yield InstanceChoice(str(table.get("label", name)), given | sample)
 
 
-def _sample(value: object) -> dict[str, int]:
-    return {} if value is None else {"sample": whole_number(value, "instances.sample", minimum=1)}
+def _samples(table: dict[str, Any]) -> Iterator[dict[str, int]]:
+    """Yield the sizes of samples that a table asks for, as parts of contents."""
+    for value in options(table.get("sample")):
+        known = value is not None
+        yield {"sample": whole_number(value, "instances.sample", minimum=1)} if known else {}
+
+
+def _name_of(table: dict[str, Any]) -> str:
+    name = table["name"]
+    if not isinstance(name, str) or "\0" in name:
+        raise InputError(
+            f"{name!r} is not a name", field="instances.name", remedy="give a name in quotes"
+        )
+    return name
 
 
 def policy_axis(

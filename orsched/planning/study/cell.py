@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.certificates.scope import schedules_of
 from orsched.common.errors import InputError, InvalidScheduleError, OrschedError
 from orsched.common.units import NS_PER_S
-from orsched.planning.study.plan import RECORD
+from orsched.planning.study.plan import record_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,26 +30,20 @@ def execute(task: Mapping[str, Any]) -> dict[str, Any]:
     ``traceback``, ``information``, ``parameters``, ``results``, and ``run``, which alone may differ
     between two runs.
     """
-    record: dict[str, Any] = {
-        "format": "orsched/cell",
-        "version": RECORD,
-        "key": task["key"],
-        "cell": task["content"],
-    }
     begin = perf_counter()
     try:
         done = _runner(task)(task)
     except (Exception, SystemExit) as error:  # a policy that exits ends its cell, not the process
         expected = isinstance(error, (OrschedError, MemoryError))
-        return {
-            **record,
-            "status": "failed",
-            "error": _one_line(error) + ("" if expected else _place(error, task)),
-            "traceback": None if expected else _writable(traceback.format_exc()),
-            "run": {"total_s": perf_counter() - begin},
-        }
+        return record_of(
+            task,
+            status="failed",
+            error=_one_line(error) + ("" if expected else _place(error, task)),
+            traceback=None if expected else _writable(traceback.format_exc()),
+            run={"total_s": perf_counter() - begin},
+        )
     done["run"] |= {"total_s": perf_counter() - begin}
-    return {**record, "status": "ok", "error": None, "traceback": None, **done}
+    return record_of(task, status="ok", error=None, traceback=None, **done)
 
 
 def _place(error: BaseException, task: Mapping[str, Any]) -> str:
@@ -235,7 +229,7 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
     from orsched.files.locate import load
     from orsched.instances.arrivals import sampled
     from orsched.instances.catalog import generate, load_named
-    from orsched.planning.study.data_files import data_hash
+    from orsched.planning.study.axes import data_hash
     from orsched.solving.scenario import scenario
 
     source, seed = content["instance"], content["seed"]

@@ -1,36 +1,182 @@
-"""Running a study: what is not finished yet goes to worker processes, cell by cell."""
+"""Running a study: its folder, and the cells that go to processes until none is left.
+
+The folder has one file a finished cell, there in full or not at all: a kill at any moment loses no
+finished cell and repeats none. Only the process that holds the folder's lock writes cells, and the
+system takes the lock from a process that has ended. A record is written to a temporary file,
+flushed to the disk, and renamed, which is atomic. A cell with a file of its name is never run
+again; one without is run by the next start; a temporary file that was left behind is removed
+unread. A record holds a digest of itself, against mistakes, not against deliberate changes.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections import Counter, deque
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
-from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, MissingDependencyError
 from orsched.common.scalars import require_seconds
-from orsched.planning.study.local import LocalPool
-from orsched.planning.study.plan import RECORD, Cell, Study, read_study
-from orsched.planning.study.store import Store
-from orsched.planning.study.table import rows_of, write_tables
+from orsched.files.atomic import opened
+from orsched.planning.study.plan import Cell, Study, key_of, read_study, record_of
+from orsched.planning.study.pools import read_processes
+from orsched.planning.study.table import TABLES, rows_of, write_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
 
-CLUSTERS = ("local", "ray")
+    from orsched.data.instance import Instance
+    from orsched.planning.study.pools import Job, Pool
+
+
+class Store:
+    """The finished cells of a study; a context manager that holds the folder's lock.
+
+    Raises ``InputError`` on entering when another process holds it, or the folder cannot be used.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.cells = self.folder / "cells"
+        self._lock: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._require_own_tables()
+            self.cells.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / "lock").open("ab")
+            _lock(self._lock, self.folder)
+            for path in self.cells.glob("*.tmp"):
+                path.unlink()
+        except BaseException as error:
+            self.__exit__()
+            if isinstance(error, OSError):
+                raise InputError(
+                    f"cannot be used: {error.strerror or error}",
+                    file=str(self.folder),
+                    remedy="choose a folder that may be written to",
+                ) from None
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _require_own_tables(self) -> None:
+        """Refuse to replace tables in a folder where no study has been."""
+        for name in TABLES:
+            if (self.folder / name).exists() and not self.cells.exists():
+                raise InputError(
+                    "this file would be overwritten, and is not of a study",
+                    file=str(self.folder / name),
+                    remedy="choose another folder",
+                )
+
+    def path(self, key: str) -> Path:
+        """Return the file of a cell."""
+        return self.cells / f"{key}.json"
+
+    def load(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the records of those cells that are finished.
+
+        Raises ``InputError`` for a file that is not what it was written as.
+        """
+        there = {path.name for path in self.cells.glob("*.json")}
+        return {key: self._read(key) for key in keys if f"{key}.json" in there}
+
+    def _read(self, key: str) -> dict[str, Any]:
+        path = self.path(key)
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            same = record.pop("digest") == _digest(record)
+            whole = same and key_of(record["cell"]) == key == record["key"] and _is_whole(record)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            whole = False
+        if not whole:
+            raise InputError(
+                "is no longer the record of this cell",
+                file=str(path),
+                remedy="remove the file, and the cell runs again",
+            )
+        assert isinstance(record, dict)
+        return record
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Write the record of a finished cell, durably.
+
+        Raises ``RuntimeError`` when the cell has one already: it was run twice.
+        """
+        path = self.path(record["key"])
+        if path.exists():
+            raise RuntimeError(f"cell {record['key']} was run twice")
+        plain = json.loads(json.dumps(record, allow_nan=False))
+        text = json.dumps({**plain, "digest": _digest(plain)}, ensure_ascii=False)
+        with opened(path) as stream:
+            stream.write(text + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        descriptor = os.open(self.cells, os.O_RDONLY)
+        try:  # so that the rename outlives the loss of power
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def instance_file(self, instance: Instance) -> str:
+        """Return the file of an instance, named by its hash, for processes to read."""
+        from orsched.files import save_instance
+
+        path = self.folder / "instances" / f"{instance.sha256}.json"
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists():
+            save_instance(instance, path)
+        return str(path.resolve())
+
+    def forget(self, key: str) -> None:
+        """Remove the record of a cell, so that it runs again."""
+        self.path(key).unlink()
+
+
+def _digest(record: dict[str, Any]) -> str:
+    """Return the hash of a record; raises ``ValueError`` for what no file of ours can hold."""
+    text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Whether a record has what tables are made of."""
+    tables = [record["run"], record.get("results", {})]
+    return record["status"] in ("ok", "failed") and all(type(t) is dict for t in tables)
+
+
+def _lock(lock: IO[bytes], folder: Path) -> None:
+    """Lock a file for this process, until it closes it or ends."""
+    try:
+        import fcntl
+    except ImportError:
+        raise MissingDependencyError("studies need the file locks of a POSIX system") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(
+            "another process works on this study",
+            file=str(folder),
+            remedy="wait for it, or choose another folder",
+        ) from None
+
+
 ATTEMPTS = 2
 """A cell whose process dies is tried once more: it may have been killed for another's sake."""
 
 DIED = "its process died"
 """Begins the error of a cell whose process was killed."""
-
-MAX_JOBS = 4096
 
 
 class State(NamedTuple):
@@ -72,43 +218,6 @@ class StudyResult:
         return pd.DataFrame(self.rows)
 
 
-class Job(Protocol):
-    """What a process can run: a cell of a study, or a simulation of a capacity."""
-
-    @property
-    def key(self) -> str:
-        """Hash of the content."""
-
-    @property
-    def problem(self) -> str:
-        """Hash of what is made once for several of them."""
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """What the results depend on."""
-
-    def task(self) -> dict[str, Any]:
-        """Return what a process needs."""
-
-
-class Pool(Protocol):
-    """Processes in slots, somewhere."""
-
-    slots: int
-
-    def submit(self, slot: int, task: dict[str, Any]) -> None:
-        """Give a cell to a free slot."""
-
-    def wait(self, timeout_s: float) -> Sequence[tuple[int, dict[str, Any] | None, str]]:
-        """Return (slot, record or None, how the process ended) of what happened."""
-
-    def kill(self, slot: int) -> None:
-        """End the process of a slot."""
-
-    def close(self) -> None:
-        """End all processes."""
-
-
 def run(
     study: Study | Mapping[str, Any] | str | os.PathLike[str],
     folder: str | os.PathLike[str],
@@ -146,12 +255,12 @@ def run(
     """
     plan = read_study(study)
     plan.require_consent(allow_code)
-    slots = read_slots(jobs, cluster, ray_address)
+    processes = read_processes(jobs, cluster, ray_address)
     if cell_time_limit is not None:
         require_seconds(cell_time_limit, "cell_time_limit")
     cells = plan.cells()
     with Store(folder) as store:
-        cells = _with_files(cells, store.folder)
+        cells = _with_files(cells, store)
         records = store.load(cell.key for cell in cells)
         if retry_failed:
             for key in [k for k, record in records.items() if record["status"] == "failed"]:
@@ -161,57 +270,22 @@ def run(
         loop = CellLoop(cells, records, store, cell_time_limit, callback)
         try:
             if missing:
-                loop.run(missing, open_pool(cluster, min(slots, len(missing)), ray_address))
+                loop.run(missing, processes.open(len(missing)))
         finally:
             rows = rows_of(cells, records)
             write_tables(rows, store.folder)
     return StudyResult(plan, store.folder, rows, len(cells), len(missing))
 
 
-def read_slots(jobs: int | None, cluster: str, ray_address: str | None) -> int:
-    """Return how many processes are wanted, by default one a CPU; raises ``InputError``."""
-    count = os.cpu_count() or 1 if jobs is None else jobs
-    slots = whole_number(count, "jobs", minimum=1, maximum=MAX_JOBS)
-    if cluster not in CLUSTERS:
-        raise InputError(
-            f"there is no {cluster!r}", field="cluster", remedy=known_names(cluster, CLUSTERS)
-        )
-    if ray_address is not None and cluster != "ray":
-        raise InputError(
-            "there is no Ray cluster in use", field="ray_address", remedy="--cluster ray"
-        )
-    return slots
-
-
-def open_pool(cluster: str, slots: int, address: str | None) -> Pool:
-    """Return processes here, or actors of a Ray cluster."""
-    if cluster == "local":
-        return LocalPool(slots)
-    from orsched.planning.study.ray_pool import RayPool
-
-    return RayPool(slots, address)
-
-
-def _with_files(cells: list[Cell], folder: Path) -> list[Cell]:
+def _with_files(cells: list[Cell], store: Store) -> list[Cell]:
     """Save instances that were given as objects, for the worker processes to read."""
-    from orsched.files import save_instance
-
-    paths: dict[str, str] = {}
     found = []
     for cell in cells:
         choice = cell.instance
-        if choice.made is None:
-            found.append(cell)
-            continue
-        name = choice.made.sha256
-        if name not in paths:
-            path = folder / "instances" / f"{name}.json"
-            path.parent.mkdir(exist_ok=True)
-            if not path.exists():
-                save_instance(choice.made, path)
-            paths[name] = str(path.resolve())
-        placed = type(choice)(choice.label, choice.content, paths[name])
-        found.append(cell._replace(instance=placed))
+        if choice.made is not None:
+            path = store.instance_file(choice.made)
+            choice = type(choice)(choice.label, choice.content, path)
+        found.append(cell._replace(instance=choice))
     return found
 
 
@@ -257,11 +331,8 @@ class CellLoop:
         limit_s: float | None,
         callback: Callable[[State], None] | None,
     ) -> None:
-        self.total = len(cells)
-        self.records = records
-        self.store = store
-        self.limit_s = limit_s
-        self.callback = callback
+        self.total, self.records, self.store = len(cells), records, store
+        self.limit_s, self.callback = limit_s, callback
         self.failed = sum(record["status"] == "failed" for record in records.values())
         self.before = len(records)
         self.attempts: Counter[str] = Counter()
@@ -297,7 +368,7 @@ class CellLoop:
             if self.attempts[cell.key] < ATTEMPTS:
                 queue.put_back(cell)
                 return
-            record = _failure(cell, f"{DIED} {ATTEMPTS} times ({ended})")
+            record = _failed(cell, f"{DIED} {ATTEMPTS} times ({ended})")
         self._add(record)
 
     def _end_late(self, pool: Pool) -> None:
@@ -309,7 +380,7 @@ class CellLoop:
             if now - begin > self.limit_s:
                 pool.kill(slot)
                 del self.running[slot]
-                self._add(_failure(cell, f"not done within the time limit of {self.limit_s:g} s"))
+                self._add(_failed(cell, f"not done within the time limit of {self.limit_s:g} s"))
 
     def _add(self, record: dict[str, Any]) -> None:
         self.store.add(record)
@@ -323,14 +394,6 @@ class CellLoop:
             self.callback(State(self.total, done, self.failed, done - self.before))
 
 
-def _failure(cell: Job, error: str) -> dict[str, Any]:
-    return {
-        "format": "orsched/cell",
-        "version": RECORD,
-        "key": cell.key,
-        "cell": cell.content,
-        "status": "failed",
-        "error": error,
-        "traceback": None,
-        "run": {},
-    }
+def _failed(cell: Job, error: str) -> dict[str, Any]:
+    job = {"key": cell.key, "content": cell.content}
+    return record_of(job, status="failed", error=error, traceback=None, run={})

@@ -1,4 +1,4 @@
-"""Studies as data: a grid, and its cells in a fixed order, each with a key by its content."""
+"""Studies as data: a grid, and its cells in a fixed order with keys; settings of a single run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched._version import __version__
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.limits import CELLS
 from orsched.common.near_names import known_names
-from orsched.common.own_code import is_own, require_consent
-from orsched.data.autoscaling import read_autoscaling
-from orsched.data.splits import Split
+from orsched.common.own_code import at_path, is_own, require_consent
+from orsched.data.autoscaling import Autoscaling, read_autoscaling
+from orsched.data.splits import Split, read_split
 from orsched.files.text import read_toml, require_known, require_table
 from orsched.planning.study.axes import (
     InstanceChoice,
@@ -29,44 +29,46 @@ from orsched.planning.study.axes import (
     policy_axis,
 )
 from orsched.solving.objectives import minimised, named_as_bounds, other_name
-from orsched.solving.scenario import read_workers
+from orsched.solving.scenario import Workers, read_workers, worker_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from orsched.instances.arrivals import Arrivals
+    from orsched.instances.failures import Exponential
+    from orsched.instances.predictions import Predictor
 
 
-T = TypeVar("T")
-
-
-def arrivals_axis(value: object) -> tuple[str | None, ...]:
-    """Read specifications of arrivals; raises ``InputError`` for what is none."""
+def _readers() -> dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]:
+    """Return what reads a specification of each axis of laws and rules, and what writes it."""
     from orsched.instances.arrivals import read_arrivals
-
-    found = _specs(value, "arrivals", read_arrivals)
-    return tuple(dict.fromkeys(None if law is None else law.spec() for law in found))
-
-
-def predictions_axis(value: object) -> tuple[str | None, ...]:
-    """Read specifications of predictors; raises ``InputError`` for what is none."""
+    from orsched.instances.failures import read_failures
     from orsched.instances.predictions import read_predictor
 
-    return tuple(dict.fromkeys(map(_text, _specs(value, "predictions", read_predictor))))
+    return {
+        "arrivals": (read_arrivals, lambda law: law.spec()),
+        "predictions": (read_predictor, _text),
+        "failures": (read_failures, _text),
+        "autoscale": (read_autoscaling, lambda rule: rule.to_dict()),
+    }
 
 
-def failures_axis(value: object) -> tuple[str | None, ...]:
-    """Read specifications of failures; raises ``InputError`` for what is none."""
-    from orsched.instances.failures import read_failures
+def _specs(value: object, field: str) -> tuple[Any, ...]:
+    """Read an axis of specifications, each once; None for ``as_given`` or an axis left out.
 
-    return tuple(dict.fromkeys(map(_text, _specs(value, "failures", read_failures))))
+    Raises ``InputError`` for what is none.
+    """
+    read, write = _readers()[field]
+    found: list[Any] = []
+    for item in [None] if value is None else listed(value, field):
+        if item is None or item == "as_given":
+            found.append(None)
+        else:
+            found += map(write, map(read, grid(item) if isinstance(item, dict) else [item]))
+    return _distinct(found)
 
 
-def autoscale_axis(value: object) -> tuple[Any, ...]:
-    """Read rules of autoscaling; raises ``InputError`` for what is none."""
-    found = _specs(value, "autoscale", read_autoscaling)
-    return _distinct(None if rule is None else rule.to_dict() for rule in found)
-
-
-def workers_axis(value: object, base: Path) -> tuple[Any, ...]:
+def _workers_axis(value: object, base: Path) -> tuple[Any, ...]:
     """Read numbers of copies, splits, and lists of worker files or tables."""
     if value is None:
         return (None,)
@@ -82,19 +84,8 @@ def workers_axis(value: object, base: Path) -> tuple[Any, ...]:
     return _distinct(found)
 
 
-def _specs(value: object, field: str, read: Callable[[Any], T]) -> Iterator[T | None]:
-    """Yield what the items of an axis say, and None for ``as_given`` or an axis left out."""
-    for item in [None] if value is None else listed(value, field):
-        if item is None or item == "as_given":
-            yield None
-        else:
-            yield from map(read, grid(item) if isinstance(item, dict) else [item])
-
-
-def _text(law: Any) -> str | None:
+def _text(law: Any) -> str:
     """Return a law as a specification with all its parameters."""
-    if law is None:
-        return None
     pairs = ",".join(f"{name}={number!r}" for name, number in asdict(law).items())
     return f"{law.law}:{pairs}" if pairs else str(law.law)
 
@@ -163,15 +154,9 @@ class Study:
     def axes(self) -> tuple[tuple[Any, ...], ...]:
         """Return the axes, the slowest first."""
         return (
-            self.instances,
-            self.arrivals,
-            self.workers,
-            self.predictions,
-            self.failures,
-            self.autoscale,
-            self.seeds,
-            self.policies,
-        )
+            self.instances, self.arrivals, self.workers, self.predictions, self.failures,
+            self.autoscale, self.seeds, self.policies,
+        )  # fmt: skip
 
     def cells(self) -> list[Cell]:
         """Return all cells in order; those that are equal stand once."""
@@ -203,13 +188,10 @@ class Study:
 
 
 class Cell(NamedTuple):
-    """One run.
+    """One run: ``content`` is all that its results depend on, as plain JSON values.
 
-    Attributes:
-        key: hash of its content: the name of its file.
-        problem: hash of what its instance and bounds follow from.
-        content: all that its results depend on, as plain JSON values.
-        instance, policy: the choices, which know where files lie.
+    ``key`` is the content's hash and the name of the file, ``problem`` the hash of what instance
+    and bounds follow from; the choices know where files lie.
     """
 
     key: str
@@ -226,6 +208,12 @@ class Cell(NamedTuple):
             "content": self.content,
             "path": self.instance.path,
         }
+
+
+def record_of(job: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Return the record of a cell, or of another job with a key and a content, to be filled in."""
+    known = {"format": "orsched/cell", "version": RECORD, "key": job["key"], "cell": job["content"]}
+    return {**known, **more}
 
 
 def key_of(content: Mapping[str, Any]) -> str:
@@ -266,17 +254,17 @@ def read_study(
     study = Study(
         _name(table.get("name", "study")),
         instance_axis(table["instances"], folder),
-        arrivals_axis(table.get("arrivals")),
-        workers_axis(table.get("workers"), folder),
-        predictions_axis(table.get("predictions")),
+        _specs(table.get("arrivals"), "arrivals"),
+        _workers_axis(table.get("workers"), folder),
+        _specs(table.get("predictions"), "predictions"),
         _seeds(table.get("seeds", [0])),
         policy_axis(table["policies"], shared, folder),
         _bounds(table.get("bounds", ["makespan"]), objective),
         _slo(table.get("slo")),
         _iterations(table.get("iterations")),
         _plots(table.get("plots", [])),
-        failures=failures_axis(table.get("failures")),
-        autoscale=autoscale_axis(table.get("autoscale")),
+        failures=_specs(table.get("failures"), "failures"),
+        autoscale=_specs(table.get("autoscale"), "autoscale"),
         objective=objective,
     )
     CELLS.require(prod(map(len, study.axes())), "seeds")
@@ -366,3 +354,82 @@ def _plots(value: object) -> tuple[dict[str, Any], ...]:
         if "y" not in item:
             raise InputError("is missing", field="plots.y", remedy='e.g. y = "jct_ns_mean"')
     return tuple(value)
+
+
+class Settings(NamedTuple):
+    """What a run is made of, beside its instance; None where nothing is said."""
+
+    policy: str | None = None
+    information: str | None = None
+    parameters: dict[str, Any] = {}  # noqa: RUF012  (never written to)
+    workers: Workers | None = None
+    arrivals: Arrivals | None = None
+    predictions: Predictor | None = None
+    seed: int | None = None
+    files: tuple[Path, ...] | None = None
+    """Those that the workers were read from."""
+    failures: Exponential | None = None
+    autoscale: Autoscaling | None = None
+
+
+def read_settings(path: str | os.PathLike[str]) -> Settings:
+    """Return the settings in a TOML file; ``InputError`` names the key that is unknown or wrong.
+
+    ``[policy]`` has ``name``, ``information`` and the table ``parameters``; ``[workers]`` has
+    ``count``, ``split`` or ``files`` (relative to the file); ``[arrivals]``, ``[predictions]`` and
+    ``[failures]`` have ``law`` and the law's parameters, ``[autoscale]`` what
+    ``read_autoscaling`` takes. ``seed`` stands before the tables.
+    """
+    file = os.fspath(path)
+    try:
+        return _settings(read_toml(path), Path(path).parent)
+    except InputError as error:
+        raise error.located(file=file) from None
+
+
+def _settings(table: dict[str, Any], base: Path) -> Settings:
+    tables = ("policy", "workers", "arrivals", "predictions", "failures", "autoscale")
+    require_known(table, "", ("seed", *tables))
+    policy = require_table(table.get("policy", {}), "policy", ("name", "information", "parameters"))
+    for key in ("name", "information"):
+        if key in policy and not isinstance(policy[key], str):
+            raise InputError("must be a text", field=f"policy.{key}")
+    name = policy.get("name")
+    return Settings(
+        None if name is None else at_path(name, base),
+        policy.get("information"),
+        require_table(policy.get("parameters", {}), "policy.parameters"),
+        _workers(table["workers"], base) if "workers" in table else None,
+        _law(table, "arrivals"),
+        _law(table, "predictions"),
+        whole_number(table["seed"], "seed") if "seed" in table else None,
+        worker_files(table["workers"].get("files"), base) if "workers" in table else None,
+        _law(table, "failures"),
+        _law(table, "autoscale"),
+    )
+
+
+def _workers(value: object, base: Path) -> Workers:
+    table = require_table(value, "workers", ("count", "files", "split"))
+    if len(table) != 1:
+        raise InputError(
+            "needs one of count, files and split",
+            field="workers",
+            remedy='count = N, files = [...] or split = "2P2D:ns_per_token=5243"',
+        )
+    if "split" in table:
+        found = read_split(table["split"]) if isinstance(table["split"], str) else None
+        if found is None:
+            raise InputError("is not a split", field="workers.split", remedy='split = "2P2D"')
+        return found
+    if "count" in table:
+        return read_workers(whole_number(table["count"], "workers.count", minimum=1))
+    return read_workers(table["files"], base)
+
+
+def _law(table: dict[str, Any], name: str) -> Any:
+    """Return the law or rule in a table of the settings, None where there is none."""
+    if name not in table:
+        return None
+    read, _ = _readers()[name]
+    return read(require_table(table[name], name))

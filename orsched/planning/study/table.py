@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import logging
 from dataclasses import asdict
 from math import fsum
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.calibration.intervals import Interval, mean_interval
 from orsched.common.errors import InputError
 from orsched.common.near_names import nearest
-from orsched.planning.study.store import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from orsched.planning.study.plan import Cell
 
 _LOG = logging.getLogger(__name__)
+
+TABLES = ("table.csv", "table.parquet")
 
 RUN = "run_"
 """Columns whose names begin so hold wall-clock figures: all that differs between two runs."""
@@ -49,12 +51,9 @@ def rows_of(
     names |= dict.fromkeys(sorted({n for row in rows for n in row if n.startswith(RUN)}))
     # A table that is undefined in one row is None there and has columns of its own elsewhere.
     tables = {n[:i] for n in names for i in range(len(n)) if n[i] == "_"}
-    names = {n: None for n in names if n not in tables or _defined(rows, n)}
+    kept = {n for row in rows for n, value in row.items() if value is not None} | {*FIRST}
+    names = {n: None for n in names if n not in tables or n in kept}
     return [{name: row.get(name) for name in names} for row in rows]
-
-
-def _defined(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
-    return name in FIRST or any(row.get(name) is not None for row in rows)
 
 
 def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,7 +79,8 @@ def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
         "error": record.get("error"),
     }
     instance = content["instance"]
-    row |= _flat("instance", {**instance.get("arguments", {}), **_only(instance, "sample")})
+    sample = {"sample": instance["sample"]} if "sample" in instance else {}
+    row |= _flat("instance", {**instance.get("arguments", {}), **sample})
     if split is not None:
         row |= _flat("workers", {"split": split.name, **split.link_values})
     row |= _flat("arrivals", _law(content["arrivals"], read_arrivals))
@@ -90,10 +90,6 @@ def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
     row |= _flat("param", content["policy"]["parameters"])
     row |= _flat("", record.get("results", {}))
     return row | _flat("run", record["run"])
-
-
-def _only(table: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {name: table[name]} if name in table else {}
 
 
 def _law(spec: str | None, read: Callable[[str], Any]) -> dict[str, Any]:
@@ -106,8 +102,6 @@ def _law(spec: str | None, read: Callable[[str], Any]) -> dict[str, Any]:
 
 def _flat(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return nested tables as one, names joined by underscores; lists as JSON texts."""
-    import json
-
     found: dict[str, Any] = {}
     for name, value in values.items():
         key = f"{prefix}_{name}" if prefix else name

@@ -1,4 +1,4 @@
-"""``capacity`` from start to end: processes, folders, kills, limits of time, wrong arguments."""
+"""``capacity`` from start to end: processes, folders, kills, limits of time, arguments, plots."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
-from orsched.planning.capacity import proof_violations
-from orsched.planning.capacity.estimate import over_parts, over_replications
+from orsched.planning.capacity import answer as module
+from orsched.planning.capacity import proof_violations, save_capacity
+from orsched.planning.capacity.simulation import over_parts, over_replications
 from tests.in_order import in_order
 
 NUMBER, NONE = {"type": "number"}, {"type": ["number", "null"]}
@@ -47,6 +48,7 @@ SCHEMA = {
 
 
 def heavy(n=60, gap_ns=5 * 10**7, clients=4):
+    """Requests that keep several workers busy: 155 ms each at full clients, every 50 ms."""
     arrivals = [gap_ns * k for k in range(n)]
     return Instance(
         Requests([100] * n, [20] * n, arrival_ns=arrivals), Worker(clients, AffineCost()), "prefill"
@@ -272,3 +274,47 @@ def test_a_kill_loses_no_finished_simulation(tmp_path, repo_root):
     assert ran <= simulations - before
     again = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=True)
     assert list(map(int, again.stdout.split())) == [workers, simulations, 0]
+
+
+@pytest.fixture(scope="module")
+def poisson():
+    return orsched.capacity(
+        orsched.load("pang-100x20"), "vllm", arrivals="poisson:rate=2", slo_ttft=1, slo_tpot=0.04,
+        attainment=0.9, replications=2, jobs=1,
+    )  # fmt: skip
+
+
+def test_attainment_is_in_per_cent_and_no_legend_hides_the_data(poisson, tmp_path, monkeypatch):
+    figures = []
+    save = module.save_picture
+
+    def keep(draw, path, size):
+        def kept(figure):
+            draw(figure)
+            figures.append(figure)
+
+        save(kept, path, size)
+
+    monkeypatch.setattr(module, "save_picture", keep)
+    save_capacity(poisson, tmp_path / "a.png")
+    (figure,) = figures
+    above, below = figure.axes
+    assert [ax.get_ylabel() for ax in figure.axes] == ["SLO attainment (%)", "latency (s)"]
+    assert below.get_xlabel() == "workers"
+    measured = above.containers[0].lines[0]
+    rows = sorted(poisson.curve, key=lambda each: each.workers)
+    assert measured.get_ydata().tolist() == pytest.approx([100 * r.attainment for r in rows])
+    ttft = next(line for line in below.lines if line.get_label() == "TTFT p99 (s)")
+    assert ttft.get_ydata().tolist() == [row.ttft_p99_s for row in rows]
+    for ax in (above, below):
+        box = ax.get_legend().get_window_extent()
+        assert box.y0 >= ax.get_window_extent().y1 - 1
+        assert figure.bbox.x0 <= box.x0
+        assert box.x1 <= figure.bbox.x1
+        assert box.y1 <= figure.bbox.y1
+
+
+def test_equal_bytes_come_twice(poisson, tmp_path):
+    for name in "ab":
+        save_capacity(poisson, tmp_path / f"{name}.svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

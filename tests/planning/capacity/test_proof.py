@@ -16,11 +16,12 @@ from orsched.data.instance import Instance
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.planning.capacity.proof import Proof, proof_violations
-from orsched.planning.capacity.question import read_question
+from orsched.planning.capacity.question import Given, read_question
 from orsched.planning.capacity.simulation import figures
 from orsched.solving.method_choice import choose
 from orsched.solving.methods import Run
 from tests.in_order import in_order
+from tests.planning.capacity.test_capacity import heavy
 
 COSTS = (
     in_order(AffineCost, 5, 3, 40, 2),
@@ -30,12 +31,7 @@ COSTS = (
 
 
 def asked(instance, policy="vllm", **changes):
-    options = {
-        "parameters": None, "information": None, "machines": None, "slo_ttft": None,
-        "slo_tpot": None, "attainment": 0.9, "arrivals": None, "sample": None,
-        "replications": None, "seed": 0, "confidence": 0.95, "criterion": None,
-    }  # fmt: skip
-    return read_question(instance, policy, **{**options, **changes})
+    return read_question(Given(instance, policy, **changes))
 
 
 def proof_of(question):
@@ -96,16 +92,6 @@ def test_no_policy_keeps_the_attainment_with_fewer_workers_than_proven():
 @pytest.mark.full
 def test_no_policy_keeps_it_on_many_instances():
     assert sweep(range(1000, 1400)) >= 100
-
-
-def heavy(n=60):
-    """Requests that keep several workers busy: 155 ms each at full clients, every 50 ms."""
-    arrivals = [5 * 10**7 * k for k in range(n)]
-    return Instance(
-        Requests([100] * n, [20] * n, arrival_ns=arrivals),
-        Worker(4, AffineCost()),
-        first_token="prefill",
-    )
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,7 @@ class Evaluation:
         for fleet in fleets:
             assert sum(fleet) >= 1
             self.known.setdefault(
-                fleet,
-                SimpleNamespace(fleet=fleet, suffices=self.rule(fleet), workers=sum(fleet)),
+                fleet, SimpleNamespace(fleet=fleet, suffices=self.rule(fleet), workers=sum(fleet))
             )
         return [self.known[fleet] for fleet in fleets]
 

@@ -16,8 +16,8 @@ import pytest
 
 from orsched.common.errors import InputError
 from orsched.planning.study import run
+from orsched.planning.study.drive import Store, _digest
 from orsched.planning.study.plan import key_of, read_study
-from orsched.planning.study.store import Store, _digest
 from tests.planning.study.grids import POLICIES, finished, frozen, orsched, table
 
 TAGS = 24
@@ -115,7 +115,7 @@ def test_a_study_survives_kill_9(tmp_path, kills):
 
 KILLED_AT = """
 import os, signal, sys
-import orsched.planning.study.store as store
+import orsched.planning.study.drive as store
 calls = 0
 def dying(function):
     def call(*arguments, **options):

@@ -117,8 +117,7 @@ def test_a_generator_may_have_a_seed_of_its_own():
 
 @given(
     st.dictionaries(
-        st.sampled_from("abcd"),
-        st.lists(st.integers(), min_size=1, max_size=3, unique=True),
+        st.sampled_from("abcd"), st.lists(st.integers(), min_size=1, max_size=3, unique=True)
     )
 )
 def test_grids_hold_every_combination_once(axes):

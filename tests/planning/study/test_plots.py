@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from orsched.common.errors import InputError
 from orsched.planning.study import plots as module
 from orsched.planning.study import save_plots
-from orsched.planning.study.panels import pareto_front
-from orsched.planning.study.plots import default_plots
+from orsched.planning.study.plots import default_plots, pareto_front
 from orsched.views.pictures import save_picture, wants_log
 from orsched.views.style import axis_name
 

@@ -1,20 +1,171 @@
-"""Is prediction worth it: the shares by hand, the studies' files, and the page that they make."""
+"""What is lost to what: regret, gaps of latencies, ranks, and what lengths are worth."""
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 
 import pytest
 
+import orsched
+from benchmarks import latency_gaps, regret, where_ranks_lose
 from benchmarks.worth import __main__ as command
 from benchmarks.worth import corpus, report, rows, shares
 from benchmarks.worth.rows import Row
+from orsched.common.errors import InputError
+from orsched.costs import AffineCost
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.workers import Worker
 from orsched.files.request_columns import read_requests_csv
 from orsched.instances.datasets import VARIABLE
 from orsched.planning.study import read_study
 from orsched.prediction import make_corpus
 from orsched.prediction.evaluation import kendall_tau
+from tests.in_order import in_order
+
+
+def test_every_method_of_the_registry_is_in_the_table_or_left_out_with_a_reason():
+    named = {spec.partition("@")[0] for spec in regret.specs()}
+    assert named | set(regret.LEFT_OUT) == {each.name for each in orsched.methods()}
+
+
+@pytest.mark.parametrize("part", regret.REQUESTS)
+def test_regret_is_the_mean_jct_less_a_bound_that_no_policy_beats(part):
+    jct, least = regret.figures("gittins@none", part, 0)
+    instance = regret.problem(part, 0)
+    found = orsched.solve(instance, "gittins@none").schedule.results["jct_ns"]["mean"] / 1e9
+    assert jct == pytest.approx(found)
+    assert 0 < least <= jct
+    assert regret.figures("sjf@clairvoyant", part, 0)[0] < regret.figures("sls@none", part, 0)[0]
+
+
+def test_an_instance_that_a_method_does_not_take_is_a_reason_and_no_row(capsys):
+    made = regret.rows(
+        "arrivals", range(1), ["windows@clairvoyant", "fcfs@none"], regret.Kept(None)
+    )
+    assert [row["method"] for row in made] == ["fcfs"]
+    assert "windows@clairvoyant: left out" in capsys.readouterr().out
+
+
+def test_kept_runs_are_read_again_and_not_made_again(tmp_path, monkeypatch):
+    path = tmp_path / "runs"
+    first = regret.Kept(path)("fcfs@none", "at_once", 0)
+    key, value = json.loads(path.read_text())
+    assert (key, tuple(value)) == ("fcfs@none at_once 0", first)
+    monkeypatch.setattr(regret, "figures", lambda *_: pytest.fail("made again"))
+    assert regret.Kept(path)("fcfs@none", "at_once", 0) == first
+
+
+def test_rows_are_the_same_again_and_the_least_regret_comes_first():
+    methods = ["one_at_a_time@none", "sjf@clairvoyant", "fcfs@none"]
+    made = regret.rows("at_once", range(2), methods, regret.Kept(None))
+    assert [row["method"] for row in made] == ["sjf", "fcfs", "one_at_a_time"]
+    assert made == regret.rows("at_once", range(2), methods, regret.Kept(None))
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def percent(cell):
+    return float(cell.removesuffix(" %"))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Sizes at which every method takes an instant."""
+    monkeypatch.setattr(latency_gaps, "SIZES", {"100x20": (6, 2), "1319x200": (8, 3)})
+
+
+@pytest.mark.usefixtures("small")
+def test_every_value_is_above_its_bound(capsys):
+    latency_gaps.main(["--seconds", "0.3", "--seeds", "2", "--sizes", "100x20"])
+    head, line, *rest = capsys.readouterr().out.splitlines()
+    names, rows = cells(head), [dict(zip(cells(head), cells(x), strict=True)) for x in rest[:4]]
+    assert len(cells(line)) == len(names)
+    assert [(row["mean"], row["seed"]) for row in rows] == [
+        ("JCT", "0"),
+        ("JCT", "1"),
+        ("TTFT", "0"),
+        ("TTFT", "1"),
+    ]
+    for row in rows:
+        bound = float(row["bound s"].split()[0])
+        values = [float(row[name]) for name in names if name.endswith(" s") and name != "bound s"]
+        assert len(values) == 4
+        assert 0 < bound <= min(values)
+        assert 0 <= percent(row["gap of the search"]) <= percent(row["gap of gittins"])
+    assert len([text for text in rest if "seeds, at most" in text]) == 4
+
+
+def test_the_summary_has_means_and_most():
+    rows = [
+        {"size": "6 x 2", "mean": "JCT", "gap of gittins": f"{a} %", "gap of the search": f"{b} %"}
+        for a, b in ((1.0, 0.5), (3.0, 1.5))
+    ]
+    assert list(latency_gaps.summary(rows)) == [
+        "6 x 2, mean JCT, gittins: gap 2.00 % in the mean of 2 seeds, at most 3.00 %",
+        "6 x 2, mean JCT, the search: gap 1.00 % in the mean of 2 seeds, at most 1.50 %",
+    ]
+
+
+@pytest.mark.full
+def test_workloads_are_held_against_both_bounds(monkeypatch, capsys):
+    cost = in_order(AffineCost, 1_000_000, 10_000, 1_000_000, 100_000)
+    requests = Requests(
+        [90, 9, 30, 9, 60], [9, 4, 20, 3, 8], arrival_ns=[0, 10**6, 2 * 10**6, 10**7, 10**7]
+    )
+    instance = Instance(requests, (Worker(3, cost), Worker(3, cost)), "prefill")
+    monkeypatch.setattr(latency_gaps.setting, "workload", lambda *_: instance)
+    command = ["--only", "workloads", "--iterations", "2", "--loads", "0.5", "--names", "ShareGPT"]
+    latency_gaps.main(command)
+    head, _, row = capsys.readouterr().out.splitlines()
+    found = dict(zip(cells(head), cells(row), strict=True))
+    assert (found["workload"], found["load"]) == ("ShareGPT", "0.5")
+    bound = float(found["bound s"].split()[0])
+    assert float(found["before s"]) <= bound
+    assert float(found["latency_search / bound"]) >= 1
+    latency_gaps.main(command)
+    assert capsys.readouterr().out.splitlines()[2] == row  # iterations, no clock
+    assert orsched.bound(instance, "mean_jct", allows=("chunks", "mixed")).value_s <= float(
+        found["latency_search s"]
+    )
+
+
+def test_workloads_need_their_data(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    latency_gaps.setting.requests_of.cache_clear()
+    with pytest.raises(InputError) as caught:
+        latency_gaps.main(["--only", "workloads", "--loads", "0.5"])
+    assert caught.value.field == VARIABLE
+
+
+def test_parts_are_left_out_and_no_policy_is_below_the_bound(monkeypatch, capsys):
+    worker = Worker(2, in_order(AffineCost, 5_000_000, 300_000, 9_000_000, 700_000), 40)
+    instance = Instance(Requests([10, 3, 20, 8, 7], [4, 9, 2, 11, 6]), (worker,), "prefill")
+    found = dict(where_ranks_lose.variants(instance))
+    gaps = {name: where_ranks_lose.gap(each) for name, each in found.items()}
+    assert all(policy >= least > 0 for policy, least in gaps.values())
+    assert gaps["nothing"][0] > gaps["tokens of prefills"][0] > gaps["prefills"][0]
+    like = found["prefills unlike rounds"].requests
+    assert like.output_tokens.tolist() == [4, 9, 2, 11, 6]
+    assert like.prompt_tokens.tolist() == [6, 14, 3, 17, 9]  # 48 tokens for 32, rounded up
+    assert found["prefills"].workers[0].cost.prefill_ns([9]) == 0
+    monkeypatch.setattr(where_ranks_lose.orsched, "load", lambda _: instance)
+    where_ranks_lose.main([])
+    policy, least = gaps["nothing"]
+    row = f"| nothing | {policy:.3f} | {least:.3f} | {policy - least:.3f} |"
+    assert capsys.readouterr().out.count(row) == len(where_ranks_lose.NAMES)
+
+
+def test_the_whole_instance_is_what_is_solved_elsewhere():
+    """The page of latencies has 35.260 s and 35.078 s from another command."""
+    instance = where_ranks_lose.orsched.load("pang-100x20")
+    whole = next(iter(where_ranks_lose.variants(instance)))[1]
+    assert where_ranks_lose.gap(whole) == pytest.approx((35.260, 35.078), abs=6e-4)
+
 
 FIGURES = rows.FOLDER / "figures.csv"
 

@@ -1,0 +1,223 @@
+"""Reproductions of papers: what their scripts compute, on small cases."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import orsched
+from benchmarks import latency_search
+from benchmarks.parts_of_stays import stays
+from benchmarks.reproductions import disaggregation as program
+from benchmarks.reproductions import echo_setting as setting
+from benchmarks.reproductions import tail_requests
+from benchmarks.reproductions.echo_runs import run
+from benchmarks.solved_cases import least_jct_sum
+from orsched.costs import AffineCost, floor_faults, knows_cached, prefill_ns
+from orsched.data.instance import Instance
+from orsched.data.requests import Requests
+from orsched.data.schedule_classes import allowances_of
+from orsched.data.workers import Worker
+from orsched.instances import with_arrivals
+from tests.in_order import in_order
+from tests.models.least_sums import least_sum_ns
+
+ONE, TWO = program.ROWS[0], program.ROWS[3]
+
+
+def test_the_rate_found_keeps_the_limits_and_a_larger_one_does_not():
+    rate = program.goodput(ONE, 0, 150, (True, True))
+    for factor, kept in ((1.0, True), (1.5, False)):
+        instance = program.instance_of(ONE, rate * factor, 0, 150)
+        ttft, tpot = program.latencies_ns(instance, program.run(ONE, instance))
+        assert (ttft <= program.TTFT_NS and tpot <= program.TPOT_NS) == kept
+
+
+def test_one_limit_allows_no_smaller_rate_than_both():
+    both = program.goodput(ONE, 0, 150, (True, True))
+    for limits in ((True, False), (False, True)):
+        assert program.goodput(ONE, 0, 150, limits) >= both
+
+
+@pytest.mark.full
+def test_tables_have_a_line_for_each_split(capsys):
+    program.main(["--requests", "60", "--seeds", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + len(program.ROWS) + 1 + 2 + 4
+    assert [line.split(" | ")[0] for line in lines[2 : 2 + len(program.ROWS)]] == [
+        f"| {row.split}" for row in program.ROWS
+    ]
+
+
+def test_a_token_takes_the_bytes_of_the_model():
+    """Llama 2 13B: 800 KiB a token, as the catalogue has it."""
+    assert program.KV_BYTES == 800 * 1024
+    assert program.LINKS[TWO.link].ns_per_token == 2731
+
+
+SHAPES = {"loogle-short": 0.91, "toolbench": 0.85, "nextqa": 0.88}
+
+
+@pytest.mark.parametrize("workload", SHAPES)
+def test_bulk_prompts_have_the_papers_mean_and_share(workload):
+    problem = setting.instance(workload, day_s=30)
+    prompts = problem.requests.prompt_tokens[problem.bulk]
+    of = setting.WORKLOADS[workload]
+    assert len(prompts) == of.requests
+    assert abs(prompts.mean() / of.prompt - 1) < 0.1
+    prefixes = problem.requests.prefixes
+    shared = prefixes.counts[problem.bulk].sum() * prefixes.block_tokens / prompts.sum()
+    assert abs(shared - SHAPES[workload]) < 0.03
+
+
+def test_the_peak_is_six_times_the_trough():
+    times = np.concatenate([setting.arrivals_ns(seed, 600.0) for seed in range(20)])
+    hours = np.bincount(times * 24 // (600 * 10**9), minlength=24)
+    assert 5 < hours[12:14].sum() / hours[4:6].sum() < 7
+
+
+def test_the_cost_model_keeps_to_its_floor():
+    assert floor_faults(setting.A100, 200) == []
+    prompts, active, total = [100, 50], 3, 900
+    parts = setting.A100.prefill_ns(prompts) + setting.A100.round_ns(active, total, 500)
+    mixed = setting.A100.mixed_ns(prompts, active, total, 500)
+    assert mixed == parts - setting.A100.fixed_ns  # the weights are read once
+    single = sum(setting.A100.round_ns(3, 900 + 3 * i, 500 + i) for i in range(7))
+    assert setting.A100.rounds_ns(7, active, total, 500) == single
+
+
+def test_with_attention_a_hit_is_not_free():
+    cost = setting.A100_ATTENDING
+    assert knows_cached(cost)
+    assert floor_faults(cost, 200) == []
+    alone, behind = (prefill_ns(cost, [500], [k]) for k in (0, 20_000))
+    assert behind - alone == round(500 * 20_000 * 2.57)
+    assert alone == pytest.approx(prefill_ns(setting.A100, [500]), rel=0.02)
+    plain, told = (
+        run("loogle-short", "echo", (), 0, (("day_s", 10.0), ("bulk", 20), ("attention", known)))
+        for known in (False, True)
+    )
+    assert told.bulk_tokens < plain.bulk_tokens
+
+
+def test_a_small_day_is_measured():
+    changes = (("day_s", 10.0), ("bulk", 30))
+    found = run("nextqa", "slack", (), 0, changes)
+    other = run("nextqa", "echo", (("configuration", "bs"),), 0, changes)
+    for each in (found, other):
+        assert 0 <= each.answered <= 30
+        assert 0 <= each.attainment <= each.tokens_in_time + 1
+        assert each.hit.sum() % setting.BLOCK_TOKENS == 0
+        assert each.samples[0].online <= len(each.ttft_s)
+    assert found.hit_rate >= other.hit_rate > 0.5  # all documents fit into the cache
+    assert found.attainment >= 0.9 > other.attainment
+
+
+def test_the_slowest_hundredth_of_a_run_is_told(monkeypatch, capsys):
+    """Both prefills are one stage of 30 ms; then the long one goes on alone, 20 ms a round."""
+    worker = Worker(2, in_order(AffineCost, 10_000_000, 1_000_000, 18_000_000, 2_000_000))
+    instance = Instance(Requests([5, 15], [1, 101]), (worker,), "prefill")
+    found = tail_requests.slowest(instance)
+    assert found["p99 s"] == pytest.approx(0.030 + 100 * 0.020)
+    assert found["waits, %"] == pytest.approx(100 * 30 / 2030)
+    assert (found["pace, ms"], found["pace alone, ms"]) == (20.0, 20.0)
+    assert found["prompt over median"] == 1.5
+    assert found["answer over median"] == pytest.approx(101 / 51)
+    monkeypatch.setattr(tail_requests, "workload", lambda *_: instance)
+    tail_requests.main(["--seeds", "2"])
+    assert "| ShareGPT, gamma | 2.0 | 1.5 | 1.5 | 2.0 | 20.0 | 20.0 |" in capsys.readouterr().out
+
+
+def drawn(rng, n):
+    column = lambda high: [rng.randint(1, high) for _ in range(n)]  # noqa: E731
+    cost = in_order(
+        AffineCost, rng.randint(0, 20), rng.randint(1, 9), rng.randint(1, 20), rng.randint(0, 5)
+    )
+    made = Requests(column(9), column(4), arrival_ns=[rng.randint(0, 60) for _ in range(n)])
+    return Instance(made, Worker(n, cost), first_token="prefill")
+
+
+def test_the_search_finds_the_least_sum():
+    rng = random.Random(1)
+    for _ in range(40):
+        instance = drawn(rng, rng.randint(1, 4))
+        least = least_jct_sum(instance)
+        assert least == least_sum_ns(instance, "mean_jct")
+        assert orsched.bound(instance, "mean_jct").certificate["sum_ns"] <= least
+        mean = orsched.solve(instance, "fcfs").schedule.results["jct_ns"]["mean"]
+        assert least <= round(mean * len(instance))
+
+
+def test_on_several_workers_all_divisions_are_tried():
+    rng = random.Random(3)
+    for _ in range(4):
+        one = drawn(rng, 4)
+        two = one.replace(workers=[one.worker, Worker(4, one.worker.cost, name="other")])
+        least = least_jct_sum(two)
+        halves = [[i for i in range(4) if chosen >> i & 1] for chosen in range(16)]
+        sums = [
+            sum(
+                least_sum_ns(one.replace(requests=one.requests.take(rows)), "mean_jct")
+                for rows in (half, [i for i in range(4) if i not in half])
+                if rows
+            )
+            for half in halves
+        ]
+        assert least == min(sums) <= least_jct_sum(one)
+        for method in ("fcfs", "gittins"):
+            schedule = orsched.solve(two, method).schedule
+            if not allowances_of(two, schedule):
+                assert schedule.results["jct_ns"]["mean"] * 4 >= least - 2
+
+
+def test_a_search_that_is_too_long_says_so():
+    assert least_jct_sum(drawn(random.Random(2), 12), 1e-3) is None
+
+
+MS = 10**6
+COST = in_order(AffineCost, 0, MS, 20 * MS, 3 * MS)
+
+
+def test_one_alone_has_its_own_time_only():
+    instance = Instance(Requests([10], [4]), Worker(2, COST), first_token="prefill")
+    found = stays(instance, orsched.solve(instance, "fcfs").schedule)
+    assert found["own"] == found["JCT"] == pytest.approx(0.010 + 3 * 0.023)
+    assert found["wait"] == found["rounds"] == found["held up"] == 0
+
+
+def test_two_at_once_share_a_stage_and_rounds():
+    """Both wait for both prefills in one stage; four of their rounds are shared."""
+    instance = Instance(Requests([10, 30], [5, 5]), Worker(2, COST), first_token="prefill")
+    found = stays(instance, orsched.solve(instance, "fcfs").schedule)
+    assert found["JCT"] == pytest.approx(0.040 + 4 * 0.026)
+    assert found["own"] == pytest.approx(0.020 + 4 * 0.023)
+    assert found["rounds"] == pytest.approx(4 * 0.003)
+    assert (found["wait"], found["held up"]) == pytest.approx((0, 0.020))
+
+
+def test_parts_add_up_on_two_workers():
+    made = Requests(list(range(5, 45)), [3, 9, 30, 14] * 10)
+    instance = Instance(made, (Worker(4, COST),) * 2, first_token="prefill")
+    instance = with_arrivals(instance, "poisson:rate=20", seed=1)
+    schedule = orsched.solve(instance, "gittins@clairvoyant").schedule
+    found = stays(instance, schedule)
+    assert found["JCT"] == pytest.approx(schedule.results["jct_ns"]["mean"] / 1e9)
+    parts = [found[name] for name in ("own", "wait", "rounds", "held up")]
+    assert sum(parts) == pytest.approx(found["JCT"])
+    assert min(parts) > 0
+
+
+def test_a_row_a_class_and_seed_with_gaps_from_0(capsys):
+    latency_search.main(
+        ["--instances", "two-by-two", "--seconds", "0.5", "--seeds", "2", "--steps", "stages"]
+    )
+    head, line, *rows = capsys.readouterr().out.splitlines()
+    assert head.count("|") == line.count("|") == 9
+    assert len(rows) == 2
+    for seed, row in enumerate(rows):
+        cells = [cell.strip() for cell in row.split("|")]
+        assert cells[3:5] == ["stages, rounds", str(seed)]
+        assert int(cells[5]) > 0
+        assert float(cells[8].removesuffix("%")) >= 0

@@ -1,0 +1,211 @@
+"""What measures, counts and repeats: arguments, workers, frozen results, budgets of lines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import dispatching, exact_means, frozen, latency_search, lines
+from benchmarks.lines import ROOMS, Counts, Room, by_room, count, exceeded, now, room_of, rows
+from benchmarks.reproductions import disaggregation, four_workloads, scls, six_workloads, ssjf
+from benchmarks.speed import worker
+from benchmarks.speed.before_after import main, ratios
+from benchmarks.speed.by_turns import ROOT, TurnError, by_turns, once, other_work, work
+from benchmarks.speed.section import Options
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "1.5", "x", "", "nan"])
+def test_what_is_no_number_of_something_is_said(wrong, capsys):
+    for script, option in (
+        (disaggregation.main, "--seeds"),
+        (disaggregation.main, "--requests"),
+        (six_workloads.main, "--jobs"),
+        (six_workloads.main, "--tuning"),
+        (dispatching.main, "--seeds"),
+        (latency_search.main, "--seeds"),
+        (scls.main, "--seeds"),
+        (ssjf.main, "--seeds"),
+        (four_workloads.main, "--seeds"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            script([f"{option}={wrong}"])
+        assert caught.value.code == 2
+        assert "at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "nan", "inf", "x"])
+def test_what_is_no_load_is_said(wrong, capsys):
+    with pytest.raises(SystemExit):
+        six_workloads.main([f"--load={wrong}"])
+    assert "above 0" in capsys.readouterr().err
+
+
+def document(wall, p99, simulated=9.0):
+    row = {"program": "orsched", "runs": 5, "wall_min_s": wall, "p99_us": p99, "max_us": 100 * p99}
+    row |= {"simulated_s": simulated, "checked": True, "start_s": 1e-5, "gap_s": None}
+    return {"sections": [{"name": "one", "rows": [row]}]}
+
+
+def test_the_least_of_each_side_is_compared():
+    found = ratios([document(3.0, 8.0), document(2.0, 9.0)], [document(1.0, 12.0)])
+    assert [(each.key[2], each.ratio) for each in found] == [("wall_min_s", 0.5), ("p99_us", 1.5)]
+    assert found[0].spread == 1.5
+
+
+def test_results_largest_figures_and_tiny_ones_are_no_speed():
+    found = ratios([document(1.0, 0.1, 5.0)], [document(1.0, 0.1, 9.0)])
+    assert [each.key for each in found] == [("one", "orsched", "wall_min_s")]
+
+
+def test_slower_figures_are_marked(tmp_path, capsys):
+    paths = {}
+    for name, wall in (("before", 1.0), ("same", 1.04), ("slow", 1.06)):
+        paths[name] = str(tmp_path / f"{name}.json")
+        (tmp_path / f"{name}.json").write_text(json.dumps(document(wall, 2.0)))
+    assert main(["--before", paths["before"], "--after", paths["same"]]) == 0
+    assert main(["--before", paths["before"], "--after", paths["slow"], paths["slow"]]) == 1
+    assert "1 of 2 figures" in capsys.readouterr().out
+    assert main(["--before", paths["before"], "--after", paths["slow"], paths["same"]]) == 0
+
+
+@pytest.mark.full
+def test_turns_of_this_checkout_do_the_same_work():
+    asked = work(tiny=True)
+    asked["decide"]["policies"] = [("fcfs", "none"), ("hybrid", "predicted")]
+    before, after = by_turns(ROOT, 1, asked)
+    assert other_work(before[0], after[0]) == []
+    rows = {(s["name"], row["name"]) for s in before[0]["sections"] for row in s["rows"]}
+    assert {part for part, _ in rows} == set(asked)
+    assert all(row["work"] > 0 for s in before[0]["sections"] for row in s["rows"])
+    after[0]["sections"][0]["rows"][0]["work"] += 1
+    assert other_work(before[0], after[0]) == ["decide: fcfs, none"]
+
+
+def test_a_checkout_without_an_interpreter_is_told(tmp_path):
+    with pytest.raises(TurnError, match=r"no \.venv"):
+        once(tmp_path, work(["windows"], tiny=True))
+
+
+@pytest.mark.parametrize("section", ["names", "files"])
+def test_two_runs_are_equal_and_a_changed_row_is_listed(section, tmp_path, capsys):
+    path = tmp_path / "frozen.json"
+    assert frozen.main(["write", str(path), "--only", section]) == 0
+    assert frozen.main(["compare", str(path)]) == 0
+    held = json.loads(path.read_text())
+    key = sorted(held[section])[0]
+    held[section][key] = "other"
+    held[section]["gone"] = 1
+    path.write_text(json.dumps(held))
+    capsys.readouterr()
+    assert frozen.main(["compare", str(path)]) == 1
+    printed = capsys.readouterr().out
+    assert f"{section}: {key}: " in printed
+    assert f"{section}: gone: 1 -> absent" in printed
+
+
+def test_what_a_clock_said_is_left_out():
+    text = 'orsched: 2 s: simulating\n"decision_p99_s": 3.8e-05,\nmakespan 2.00\n'
+    assert frozen._without_times(text) == '"decision_p99_s": TIME,\nmakespan 2.00\n'
+
+
+SOURCE = '''"""What it is."""
+
+# a comment
+def f(x):
+    """Return it."""
+    text = """two
+lines"""
+    return x, text
+
+
+class A:
+    """B."""
+
+    def g(self): ...
+'''
+
+
+LONG = "def f(a, b, c, d, e, f, g, h, i): ...\ndef g():\n" + "    x = 1\n" * 60
+
+
+def test_comments_docstrings_and_empty_lines_are_no_code():
+    assert count(SOURCE) == Counts(1, 14, 6, 2, 0)
+
+
+def test_a_function_is_long_by_its_lines_or_its_parameters():
+    assert count(LONG).long == 2
+    assert count(LONG.replace(", i", "").replace("    x = 1\n", "    x = 1\n", 1)).long == 1
+    assert count("class A:\n    def f(self, a, b, c, d, e, f, g, h): ...\n").long == 0
+
+
+def test_files_belong_to_a_room_and_those_at_the_top_to_the_door():
+    files = [("models/a.py", "1\n"), ("models/b/c/d.py", "x = 1\n"), ("tests/e.py", "1\n")]
+    found = by_room(iter(files))
+    assert {name: counts.lines for name, counts in found.items()} == {"models": 2}
+    assert room_of("orsched/__init__.py") == "door"
+    table = rows(found, {"models": Counts(2, 5, 5, 0), "gone": Counts(1, 3, 3, 0)})
+    changes = {row["room"]: row["change"] for row in table}
+    assert (changes["models"], changes["gone"], changes["all"]) == (-3, -3, -6)
+
+
+def test_every_folder_belongs_to_one_room():
+    folders = {path.rpartition("/")[0] for path, _ in now()} - {"orsched"}
+    for folder in folders:
+        homes = [n for n, room in ROOMS.items() if any(
+            f"{folder}/".startswith(f"{each}/") for each in room.folders)]  # fmt: skip
+        assert len(homes) == 1, folder
+
+
+def test_a_room_above_its_budget_is_named(monkeypatch):
+    monkeypatch.setattr(lines, "ROOMS", {"small": Room(("models",), 10, 5, 1)})
+    monkeypatch.setattr(lines, "LONG_FUNCTIONS", 0)
+    assert exceeded({"small": Counts(1, 10, 8, 1)}) == []
+    assert exceeded({"small": Counts(2, 11, 8, 1, 3)}) == [
+        "small: 11 lines, the budget is 10",
+        "small: 2 files, the budget is 1",
+        "3 functions above 60 lines or 8 parameters, the budget is 0",
+    ]
+
+
+def test_links_are_not_counted_twice():
+    names = [name for name, _ in now()]
+    assert len(names) == len(set(names)) > 300
+    assert not [name for name in names if name.startswith("orsched/models/")]
+
+
+def test_without_torch_the_section_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "find_spec", lambda name: None)
+    section = worker.run(Options(tmp_path, repeats=1, tiny=True))
+    assert (section.rows, section.targets) == ([], [])
+    assert "not installed" in section.text()
+
+
+def test_both_sides_do_the_same_steps(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
+    monkeypatch.setattr(worker, "DTYPES", ("float64",))
+    monkeypatch.setattr(worker, "SHAPES", (worker.Shape("tiny", 3, 20),))
+    section = worker.run(Options(tmp_path, repeats=1, tiny=True))
+    assert [row["step"] for row in section.rows] == ["round", "equal", "ragged", "scattered"]
+    assert all(row["ratio"] > 0 for row in section.rows)
+    shape = worker.SHAPES[0]
+    ours, theirs = worker.Ours(shape, "float64"), worker.Transformers(shape, "float64")
+    prompts = [[slot + 1] * 20 for slot in range(3)]
+    for side in (ours, theirs):
+        side.prefill(prompts)
+    theirs.next = ours.worker.slots.tokens[:-1, None].clone()
+    for side in (ours, theirs):
+        side.before_rounds()
+        side.rounds()
+    assert torch.equal(theirs.next[:, 0], ours.worker.slots.tokens[:-1])
+
+
+def test_rows_say_what_was_proven(capsys):
+    exact_means.main(["--sizes", "4x2", "--seeds", "1", "--seconds", "20"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 4x2")]
+    assert len(lines) == 4
+    for line in lines:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert cells[3] == "1 of 1"
+        assert float(cells[-2]) <= 1 <= float(cells[-1])
