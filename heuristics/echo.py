@@ -17,7 +17,7 @@ from orsched.common.errors import InputError
 from orsched.common.scalars import require_number, require_one_of
 from orsched.common.units import MAX_TOKENS, NS_PER_S
 from orsched.costs import mixed_ns
-from orsched.data.eviction import TASK_AWARE
+from orsched.data.memory import TASK_AWARE
 from orsched.heuristics.colocation.draft import UNLIMITED, ArrivalPool, PrefixGroups
 from orsched.heuristics.colocation.policy import (
     IN_RANGE,

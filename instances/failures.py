@@ -15,8 +15,8 @@ from orsched.data.instance import require_instance
 from orsched.instances.streams import read_spec, stream
 
 if TYPE_CHECKING:
-    from orsched.data.availability import Interval
     from orsched.data.instance import Instance
+    from orsched.data.workers import Interval
 
 _MOST = 1_000_000
 """Failures of all workers together."""

@@ -12,7 +12,7 @@ import numpy as np
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
-from orsched.common.pairs import read_list_of_pairs
+from orsched.common.parameters import read_list_of_pairs
 from orsched.common.scalars import printed
 
 

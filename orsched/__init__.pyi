@@ -83,17 +83,20 @@ from orsched.costs import (
 from orsched.data.autoscaling import (
     Autoscaling as Autoscaling,
 )
-from orsched.data.eviction import (
-    Eviction as Eviction,
-)
 from orsched.data.instance import (
     Instance as Instance,
 )
 from orsched.data.links import (
     Link as Link,
 )
+from orsched.data.links import (
+    Transfers as Transfers,
+)
 from orsched.data.memory import (
     BlockMemory as BlockMemory,
+)
+from orsched.data.memory import (
+    Eviction as Eviction,
 )
 from orsched.data.memory import (
     PrefixCache as PrefixCache,
@@ -114,10 +117,10 @@ from orsched.data.schedule import (
     Work as Work,
 )
 from orsched.data.service_classes import (
-    ServiceClass as ServiceClass,
-)
-from orsched.data.slo import (
     SLO as SLO,
+)
+from orsched.data.service_classes import (
+    ServiceClass as ServiceClass,
 )
 from orsched.data.step import (
     ARRIVAL as ARRIVAL,
@@ -133,9 +136,6 @@ from orsched.data.step import (
 )
 from orsched.data.step import (
     prefill_stage as prefill_stage,
-)
-from orsched.data.transfers import (
-    Transfers as Transfers,
 )
 from orsched.data.workers import (
     Worker as Worker,

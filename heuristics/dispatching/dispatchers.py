@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
-from orsched.costs.equal import numbers_of_equal
+from orsched.costs.exact import numbers_of_equal
 from orsched.heuristics.prices import Prices
 from orsched.simulator.policy import ClairvoyantView, PredictedView
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
-    from orsched.data.slo import SLO
+    from orsched.data.service_classes import SLO
     from orsched.metrics.class_metrics import RequestLimits
     from orsched.metrics.objective_values import WeightedTimes
     from orsched.models.exact_search.stage_plan import Plan, Problem

@@ -13,7 +13,7 @@ import numpy as np
 
 from orsched.common.errors import InputError
 from orsched.common.units import MAX_TOKENS
-from orsched.costs.step_lines import has_step_lines, step_lines
+from orsched.costs.linear import has_step_lines, step_lines
 from orsched.data.step import Step, decode_rounds
 from orsched.metrics.objective_values import WeightedTimes, weighted_times
 from orsched.models.compiled_kernels import Kernels, compiled_copies

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orsched.checker.violations import Findings
     from orsched.common.columns import IntColumn
     from orsched.data.autoscaling import Autoscaling, OnTime
-    from orsched.data.availability import Interval
+    from orsched.data.workers import Interval
     from orsched.metrics.timeline import Timeline
     from orsched.metrics.timeline_rows import Mask
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from orsched.checker.violations import Findings
     from orsched.common.columns import IntColumn
-    from orsched.data.transfers import Transfers
+    from orsched.data.links import Transfers
     from orsched.metrics.timeline import Timeline
     from orsched.metrics.timeline_rows import Mask
 

@@ -11,7 +11,7 @@ import numpy as np
 from orsched.checker.violations import ViolationKind
 from orsched.common.errors import TimeLimitError
 from orsched.costs import knows_cached, mixed_ns
-from orsched.costs.equal import numbers_of_equal
+from orsched.costs.exact import numbers_of_equal
 from orsched.data.schedule import DECODE, MIXED, PREFILL
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from orsched.checker.durations import Durations
     from orsched.checker.violations import Findings
     from orsched.common.columns import IntColumn
-    from orsched.data.slo import Limits
+    from orsched.data.service_classes import Limits
     from orsched.metrics.timeline import Timeline
 
 _LABELS = ("none", "predicted", "clairvoyant")

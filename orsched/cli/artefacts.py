@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orsched.costs import CostModel
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
-    from orsched.data.slo import SLO
+    from orsched.data.service_classes import SLO
     from orsched.data.workers import Worker
 
 HISTORY = option("Write value and bound over the time of the search (.png, .svg or .pdf).")

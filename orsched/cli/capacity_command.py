@@ -17,7 +17,7 @@ from orsched.cli.output import ProgressPrinter, print_json, print_rows, printabl
 from orsched.cli.policies import own_code, require_named
 from orsched.cli.request_options import Requests, load_instance
 from orsched.common.errors import InfeasibleError, InputError
-from orsched.common.pairs import read_pairs
+from orsched.common.parameters import read_pairs
 
 if TYPE_CHECKING:
     from pathlib import Path

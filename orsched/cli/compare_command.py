@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orsched.data.instance import Instance
-    from orsched.data.slo import SLO
+    from orsched.data.service_classes import SLO
     from orsched.planning.study.plan import Settings
     from orsched.solving.comparison import Comparison
     from orsched.solving.method_choice import Chosen

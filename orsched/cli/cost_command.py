@@ -13,7 +13,7 @@ from orsched.cli.machines import cost_facts, gpu_named, model_named, model_shape
 from orsched.cli.options import Printed
 from orsched.cli.output import print_facts, remark
 from orsched.common.errors import InputError
-from orsched.common.pairs import read_pairs
+from orsched.common.parameters import read_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

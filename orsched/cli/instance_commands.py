@@ -20,7 +20,7 @@ from orsched.cli.request_options import (
     say_empty,
 )
 from orsched.common.errors import InputError
-from orsched.common.pairs import read_pairs
+from orsched.common.parameters import read_pairs
 from orsched.solving.progress import clear_line
 
 if TYPE_CHECKING:

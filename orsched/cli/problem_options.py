@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from orsched.cli.declaring import Options, option
 from orsched.cli.policies import working_folder_last
 from orsched.common.errors import InputError
-from orsched.common.pairs import read_pairs
+from orsched.common.parameters import read_pairs
 
 if TYPE_CHECKING:
     from pathlib import Path

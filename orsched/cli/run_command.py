@@ -26,7 +26,7 @@ from orsched.cli.output import ProgressPrinter, print_rows, printable, remark, s
 from orsched.cli.policies import own_code, require_named, require_search
 from orsched.cli.request_options import load_instance
 from orsched.common.errors import InputError, ResourceError
-from orsched.common.pairs import read_pairs
+from orsched.common.parameters import read_pairs
 from orsched.common.units import NS_PER_MS, NS_PER_S
 from orsched.metrics.flat_figures import flat_figures
 

@@ -22,7 +22,7 @@ from orsched.cli.policies import own_code, require_named, require_search
 from orsched.cli.problem_options import Problem, derived, merged
 from orsched.cli.request_options import Requests, RequestsAndCopies, load_instance
 from orsched.common.errors import InputError
-from orsched.common.pairs import read_pairs
+from orsched.common.parameters import read_pairs
 
 if TYPE_CHECKING:
     from pathlib import Path

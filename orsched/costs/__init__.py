@@ -2,8 +2,7 @@
 
 from orsched.costs.affine import AffineCost
 from orsched.costs.bilinear import BilinearCost, as_bilinear
-from orsched.costs.floor import Floor, RoundFloor, StageFloor, floor_of, splits
-from orsched.costs.floor_faults import floor_faults
+from orsched.costs.floor import Floor, RoundFloor, StageFloor, floor_faults, floor_of, splits
 from orsched.costs.levels import LevelsCost
 from orsched.costs.linear import LinearCost
 from orsched.costs.pooling import PoolingCost

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
-from orsched.common.pairs import read_list_of_pairs
+from orsched.common.parameters import read_list_of_pairs
 from orsched.common.scalars import printed, require_number, require_one_of, set_whole
 from orsched.common.units import NEVER, seconds_to_ns, set_times
 from orsched.costs.parameters import read_parameters

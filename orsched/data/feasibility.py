@@ -1,4 +1,4 @@
-"""Which requests fit onto which workers: whether an instance has a schedule at all."""
+"""What an instance must be: its parts checked, and which requests fit onto which workers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from orsched.common.errors import InfeasibleError
-from orsched.common.units import MAX_TOKENS
+from orsched.common.columns import whole_number
+from orsched.common.errors import InfeasibleError, InputError
+from orsched.common.limits import BLOCKS, STEPS
+from orsched.common.units import MAX_TIME, MAX_TIME_NS, MAX_TOKENS
+from orsched.costs.exact import whole_time
+from orsched.data.autoscaling import MOST_LOOKS, Autoscaling
+from orsched.data.links import Link
 
 if TYPE_CHECKING:
     from orsched.common.columns import IntColumn
-    from orsched.data.autoscaling import Autoscaling
-    from orsched.data.links import Link
     from orsched.data.memory import BlockMemory
     from orsched.data.requests import Requests
     from orsched.data.service_classes import ServiceClass
@@ -148,3 +151,182 @@ def _misfit(instance: Parts, worker: Worker, row: int, chunks: bool) -> str:
         f"needs {_most_blocks(instance, worker.memory)[row]} memory blocks, more than the "
         f"{worker.memory.blocks} of {worker.name}: raise blocks"
     )
+
+
+def check_block_sizes(instance: Parts) -> None:
+    """Require that prefixes come in blocks of the size of each prefix cache."""
+    prefixes = instance.requests.prefixes
+    if prefixes is None:
+        return
+    for index, worker in enumerate(instance.workers):
+        if worker.memory is None or not worker.caches_prefixes:
+            continue
+        size = worker.memory.block_tokens
+        if size != prefixes.block_tokens:
+            raise InputError(
+                f"the prefixes come in blocks of {prefixes.block_tokens} tokens, the prefix "
+                f"cache of {worker.name} has blocks of {size}",
+                field=f"workers[{index}].memory.block_tokens",
+                remedy=f"give it blocks of {prefixes.block_tokens}"
+                + (
+                    f", or take requests.refined({size})"
+                    if prefixes.block_tokens % size == 0
+                    else ""
+                ),
+            )
+
+
+def checked_refused(refused: object, classes: int) -> tuple[int, ...]:
+    """Return the requests refused by class, () where none was."""
+    if not isinstance(refused, (list, tuple)) or len(refused) > classes:
+        raise InputError(
+            f"must be at most {classes} counts, one for each class",
+            field="refused",
+            remedy="leave it out: Instance.admitted fills it in",
+        )
+    counts = tuple(whole_number(each, "refused", maximum=MAX_TOKENS) for each in refused)
+    return counts if any(counts) else ()
+
+
+def check_roles(instance: Parts) -> None:
+    """Require a link where workers have roles, and memory that can change hands with it."""
+    if instance.link is not None and not isinstance(instance.link, Link):
+        raise InputError(
+            f"{instance.link!r} is not a Link",
+            field="link",
+            remedy="Link(5243, 10_000)",
+        )
+    named = [worker.device for worker in instance.workers if worker.device]
+    for index, worker in enumerate(instance.workers):
+        where = f"workers[{index}]."
+        if instance.link is None:
+            if worker.role != "both" or named.count(worker.device) > 1:
+                raise InputError(
+                    "workers with roles or a common device need a link",
+                    field=where + ("device" if worker.role == "both" else "role"),
+                    remedy="give the instance a link: Link() costs nothing, as 2P2D:free does",
+                )
+            continue
+        memory = worker.memory
+        if memory is not None and (not memory.is_paged or memory.prefix_cache is not None):
+            raise InputError(
+                "caches that go over a link need paged memory without a prefix cache",
+                field=where + "memory",
+                remedy="set the allocation to paged, or leave the memory out",
+            )
+        if worker.available_ns:
+            raise InputError(
+                "workers that come and go have no links",
+                field=where + "available_ns",
+                remedy="leave the times out, or the link",
+            )
+        if worker.padding:
+            raise InputError(
+                "caches that go over a link are not padded",
+                field=where + "padding",
+                remedy="leave padding out",
+            )
+    for able in ("prefills", "decodes"):
+        if not any(getattr(worker, able) for worker in instance.workers):
+            raise InputError(
+                f"no worker {able}",
+                field="workers",
+                remedy=f"give one the role both or {able.removesuffix('s')}",
+            )
+
+
+def check_classes(instance: Parts) -> None:
+    """Require that every request is of a class that there is."""
+    codes, last = instance.requests.service_class, len(instance.classes) - 1
+    if int(codes.max(initial=0)) > last:
+        row = int(np.argmax(codes > last))
+        listed = ", ".join(f"{i} {kind.name}" for i, kind in enumerate(instance.classes))
+        raise InputError(
+            f"{codes[row]} is above {last}", row=row, field="service_class", remedy=listed
+        )
+
+
+def check_horizon(instance: Parts) -> None:
+    """Reject instances that could end after the largest time even when served one by one."""
+    if len(instance) == 0:
+        return
+    req = instance.requests
+    prompt, output = int(req.prompt_tokens.max()), int(req.output_tokens.max())
+    slowest = 0
+    for worker in instance.workers:
+        ctx = prompt + output
+        load = (worker.clients, ctx * worker.clients, ctx)
+        one_round = whole_time(worker.cost, "round_ns", *load)
+        capped = prompt if worker.prefill_limit is None else min(prompt, worker.prefill_limit)
+        stages = -(-prompt // capped) * whole_time(worker.cost, "prefill_ns", [capped])
+        slowest = max(slowest, stages + output * one_round)
+    if instance.link is not None:
+        slowest += instance.link.transfer_ns(prompt + output)
+    ups = [start for worker in instance.workers for start, _ in worker.available_ns]
+    horizon = max(int(req.arrival_ns.max()), *ups, 0) + len(instance) * slowest
+    if horizon > MAX_TIME_NS:
+        raise InputError(
+            f"served one by one, the requests end after {MAX_TIME}, the largest time",
+            field="requests",
+            remedy="use smaller token counts, arrivals or costs",
+        )
+
+
+def check_size(instance: Parts) -> None:
+    """Refuse what a few numbers ask for: blocks, steps and looks are estimated before any work."""
+    req, workers = instance.requests, instance.workers
+    caching = [w.memory for w in workers if w.memory is not None and w.caches_prefixes]
+    if caching and len(instance):
+        size = min(memory.block_tokens for memory in caching)
+        most = max(memory.blocks for memory in caching)
+        # A request that fits nowhere is refused later, and holds no more than there is.
+        held = int(np.minimum((req.prompt_tokens + req.output_tokens) // size, most).sum())
+        BLOCKS.require(sum(memory.blocks for memory in caching) + held // 10, "workers.memory")
+    limits = [w.prefill_limit for w in workers]
+    if None not in limits and len(instance):
+        most = max(limit for limit in limits if limit is not None)
+        STEPS.require(int(-(-req.prompt_tokens // most).sum()), "workers.prefill_cap_tokens")
+
+
+def _check_looks(instance: Parts, rule: Autoscaling) -> None:
+    """Refuse more looks at the load than are taken, by when the last request ends at the least."""
+    req = instance.requests
+    if len(instance) == 0:
+        return
+    rounds = int(req.output_tokens.max()) - 1
+    longest = int(req.prompt_tokens.max())
+
+    def alone_ns(worker: Worker) -> int:
+        """Return the least time of the longest prompt and the longest answer."""
+        prompt = 1 if worker.caches_prefixes else min(longest, worker.prefill_limit or longest)
+        decode = worker.cost.rounds_ns(rounds, 1, rounds, rounds) if rounds else 0
+        return max(worker.cost.prefill_ns([prompt]), decode)
+
+    fastest = min(map(alone_ns, instance.workers))
+    looks = (int(req.arrival_ns.max()) + fastest) // rule.interval_ns
+    if looks > MOST_LOOKS:
+        least = -(-looks * rule.interval_ns // MOST_LOOKS)
+        raise InputError(
+            f"{looks:,} looks at the load or more, where {MOST_LOOKS:,} are taken",
+            field="autoscaling.interval_ns",
+            remedy=f"look less often: set it to at least {least}",
+        )
+
+
+def check_autoscaling(instance: Parts) -> None:
+    """Require workers that autoscaling can start and drain: no failures, no links."""
+    if instance.autoscaling is None:
+        return
+    if not isinstance(instance.autoscaling, Autoscaling):
+        raise InputError("must be an Autoscaling", field="autoscaling")
+    if any(worker.available_ns for worker in instance.workers):
+        raise InputError(
+            "autoscaling does not support workers that fail",
+            field="available_ns",
+            remedy="leave the times or the autoscaling out",
+        )
+    if instance.link is not None:
+        raise InputError(
+            "autoscaling does not support links", field="link", remedy="leave one of both out"
+        )
+    _check_looks(instance, instance.autoscaling)

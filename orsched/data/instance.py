@@ -18,8 +18,7 @@ from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 from orsched.common.registry import attached
 from orsched.common.units import MAX_TOKENS, NS_PER_S, seconds_text
-from orsched.data.feasibility import fits_some_worker, require_feasible
-from orsched.data.instance_checks import (
+from orsched.data.feasibility import (
     check_autoscaling,
     check_block_sizes,
     check_classes,
@@ -27,6 +26,8 @@ from orsched.data.instance_checks import (
     check_roles,
     check_size,
     checked_refused,
+    fits_some_worker,
+    require_feasible,
 )
 from orsched.data.requests import Requests
 from orsched.data.service_classes import (

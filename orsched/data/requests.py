@@ -14,8 +14,7 @@ from orsched.common.registry import attached
 from orsched.common.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_column, seconds_text
 from orsched.data.length_quantiles import LEVELS, QUANTILES, medians, read_levels, read_quantiles
 from orsched.data.prefixes import Prefixes as Prefixes
-from orsched.data.service_classes import MAX_CLASSES
-from orsched.data.tenants import tenant_column
+from orsched.data.service_classes import MAX_CLASSES, tenant_column
 
 if TYPE_CHECKING:
     import pandas as pd

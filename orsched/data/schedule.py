@@ -15,10 +15,10 @@ from orsched.common.errors import InputError
 from orsched.common.registry import attached
 from orsched.common.units import MAX_TOKENS, NEVER, NS_PER_S, seconds_text
 from orsched.data.autoscaling import OnTime, checked_on_times
-from orsched.data.eviction import Eviction
 from orsched.data.feasibility import fits_some_worker
 from orsched.data.instance import require_instance
-from orsched.data.transfers import Transfers
+from orsched.data.links import Transfers
+from orsched.data.memory import Eviction
 
 if TYPE_CHECKING:
     from orsched.data.instance import Instance

@@ -1,18 +1,153 @@
-"""Service classes: requests that share a name and limits on their latency."""
+"""Whom requests come from: service classes with limits on latency, and tenants that share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orsched.common.columns import shown
+import numpy as np
+
+from orsched.common.columns import IntColumn, int_column, shown
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
-from orsched.common.pairs import read_list_of_pairs
-from orsched.common.units import NS_PER_S, time_ns
+from orsched.common.parameters import read_list_of_pairs
+from orsched.common.units import MAX_TOKENS, NS_PER_S, time_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from numpy.typing import ArrayLike
+
+
+def tenant_column(
+    values: ArrayLike | Sequence[str], names: Iterable[str] | None, n: int
+) -> tuple[IntColumn, tuple[str, ...] | None]:
+    """Return the numbers of n requests' tenants, and the names that the numbers stand for.
+
+    ``values`` are whole numbers, or texts, which are numbered in the order of their first request.
+    With ``names`` the numbers are places in them.
+
+    Raises:
+        InputError: a value is neither, or a number is no place in the names.
+    """
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    if (
+        names is None
+        and isinstance(listed, (list, tuple))
+        and any(isinstance(value, str) for value in listed)
+    ):
+        return _numbered(listed, n)
+    texts = None if names is None else _names(names)
+    remedy = None if texts is None else "numbers are places in tenants, from 0"
+    column = int_column(
+        listed,
+        "tenant",
+        maximum=MAX_TOKENS if texts is None else len(texts) - 1,
+        length=n,
+        remedy=remedy,
+    )
+    return column, texts
+
+
+def _numbered(values: Sequence[object], n: int) -> tuple[IntColumn, tuple[str, ...]]:
+    places: dict[str, int] = {}
+    for row, value in enumerate(values):
+        if not isinstance(value, str):
+            raise InputError(
+                f"{shown(value)} stands among names",
+                row=row,
+                field="tenant",
+                remedy="give every tenant a name, or every one a number",
+            )
+        if value not in places:
+            _require_name(value, row, "tenant")
+            places[value] = len(places)
+    column = int_column([places[str(value)] for value in values], "tenant", length=n)
+    return column, tuple(places)
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, (list, tuple)):
+        raise InputError("must be a list of texts", field="tenants", remedy="one text per tenant")
+    seen: set[str] = set()
+    for row, name in enumerate(names):
+        _require_name(name, row, "tenants")
+        if name in seen:
+            raise InputError(
+                f"{name!r} appears twice", row=row, field="tenants", remedy="names are unique"
+            )
+        seen.add(name)
+    return tuple(names)
+
+
+def _require_name(name: object, row: int, field: str) -> None:
+    """Refuse what is no name; digits alone would be read as a number in a table."""
+    if not isinstance(name, str) or not name or name != name.strip() or name.isdecimal():
+        raise InputError(
+            f"{shown(name)} is not a name of a tenant",
+            row=row,
+            field=field,
+            remedy="give numbers alone, or texts that are not numbers",
+        )
+
+
+Limits = tuple[int | None, int | None]
+"""Limits on TTFT and TPOT in nanoseconds, None where there is none."""
+
+
+@dataclass(frozen=True, init=False)
+class SLO:
+    """A service-level objective: a limit on TTFT, on TPOT, or on both.
+
+    ``SLO(ttft_s=2, tpot_s=0.05)``; either may be left out, and is None then. A request of one token
+    has no TPOT and keeps that limit.
+
+    Attributes:
+        ttft_ns, tpot_ns: the limits in whole nanoseconds, None where there is none.
+
+    Raises:
+        InputError: no limit is given, one is given in both units, or one is no time.
+    """
+
+    ttft_ns: int | None
+    tpot_ns: int | None
+
+    def __init__(
+        self,
+        *,
+        ttft_s: float | None = None,
+        tpot_s: float | None = None,
+        ttft_ns: int | None = None,
+        tpot_ns: int | None = None,
+    ) -> None:
+        object.__setattr__(self, "ttft_ns", time_ns(ttft_ns, ttft_s, "slo.ttft"))
+        object.__setattr__(self, "tpot_ns", time_ns(tpot_ns, tpot_s, "slo.tpot"))
+        if self.limits_ns == (None, None):
+            raise InputError("no limit is given", field="slo", remedy="SLO(ttft_s=2, tpot_s=0.05)")
+
+    @property
+    def limits_ns(self) -> Limits:
+        """Both limits in nanoseconds."""
+        return self.ttft_ns, self.tpot_ns
+
+    @property
+    def ttft_s(self) -> float | None:
+        """The limit on TTFT in seconds."""
+        return None if self.ttft_ns is None else self.ttft_ns / NS_PER_S
+
+    @property
+    def tpot_s(self) -> float | None:
+        """The limit on TPOT in seconds."""
+        return None if self.tpot_ns is None else self.tpot_ns / NS_PER_S
+
+
+def require_slo(value: object) -> None:
+    """Raise ``InputError`` for what is neither an SLO nor None."""
+    if value is not None and not isinstance(value, SLO):
+        raise InputError(
+            f"{value!r} is not an SLO", field="slo", remedy="SLO(ttft_s=2, tpot_s=0.05), or None"
+        )
+
 
 LIMITS = ("ttft", "tpot", "deadline")
 FIELDS = ("name", *(f"{limit}_ns" for limit in LIMITS), "bulk")

@@ -1,4 +1,4 @@
-"""Workers: one model instance on one device, with its clients, cost and memory."""
+"""Workers: one model instance on one device with its cost and memory, and when it is there."""
 
 from __future__ import annotations
 
@@ -6,17 +6,66 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
-from orsched.common.scalars import require_bool, require_one_of, set_whole
-from orsched.common.units import MAX_TOKENS
+from orsched.common.scalars import printed, require_bool, require_one_of, set_whole
+from orsched.common.units import MAX_TIME_NS, MAX_TOKENS
 from orsched.costs import AffineCost, CostModel
-from orsched.costs.asked import require_members
+from orsched.costs.exact import require_members
 from orsched.costs.parameters import read_parameters
-from orsched.data.availability import Interval, checked_intervals
 from orsched.data.memory import BlockMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+
+Interval = tuple[int, int | None]
+"""From a moment up to another in nanoseconds; None: for good."""
+
+FIELD = "available_ns"
+_REMEDY = "[start, end] pairs in nanoseconds, in order and apart; the last end null: for good"
+
+
+def checked_intervals(value: object) -> tuple[Interval, ...]:
+    """Return intervals of availability as tuples of whole numbers.
+
+    ``()`` stands for always. Raises ``InputError`` unless each is a pair, none is empty, and each
+    begins after the end of the one before.
+    """
+    if not isinstance(value, (list, tuple)):
+        raise InputError(
+            f"{printed(value)} is not a list of intervals", field=FIELD, remedy=_REMEDY
+        )
+    found: list[Interval] = []
+    last: int | None = -1
+    for item in value:
+        if not isinstance(item, (list, tuple)) or len(item) != 2:
+            raise InputError(f"{printed(item)} is not an interval", field=FIELD, remedy=_REMEDY)
+        if last is None:
+            raise InputError("one follows an interval without an end", field=FIELD, remedy=_REMEDY)
+        start, end = _moment(item[0]), None if item[1] is None else _moment(item[1])
+        if start <= last:
+            raise InputError(
+                f"{start} is not after {last}, the end before it", field=FIELD, remedy=_REMEDY
+            )
+        if end is not None and end <= start:
+            raise InputError(f"{end} is not after its start {start}", field=FIELD, remedy=_REMEDY)
+        found.append((start, end))
+        last = end
+    return tuple(found)
+
+
+def _moment(value: object) -> int:
+    return whole_number(value, FIELD, minimum=0, maximum=MAX_TIME_NS, remedy=_REMEDY)
+
+
+def time_within(intervals: Sequence[Interval], until_ns: int) -> int:
+    """Return how much of the time up to a moment lies within the intervals; ``()``: all of it."""
+    if not intervals:
+        return until_ns
+    ends = (until_ns if end is None else min(end, until_ns) for _, end in intervals)
+    return sum(max(0, end - start) for (start, _), end in zip(intervals, ends, strict=True))
+
 
 MAX_CLIENTS = 1_000_000
 ROLES = ("both", "prefill", "decode")

@@ -9,10 +9,10 @@ from typing import Any
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.costs.parameters import read_parameters
-from orsched.data.eviction import Eviction
+from orsched.data.links import NAMES as TRANSFER_COLUMNS
+from orsched.data.links import Transfers
+from orsched.data.memory import Eviction
 from orsched.data.schedule import MEASURED_BY, OPTIONAL_WORK, Schedule, Steps, Work
-from orsched.data.transfers import NAMES as TRANSFER_COLUMNS
-from orsched.data.transfers import Transfers
 from orsched.files.document import (
     VERSION,
     at_field,

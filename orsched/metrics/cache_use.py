@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orsched.common.columns import IntColumn
-    from orsched.data.eviction import Eviction
     from orsched.data.instance import Instance
+    from orsched.data.memory import Eviction
     from orsched.data.schedule import Schedule
     from orsched.data.workers import Worker
     from orsched.metrics.prefix_blocks import Users

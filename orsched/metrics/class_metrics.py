@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
-    from orsched.data.slo import SLO
-    from orsched.data.slo import Limits as GivenLimits
+    from orsched.data.service_classes import SLO
+    from orsched.data.service_classes import Limits as GivenLimits
     from orsched.metrics.timeline import Timeline
 
     Mask = NDArray[np.bool_]

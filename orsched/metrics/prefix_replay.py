@@ -14,7 +14,7 @@ from orsched.metrics.prefix_blocks import EMPTY, LOST, CacheBlocks, Users, own_k
 
 if TYPE_CHECKING:
     from orsched.common.columns import IntColumn
-    from orsched.data.eviction import Eviction
+    from orsched.data.memory import Eviction
     from orsched.data.workers import Worker
     from orsched.metrics.timeline_stays import Stays
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from orsched.common.columns import exact_sum
 from orsched.common.units import NS_PER_S
-from orsched.data.availability import time_within
+from orsched.data.links import Transfers
 from orsched.data.schedule import MIXED, PREFILL, as_schedule, served_instance
-from orsched.data.slo import SLO as SLO  # noqa: TC001
-from orsched.data.transfers import Transfers
+from orsched.data.service_classes import SLO as SLO  # noqa: TC001
+from orsched.data.workers import time_within
 from orsched.metrics.class_metrics import OUTPUT_WEIGHT, PROMPT_WEIGHT, TenantService, class_figures
 from orsched.metrics.flat_figures import PERCENTILES as PERCENTILES
 from orsched.metrics.flat_figures import distribution as distribution
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
     from orsched.data.schedule import Scheduled
-    from orsched.data.slo import Limits
+    from orsched.data.service_classes import Limits
 
 
 def client_time(line: Timeline) -> tuple[int, dict[str, int]]:

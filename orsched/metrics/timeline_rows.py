@@ -9,7 +9,7 @@ import numpy as np
 
 from orsched.common.columns import IntColumn, exact_sum
 from orsched.common.errors import InputError
-from orsched.data.eviction import Eviction
+from orsched.data.memory import Eviction
 from orsched.data.schedule import DECODE, INVALID, PREFILL
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.data.transfers import Transfers
+from orsched.data.links import Transfers
 from orsched.metrics.timeline_rows import Rows, before
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from orsched.common.stop import MaxIterations, MaxRuntime
 from orsched.common.units import NS_PER_S
 from orsched.data.instance import require_instance
 from orsched.data.schedule_classes import ALLOWANCES, PLAIN_SCHEDULES, ScheduleClass, class_of
-from orsched.data.slo import SLO, require_slo
+from orsched.data.service_classes import SLO, require_slo
 from orsched.models.bounds.bounds import bound
 from orsched.simulator.policy import Information
 from orsched.solving.checked_run import minimises, require_defined

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from orsched.common.columns import read_only
-from orsched.data.eviction import TASK_AWARE
+from orsched.data.memory import TASK_AWARE
 
 if TYPE_CHECKING:
-    from orsched.data.eviction import Eviction
     from orsched.data.instance import Instance
+    from orsched.data.memory import Eviction
 
 
 _PLACE_BITS = 32

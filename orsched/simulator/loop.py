@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from orsched.data.instance import Instance
-    from orsched.data.transfers import Transfers
+    from orsched.data.links import Transfers
 
 
 AFTER_ALL = 2**62

@@ -12,7 +12,7 @@ from orsched.data.service_classes import DEFAULT_CLASSES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from orsched.data.eviction import Eviction
+    from orsched.data.memory import Eviction
     from orsched.data.service_classes import ServiceClass
     from orsched.data.step import Step, Wait
     from orsched.data.workers import Worker
@@ -362,7 +362,7 @@ class Policy(ABC):
             read when the run begins. Instances with such prompts are refused otherwise.
         roles: whether it knows workers that prefill or decode alone.
         eviction: the rule by which prefix caches take free blocks, in place of each worker's own
-            (``orsched.data.eviction``); None for that. Read when the run begins.
+            (``orsched.data.memory``); None for that. Read when the run begins.
         waits_for_workers: whether requests stay with a worker that fails until it is back. With a
             worker that stays away such a policy is refused.
         drains: whether it gives workers that drain nothing new, as autoscaling demands.

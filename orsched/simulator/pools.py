@@ -10,7 +10,7 @@ import numpy as np
 
 from orsched.common.errors import PolicyError
 from orsched.common.units import NEVER
-from orsched.data.transfers import COLUMNS, Transfers
+from orsched.data.links import COLUMNS, Transfers
 from orsched.simulator.loop import Loop
 from orsched.simulator.running_set import RunningSet
 from orsched.simulator.worker import WorkerRun

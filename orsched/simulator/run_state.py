@@ -12,8 +12,8 @@ import numpy as np
 from orsched.common.columns import read_only
 from orsched.common.errors import InputError
 from orsched.common.units import NEVER
-from orsched.data.eviction import LRU
 from orsched.data.feasibility import roles_of, takes_prompt
+from orsched.data.memory import LRU
 from orsched.simulator.block_cache import BlockCache
 from orsched.simulator.free_blocks import (
     BlockWorth,
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from orsched.common.columns import IntColumn
-    from orsched.data.eviction import Eviction
     from orsched.data.instance import Instance
-    from orsched.data.memory import BlockMemory
+    from orsched.data.memory import BlockMemory, Eviction
     from orsched.simulator.free_blocks import Arrivals
     from orsched.simulator.policy import Policy, WorkerState
 

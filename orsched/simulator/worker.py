@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from orsched.common.errors import PolicyError
 from orsched.common.units import NEVER
 from orsched.costs import mixed_ns, prefill_ns
-from orsched.costs.asked import not_whole
+from orsched.costs.exact import not_whole
 from orsched.data.schedule import DECODE, MIXED, PREFILL
 from orsched.data.step import ARRIVAL, FINISH, require_step
 from orsched.simulator.caches import Caches

@@ -21,7 +21,7 @@ from orsched.common.registry import names, resolve
 from orsched.common.stop import FirstOf, MaxIterations, MaxRuntime, Stop, TargetGap, target_gap
 from orsched.common.units import NS_PER_S
 from orsched.common.versions import environment
-from orsched.costs.asked import assumed_of_mixed_steps
+from orsched.costs.exact import assumed_of_mixed_steps
 from orsched.data.instance import refusal_note
 from orsched.data.schedule import Schedule, Scheduled, as_schedule
 from orsched.data.schedule_classes import allowances_of
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from orsched.data.instance import Instance
-    from orsched.data.slo import SLO
+    from orsched.data.service_classes import SLO
     from orsched.solving.methods import Method, Progress
 
 DEFAULT_ITERATIONS = 18  # of methods that search, where neither these nor a time limit is given

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 from orsched.common.own_code import is_own, path_in
-from orsched.common.pairs import read_pairs
-from orsched.common.parameters import Parameter, of_dataclass, of_function
+from orsched.common.parameters import Parameter, of_dataclass, of_function, read_pairs
 from orsched.common.registry import names, resolve
-from orsched.costs.asked import require_whole_times
+from orsched.costs.exact import require_whole_times
 from orsched.simulator.policy import Information, Policy
 from orsched.solving.methods import MethodInfo, objectives_of
 

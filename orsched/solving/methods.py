@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
-    from orsched.data.slo import SLO
+    from orsched.data.service_classes import SLO
     from orsched.data.step import Step
     from orsched.simulator.policy import View
 

@@ -15,7 +15,7 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.stop import MaxRuntime, Stop
 from orsched.data.instance import require_instance, say_unused
-from orsched.data.slo import SLO, require_slo
+from orsched.data.service_classes import SLO, require_slo
 from orsched.models.bounds.bounds import require_objectives
 from orsched.solving.checked_run import (
     Limits,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule, Scheduled
-    from orsched.data.slo import SLO
+    from orsched.data.service_classes import SLO
     from orsched.data.workers import Worker
     from orsched.views.page_data import Chart
 
@@ -105,7 +105,7 @@ MOST_REQUESTS = 20_000
 
 def slo_of(schedules: Sequence[Schedule]) -> SLO | None:
     """Return the limits that the schedules were made with; None without any, or with several."""
-    from orsched.data.slo import SLO
+    from orsched.data.service_classes import SLO
 
     given = [s.results["slo"] for s in schedules if isinstance(s.results.get("slo"), dict)]
     pairs = {(slo.get("ttft_ns"), slo.get("tpot_ns")) for slo in given}

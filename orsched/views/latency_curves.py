@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
-    from orsched.data.slo import SLO
+    from orsched.data.service_classes import SLO
 
     Values = NDArray[np.float64]
 

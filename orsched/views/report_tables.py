@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
-    from orsched.data.slo import SLO
+    from orsched.data.service_classes import SLO
     from orsched.solving.run_block import Verdict
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.common.errors import InputError, PolicyError
-from orsched.data.eviction import Eviction
+from orsched.data.memory import Eviction
 from orsched.data.schedule import DECODE, PREFILL, require_same_instance
 from orsched.data.step import FINISH, Step, Wait, decode_rounds, evict
 from orsched.simulator import simulate_policy

@@ -12,14 +12,12 @@ import pytest
 from orsched.checker import ViolationKind, check
 from orsched.common.errors import InputError
 from orsched.costs import AffineCost
-from orsched.data.eviction import RULES
 from orsched.data.instance import Instance
-from orsched.data.links import Link
-from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.links import NAMES, Link, Transfers
+from orsched.data.memory import RULES, BlockMemory, PrefixCache
 from orsched.data.prefixes import Prefixes
 from orsched.data.requests import Requests
 from orsched.data.schedule import PREFILL, Schedule, Steps, Work
-from orsched.data.transfers import NAMES, Transfers
 from orsched.data.workers import Worker
 from orsched.metrics.summary import summarise
 from orsched.metrics.timeline import Timeline

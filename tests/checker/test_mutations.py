@@ -12,7 +12,7 @@ import pytest
 
 from orsched.checker import check
 from orsched.common.errors import InputError
-from orsched.data.eviction import RULES
+from orsched.data.memory import RULES
 from orsched.data.schedule import PREFILL, Schedule, Steps, Work
 from orsched.metrics.cache_use import cache_use
 from orsched.metrics.summary import summarise

@@ -9,10 +9,10 @@ import numpy as np
 
 from orsched.costs import AffineCost
 from orsched.data.instance import Instance
+from orsched.data.links import Transfers
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.schedule import Schedule, Steps, Work
-from orsched.data.transfers import Transfers
 from orsched.data.workers import Worker
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.metrics.summary import SLO, summarise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orsched.common.errors import InputError
-from orsched.common.pairs import read_list_of_pairs
+from orsched.common.parameters import read_list_of_pairs
 from orsched.instances.arrivals import read_arrivals
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import orsched
 from orsched.common.errors import InputError
-from orsched.costs.asked import MEMBERS
+from orsched.costs.exact import MEMBERS
 
 
 class Own:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orsched.costs import AffineCost
-from orsched.costs.equal import numbers_of_equal
+from orsched.costs.exact import numbers_of_equal
 
 
 class Unhashable(AffineCost):

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from orsched.common.errors import InputError, MissingDependencyError
 from orsched.costs import AffineCost
-from orsched.data.eviction import RULES
 from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.memory import RULES, BlockMemory, PrefixCache
 from orsched.data.requests import Prefixes, Requests
 from orsched.data.schedule import OPTIONAL_WORK, Schedule, Steps, Work
 from orsched.data.service_classes import DEFAULT_CLASSES, ServiceClass

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 from orsched import Instance, Requests, Worker
 from orsched.common.errors import InputError
-from orsched.data.eviction import LEAST_FUTURE_USE, LRU, RULES, TASK_AWARE, Eviction
-from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.memory import (
+    LEAST_FUTURE_USE,
+    LRU,
+    RULES,
+    TASK_AWARE,
+    BlockMemory,
+    Eviction,
+    PrefixCache,
+)
 from orsched.data.prefixes import Prefixes
 
 

@@ -14,8 +14,7 @@ from orsched.costs import AffineCost
 from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
-from orsched.data.service_classes import ServiceClass
-from orsched.data.slo import SLO
+from orsched.data.service_classes import SLO, ServiceClass
 from orsched.data.workers import Worker
 from orsched.files import load_instance, save_instance
 

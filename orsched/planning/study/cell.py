@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
-    from orsched.data.slo import SLO
+    from orsched.data.service_classes import SLO
     from orsched.models.bounds.bounds import Bound
     from orsched.solving.methods import Outcome
     from orsched.solving.objectives import Objective
