@@ -2,6 +2,8 @@
 
 import itertools
 import random
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -296,3 +298,24 @@ def test_a_request_that_ends_with_its_prefill_needs_room_beside_those_that_decod
     assert orsched.solve(
         Instance(requests, worker, first_token="prefill"), "latency_search", iterations=2
     ).checked
+
+
+def test_an_edit_of_what_a_kernel_calls_is_seen_by_the_cache(tmp_path):
+    pytest.importorskip("numba")
+    package = tmp_path / "kernels"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "high.py").write_text(
+        "from kernels.low import f\n\n\ndef g(x):\n    return 2 * f(x)\n"
+    )
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from kernels import high, low; "
+        "from orsched.models.compiled_kernels import compiled_copies; "
+        "print(compiled_copies(low, high).g(1))"
+    )
+    seen = []
+    for added in ("1", "10"):
+        (package / "low.py").write_text(f"def f(x):\n    return x + {added}\n")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        seen.append(int(done.stdout))
+    assert seen == [4, 22]
