@@ -1,8 +1,4 @@
-"""Workers that execute schedules (imported with the extra ``orsched[runner]``).
-
-Public names are imported from their modules at first use: a worker needs torch, a plan held
-against a run does not.
-"""
+"""Workers that execute schedules (extra ``orsched[runner]``); names are imported at first use."""
 
 if __name__ != "orsched.runner":
     raise ImportError("use 'import orsched.runner', not 'import runner'")

@@ -104,15 +104,11 @@ def largest(fits: Callable[[int], bool], guess: int, most: int = MOST_SLOTS) -> 
 def memory_profile(
     lengths: Sequence[int],  # tokens of a slot
     predict: Callable[[int], int],  # length -> slots by bytes alone
-    fits: Callable[[int, int], bool],
+    fits: Callable[[int, int], bool],  # (slots, length) -> the largest steps of such a worker run
     most: int = MOST_SLOTS,  # slots that are enough
     report: Callable[[str], None] | None = None,  # told what is tried
 ) -> list[Found]:
-    """Return the largest batch for each length.
-
-    Args:
-        fits: (slots, length) -> whether the largest steps of such a worker run.
-    """
+    """Return the largest batch for each length."""
     found = []
     for length in lengths:
         whole_number(length, "length", minimum=1)
@@ -189,10 +185,7 @@ def within_memory(action: Callable[[], T]) -> T | None:
 
 
 def largest_steps(worker: Any, most_tokens: int) -> list[int]:
-    """Prefill as much as a stage may hold, then run a round over all slots when they are full.
-
-    Returns the slots' lengths, which waits for the device; the slots are free again.
-    """
+    """Prefill a full stage, run a round over full slots; free them, wait, return their lengths."""
     from orsched.runner.worker.layout import Chunk
 
     slots, length = worker.slots.count, worker.slots.length
@@ -309,12 +302,8 @@ def require_room(
 ) -> None:
     """Raise ``InputError`` unless the model has the positions and the device the memory.
 
-    Args:
-        size: of the model.
-        slots, length: of each worker.
-        device: as torch names it.
-        workers: so many share the device.
-        stored_tokens: tokens of prefixes that each keeps beside its slots.
+
+    ``workers`` share the device; each keeps ``stored_tokens`` of prefixes beside its slots.
     """
     if length > size.positions:
         raise InputError(

@@ -57,10 +57,7 @@ def measured_trace(
     resolved: PolicySource,
     workers: WorkerPool,
 ) -> Schedule:
-    """Return a run as a trace: timeline, reported numbers, bound, and a ``run`` block.
-
-    A run that was stopped has no reported numbers.
-    """
+    """Return a run as a trace with a ``run`` block; one that was stopped reports no numbers."""
     block |= {name: timeline.run[name] for name in _OF_RUNS if name in timeline.run}
     block["environment"] = environment(("torch", "transformers"))
     trace = timeline.replace(run=block)
@@ -92,11 +89,7 @@ def use_of_devices(instance: Instance, trace: Schedule) -> dict[str, Any]:
 
 
 def _bound(instance: Instance, plan: Schedule, trace: Schedule) -> dict[str, Any] | None:
-    """Return the plan's bound if it holds for what was done.
-
-    It is a bound by the times of the cost model: a run that ends before it shows that the device is
-    faster than the model, and has none.
-    """
+    """Return the plan's bound; None where a run beats it: the device is faster than the model."""
     if plan.bound is None or plan.instance_sha256 != instance.sha256:
         return None
     found = bound_for(instance, trace, Bound(**plan.bound, reference={}))

@@ -69,14 +69,11 @@ class Rehearsal(Policy):
 
 
 def made_up_requests(count: int, length: int, seed: int, like: Requests | None = None) -> Requests:
-    """Return requests for a rehearsal.
+    """Return requests for a rehearsal, none longer than the ``length`` tokens of a slot.
 
-    Args:
-        count: how many.
-        length: tokens that a slot holds; none is longer.
-        seed: of the draws.
-        like: requests whose pairs of lengths are drawn from, with replacement; without them
-            prompts are uniform up to half of the length, and outputs up to what is left.
+
+    Pairs of lengths are drawn from those ``like``, with replacement; without them prompts are
+    uniform up to half of the length, and outputs up to what is left.
     """
     whole_number(length, "length", minimum=2)
     draw = np.random.default_rng(seed)
@@ -93,15 +90,11 @@ def made_up_requests(count: int, length: int, seed: int, like: Requests | None =
 
 
 def rehearse(device: TorchDevice, requests: Requests, most_tokens: int, seed: int = 0) -> Observed:
-    """Serve requests on a worker and return its steps.
+    """Serve requests on an empty worker and return its steps; arrivals do not matter.
 
-    The time from the step before counts as part of a step: a plan knows no gaps.
 
-    Args:
-        device: the worker; nothing may be on it.
-        requests: what to serve; arrivals do not matter.
-        most_tokens: of a prefill stage; prompts over it are left out.
-        seed: of the prompts, and of when to prefill.
+    The time from the step before counts as part of a step: a plan knows no gaps. Prompts over
+    ``most_tokens`` are left out. ``seed`` draws the prompts, and when to prefill.
     """
     total = requests.prompt_tokens + requests.output_tokens
     if int(total.max(initial=0)) > device.worker.slots.length:
@@ -129,18 +122,13 @@ PARTS = 2
 
 
 class WorkerOptions(NamedTuple):
-    """What a worker is to be.
-
-    Attributes:
-        slots, length: of its caches.
-        graph_seconds, graph_bytes: what graphs of steps may take, on a GPU.
-    """
+    """What a worker is to be."""
 
     model: str = "tiny"  # a preset or a folder
     device: str = "auto"  # as torch names it, or ``auto``: a GPU where there is one
     dtype: str | None = None  # of weights and caches; None: float32 on the CPU, bfloat16 on a GPU
-    slots: int = 8
-    length: int = 1024
+    slots: int = 8  # of its caches
+    length: int = 1024  # tokens of a slot
     threads: int | None = None  # on the CPU; None: as torch chooses
     allow_pickle: bool = False  # whether weights in a folder may be pickled
     graph_seconds: float = Budget().seconds
@@ -163,10 +151,7 @@ class WorkerOptions(NamedTuple):
 
 
 def make_device(options: WorkerOptions, seed: int = 0) -> tuple[TorchDevice, dict[str, Any]]:
-    """Return a worker on its device, and what a report says of it.
-
-    Raises as ``settings`` and ``TorchWorker``.
-    """
+    """Return a worker and what a report says of it; raises as ``settings`` and ``TorchWorker``."""
     settings = options.settings(seed)
     import torch
 
@@ -186,10 +171,7 @@ def largest_batches(
     limit: int | None,  # bytes to use; None: what a GPU has
     report: Callable[[str], None] | None = None,  # told what is tried
 ) -> list[Found]:
-    """Return the largest batch for the length of a slot, its half and its quarter.
-
-    Raises as ``memory_profile`` and ``fits_on``.
-    """
+    """Return the largest batch (``memory_profile``) for a slot's length, its half and quarter."""
     found = options.settings()
     import torch
 

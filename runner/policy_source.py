@@ -32,19 +32,13 @@ if TYPE_CHECKING:
 
 
 class PolicySource(NamedTuple):
-    """What decides in a run.
-
-    Attributes:
-        plan: the schedule that is followed, or what the policy does under the cost model's times;
-            with its bound.
-        whole: the schedule of which ``plan`` is what a stopped run had left, if it is one.
-    """
+    """What decides in a run."""
 
     policy: Policy  # a fresh policy object
     parameters: dict[str, Any]  # its parameters, as the trace names them
-    plan: Schedule
+    plan: Schedule  # what is followed, or what the policy does by the cost model; with its bound
     follows: bool  # whether the policy repeats the plan, whatever time the steps take
-    whole: Schedule | None = None
+    whole: Schedule | None = None  # of which ``plan`` is what a stopped run had left
 
     def noted(self) -> dict[str, Any]:
         """Return what a trace says of the plan; ``resumable`` recognises it by that."""
@@ -63,10 +57,7 @@ def digest(schedule: Schedule) -> str:
 
 
 def source_of_rest(instance: Instance, schedule: Schedule, rest: Rest) -> PolicySource:
-    """Return what continues a schedule for an instance, of which a run has a rest left.
-
-    Raises as ``plan_of_rest``.
-    """
+    """Return what continues a schedule of which a run left a rest; raises as ``plan_of_rest``."""
     plan = plan_of_rest(instance, schedule, rest)
     return _follow(rest.instance, plan)._replace(whole=schedule)
 
@@ -117,10 +108,7 @@ def policy_source(
 
 
 def _require_valid(instance: Instance, plan: Schedule) -> None:
-    """Refuse a schedule from elsewhere that breaks a rule: it cannot be followed.
-
-    One for another instance is left to ``FollowSchedule``, which names it.
-    """
+    """Refuse a schedule that breaks a rule; ``FollowSchedule`` names one for another instance."""
     if plan.instance_sha256 != instance.sha256:
         return
     faults = check(instance, plan, times="measured" if plan.is_measured else "model")

@@ -34,13 +34,7 @@ LEAST_LENGTH = 36
 
 
 class Point(NamedTuple):
-    """A step of the grid.
-
-    Attributes:
-        count: prompts of a prefill stage, else active requests.
-        cached: tokens in the cache before each prompt of a stage: it is a later chunk of a longer
-            one.
-    """
+    """A step of the grid."""
 
     phase: str  # prefill, decode or mixed
     count: int  # type: ignore[assignment] # shadows tuple.count, which is not called
@@ -48,7 +42,7 @@ class Point(NamedTuple):
     context: int  # tokens in each active request's cache, that of the round included
     spread: bool = False  # whether that is the longest only, and the others' grow evenly up to it
     beside: int = 1  # prompts in a mixed step
-    cached: int = 0
+    cached: int = 0  # tokens before each prompt of a stage: a later chunk of a longer one
 
     def prompts(self) -> int:
         """Return how many prompts are in the step."""
@@ -68,18 +62,13 @@ class Point(NamedTuple):
 def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Point]:
     """Return the points to measure on a worker: lengths grow by factors of 2 or 4.
 
+
     Stages of one prompt are denser up to ``SMALL`` tokens, where most of a run's are. Contexts of a
     round are all equal at some points and spread evenly at others. Mixed steps have one prompt or
-    ``SEVERAL``. Single chunks are also measured behind cached tokens, which they attend to.
+    ``SEVERAL``. Single chunks are also measured behind cached tokens, which they attend to. Numbers
+    of requests grow by ``factor``.
 
-    Args:
-        slots: its slots.
-        length: tokens that a slot holds.
-        most_tokens: of a prefill stage.
-        factor: by which the numbers of requests grow.
-
-    Raises:
-        InputError: slots or stages are too short for a grid.
+    Raises ``InputError`` where slots, or stages of ``most_tokens``, are too short for a grid.
     """
     whole_number(slots, "slots", minimum=1)
     if length < LEAST_LENGTH or most_tokens < LEAST_LENGTH:
@@ -119,26 +108,18 @@ def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Poi
 def profile(
     device: TorchDevice,
     points: list[Point],
-    repeats: int = 5,
-    seed: int = 0,
-    report: Callable[[int, int], None] | None = None,
-    between: Callable[[int], None] | None = None,
+    repeats: int = 5,  # after one more, which is not counted
+    seed: int = 0,  # of the order and the prompts
+    report: Callable[[int, int], None] | None = None,  # told how many steps are done, of how many
+    between: Callable[[int], None] | None = None,  # told after each walk how many are done
 ) -> Measurements:
-    """Measure steps; a row holds the median of some repeats.
+    """Measure the points of a ``grid`` on an empty worker; a row holds the median of some repeats.
+
 
     The whole grid is walked once, in random order, for each repeat, so that a slow while of the
     machine is one of the repeats of every point and not all those of some.
 
-    Args:
-        device: the worker; nothing may be on it.
-        points: what to measure (``grid``).
-        repeats: how often; one more run of each comes first and is not counted.
-        seed: of the order and the prompts.
-        report: told how many steps are done, of how many.
-        between: called after each walk with the number of walks done; the first is not counted.
-
-    Raises:
-        InputError: a point does not fit onto the worker.
+    Raises ``InputError`` for a point that does not fit onto the worker.
     """
     whole_number(repeats, "repeats", minimum=1)
     if not points:

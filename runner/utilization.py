@@ -35,26 +35,19 @@ REPEATS = 10
 
 
 class Peaks(NamedTuple):
-    """The best that was seen.
+    """The best that was seen."""
 
-    Attributes:
-        flops_per_s: of a product of two square matrices; a multiplication and an addition are two.
-    """
-
-    flops_per_s: float
+    flops_per_s: float  # of a product of square matrices; a multiplication and an addition are two
     bytes_per_s: float  # of a copy, bytes read and bytes written together
 
 
 def measure_peaks(
     device: str, dtype: str, rows: int | None = None, size: int | None = None
 ) -> Peaks:
-    """Measure a device's peaks.
+    """Measure a device's peaks: a product of matrices [rows, rows], a copy of ``size`` bytes.
 
-    Args:
-        device: as torch names it.
-        dtype: of the matrices.
-        rows: of the square matrices.
-        size: bytes of the copy; more than the caches of the device hold.
+
+    The copy must be larger than the caches of the device.
     """
     import torch
 
@@ -100,11 +93,8 @@ INTERVAL_S = 0.5
 class NvmlSampler:
     """Samples a GPU in the background; a context manager.
 
-    Where there is no ``pynvml``, no GPU or no driver it does nothing, and ``summary`` is None.
 
-    Args:
-        device: as torch names it.
-        interval_s: between two samples.
+    Where there is no ``pynvml``, no GPU or no driver it does nothing, and ``summary`` is None.
     """
 
     def __init__(self, device: str, interval_s: float = INTERVAL_S) -> None:
@@ -130,10 +120,7 @@ class NvmlSampler:
             self._stop.wait(self._interval)
 
     def summary(self) -> dict[str, Any] | None:
-        """Return means over the samples, and the most memory; None without any.
-
-        ``busy_%`` is the share of time in which a kernel ran, as the driver says.
-        """
+        """Return means, ``busy_%`` of time in a kernel by the driver, and the most memory used."""
         if not self.samples:
             return None
         busy, used, watt, clock = (list(column) for column in zip(*self.samples, strict=True))
@@ -188,10 +175,8 @@ def peak_bytes(device: str) -> int:
 class Watch:
     """Watches a torch worker in this process while a run lasts; a context manager.
 
-    Args:
-        worker: that runs.
-        device, dtype: as torch names them.
-        peaks: whether to measure, now, what the device can do at most.
+
+    ``peaks``: whether to measure, now, what the device can do at most.
     """
 
     def __init__(self, worker: TorchWorker, device: str, dtype: str, peaks: bool) -> None:
@@ -239,11 +224,7 @@ def graphs_summary(worker: TorchWorker) -> dict[str, int]:
 
 
 class ModelSize(NamedTuple):
-    """What the work of a model is counted by.
-
-    Attributes:
-        layers, heads, kv_heads, head_dim: of its attention.
-    """
+    """What the work of a model is counted by."""
 
     layers: int
     heads: int
@@ -308,17 +289,12 @@ def utilization(
 ) -> dict[str, Any]:
     """Return what a run made of its device, as plain values.
 
+
     ``device_busy_share`` is the share of the wall time in which a step ran. ``mfu`` are needed
     FLOPs by the measured peak of matrix products, ``bandwidth_utilization`` needed bytes by the
     measured rate of a copy, both over the time of the steps: of all, of the stages (``prefill``)
-    and of the steps with a round (``decode``). ``gaps`` are the times between two steps while
-    there was a request to serve.
-
-    Args:
-        instance: the trace's.
-        trace: a schedule with measured times.
-        size: of the model.
-        peaks: of one worker's device.
+    and of the steps with a round (``decode``). ``gaps`` are the times between two steps while there
+    was a request to serve. ``peaks`` are those of one worker's device.
     """
     steps = step_contents(instance, trace)
     work, durations = step_work(size, steps), steps.end_ns - steps.start_ns

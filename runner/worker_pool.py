@@ -119,10 +119,7 @@ class WorkerPool(NamedTuple):
 
 
 def require_fit(instance: Instance, settings: RunSettings) -> None:
-    """Refuse, before any planning, what cannot be run in any case.
-
-    Raises as ``worker_pool`` does.
-    """
+    """Refuse, before any planning, what cannot be run in any case; raises as ``worker_pool``."""
     instance.require_steady("a run on real workers")
     here = settings.place == "here" or (settings.place is None and len(instance.workers) == 1)
     if settings.peaks and not (here and settings.worker == "torch"):

@@ -27,12 +27,11 @@ Reason = Literal["died", "hung", "out_of_memory", "failed"]
 
 
 class WorkerLostError(Exception):
-    """A worker can take no more steps before it is restarted.
+    """A worker can take no more steps before it is restarted; ``message`` is what is known of it.
 
-    Attributes:
-        reason: ``died``: its process ended without a word; ``hung``: a step took far too long;
-            ``out_of_memory``; ``failed``: anything else that it reported.
-        message: what is known of it.
+
+    ``reason``: ``died``: its process ended without a word; ``hung``: a step took far too long;
+    ``out_of_memory``; ``failed``: anything else that it reported.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:
@@ -77,10 +76,7 @@ class Device(Protocol):
     def begin(
         self, chunks: Sequence[Chunk], active: Sequence[int], rounds: int, planned_ns: int
     ) -> None:
-        """Begin a step: chunks beside one round, or some rounds over the active slots.
-
-        ``planned_ns`` is what the instance's cost model says.
-        """
+        """Begin a step: chunks beside one round, or rounds; the cost model says ``planned_ns``."""
 
     def done(self) -> bool:
         """Return whether a step was begun and ``end`` would return, or raise, at once."""
@@ -98,10 +94,7 @@ class Device(Protocol):
         """Return whether ``begin`` would take a step, or raise, at once."""
 
     def handles(self) -> Sequence[Any]:
-        """Return what to wait on while a step or a restart is under way, if there is such a thing.
-
-        That is whatever ``multiprocessing.connection.wait`` takes.
-        """
+        """Return what ``multiprocessing.connection.wait`` can wait on during a step or restart."""
 
     def close(self) -> None:
         """End the worker; what it yielded stays."""
@@ -129,9 +122,8 @@ def wait(
 ) -> None:
     """Sleep until a device is done, one of those that are not ready is, or a moment has come.
 
-    Args:
-        sleeping: what to sleep in. An exception that is raised there does no harm, as one in the
-            middle of an answer would.
+
+    An exception raised in ``sleeping`` does no harm, as one in the middle of an answer would.
     """
     end = float("inf") if until_ns is None else perf_counter() + (until_ns - now_ns) / 1e9
     waking = [device for device in devices if not device.ready()]
@@ -304,12 +296,10 @@ MOST_ROUNDS = 8
 
 
 def warm_up(device: Device, slots: int, length: int, prompts: Sequence[int]) -> None:
-    """Run stages over one prompt and over several, rounds, and a mixed step.
+    """Run stages over one prompt and over several, rounds, and a mixed step on an empty device.
 
-    Args:
-        device: nothing is on it, before and after.
-        slots, length: of the device.
-        prompts: numbers of prompt tokens, such as the shortest and the longest of an instance.
+
+    ``prompts`` are numbers of prompt tokens, such as an instance's shortest and longest.
     """
     sizes = sorted({min(tokens, length) for tokens in prompts})
     for _ in range(REPEATS):

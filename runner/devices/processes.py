@@ -34,12 +34,8 @@ _NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "AL
 class ServedWorker:
     """A worker on its device that has taken its first steps, and its answer to each message.
 
-    Args:
-        settings: of the worker.
-        device: its name here, where it differs from that in the settings.
 
-    Attributes:
-        greeting: the first answer; the worker takes steps only if it is ``Ready``.
+    It takes steps only if its first answer, ``greeting``, is ``Ready``.
     """
 
     def __init__(self, settings: WorkerSettings, device: str | None = None) -> None:
@@ -151,10 +147,7 @@ _LEAVING_S = 10.0
 
 
 class ProcessDevice(RemoteDevice):
-    """A torch worker in a process of its own (``RemoteDevice`` says with which arguments).
-
-    On ``cuda:1`` the process sees that GPU alone.
-    """
+    """A torch worker in a process of its own, which on ``cuda:1`` sees that GPU alone."""
 
     child: Child | None = None
     left: tuple[Child, ...] = ()  # were killed and are not gone yet

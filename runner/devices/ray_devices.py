@@ -129,15 +129,10 @@ def _actor_class() -> Any:
 
 
 def connect(address: str | None = None, cpus: int | None = None) -> None:
-    """Join a Ray cluster, or start one on this machine; it ends with this process.
+    """Join the Ray cluster at an address, or start one on this machine; it ends with this process.
 
-    Args:
-        address: of the cluster; None: one on this machine.
-        cpus: that a new one has.
 
-    Raises:
-        InputError: there is no cluster at the address.
-        MissingDependencyError: ray is missing.
+    Raises ``InputError`` where no cluster is, ``MissingDependencyError`` without ray.
     """
     if not _ray().is_initialized():
         connected(address, cores() if cpus is None else cpus)

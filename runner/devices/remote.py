@@ -1,8 +1,4 @@
-"""The host's side of a device whose worker is in another process: common to all transports.
-
-Each answer carries the times of its step and what it yielded. So all that is known of a worker is
-kept here, and none of it is lost with the worker.
-"""
+"""The host's side of a device in another process; all known of a worker is kept here, none lost."""
 
 from __future__ import annotations
 
@@ -36,11 +32,7 @@ class Start(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """A step.
-
-    Attributes:
-        chunks, active, rounds: as ``Device.begin`` has them.
-    """
+    """A step, as ``Device.begin`` has it."""
 
     chunks: Sequence[Chunk]
     active: Sequence[int]
@@ -50,11 +42,7 @@ class Begin(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A worker can take steps.
-
-    Attributes:
-        name, clock: as a device has them.
-    """
+    """A worker can take steps."""
 
     name: str
     clock: str
@@ -62,17 +50,11 @@ class Ready(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A step is over.
-
-    Attributes:
-        start_ns, end_ns: when it ran.
-        tokens: what it yielded, as int32: one of each chunk that yields, then those of each active
-            slot.
-    """
+    """A step is over."""
 
     start_ns: int
     end_ns: int
-    tokens: bytes
+    tokens: bytes  # int32: one of each chunk that yields, then those of each active slot
 
 
 class Lost(NamedTuple):
@@ -102,24 +84,15 @@ class _Begun(NamedTuple):
 
 
 class RemoteDevice(ABC):
-    """A worker elsewhere, behind messages.
-
-    Args:
-        settings: of the worker.
-        name: as the trace names the device; None: as the worker says.
-        hang_s: a step takes at most so long; None: 120 s, or many times what steps of its size
-            took.
-        boot_s: until a worker is ready, at most.
-        faults: by number of the step, from 0 over all lives of the worker: what goes wrong in it.
-    """
+    """A worker elsewhere, behind messages."""
 
     def __init__(
         self,
         settings: WorkerSettings,
-        name: str | None = None,
-        hang_s: float | None = None,
-        boot_s: float = 900.0,
-        faults: Mapping[int, Fault] | None = None,
+        name: str | None = None,  # as the trace names the device; None: as the worker says
+        hang_s: float | None = None,  # most of a step; None: see ``_MANY``
+        boot_s: float = 900.0,  # until a worker is ready, at most
+        faults: Mapping[int, Fault] | None = None,  # what fails, by step, from 0 over all lives
     ) -> None:
         self.settings, self.faults = settings, dict(faults or {})
         self.name, self.clock = name or settings.device, "perf_counter"
@@ -176,10 +149,9 @@ class RemoteDevice(ABC):
     def start(self, zero_ns: int | None = None) -> None:
         """Let time begin when the worker is ready.
 
-        Raises:
-            InputError: its settings are wrong.
-            MissingDependencyError: torch or transformers are missing.
-            WorkerLostError: it did not get ready.
+
+        Raises ``WorkerLostError`` if it does not get ready, ``InputError`` for its settings, and
+        ``MissingDependencyError`` where torch or transformers are missing.
         """
         while not self.ready():
             self._pause()
@@ -239,11 +211,7 @@ class RemoteDevice(ABC):
     def begin(
         self, chunks: Sequence[Chunk], active: Sequence[int], rounds: int, planned_ns: int
     ) -> None:
-        """Send a step to the worker.
-
-        Raises:
-            WorkerLostError: there is no worker.
-        """
+        """Send a step to the worker; raises ``WorkerLostError`` where there is none."""
         if self.booting:
             raise RuntimeError("a step for a worker that is not ready")
         self._require_worker()
@@ -286,11 +254,7 @@ class RemoteDevice(ABC):
         return bool(self.ended) or self.loss is not None
 
     def end(self) -> Times:
-        """Wait for the oldest step and return its times.
-
-        Raises:
-            WorkerLostError: it never happened.
-        """
+        """Wait for the oldest step and return its times; ``WorkerLostError``: it never happened."""
         if not self.begun:
             raise RuntimeError("no step was begun")
         while not self.done():

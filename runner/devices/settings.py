@@ -25,35 +25,21 @@ _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 class WorkerSettings:
     """Arguments of a ``TorchWorker``, and the threads it computes with.
 
-    Attributes:
-        model: a preset or a folder.
-        slots: requests that are on the worker at one time.
-        length: tokens of the longest request, prompt and output.
-        device: ``cpu``, ``cuda`` or ``cuda:1``.
-        dtype: of weights and caches.
-        seed: of random weights.
-        threads: on the CPU; None: as many as torch takes by itself.
-        allow_pickle: whether weights in a folder may be pickled.
-        stored_blocks, block_tokens: blocks of prefixes that are kept beside the slots (0: none),
-            and tokens of each.
 
-        graph_seconds, graph_bytes: what graphs of steps may take, on a GPU, before time 0.
-
-    Raises:
-        InputError: a value is out of range; the model is looked at by the worker itself.
+    Raises ``InputError`` for a value out of range; the worker itself looks at the model.
     """
 
-    model: str = "tiny"
-    slots: int = 8
-    length: int = 1024
-    device: str = "cpu"
-    dtype: str = "float32"
-    seed: int = 0
-    threads: int | None = None
-    allow_pickle: bool = False
-    stored_blocks: int = 0
-    block_tokens: int = 1
-    graph_seconds: float = Budget().seconds
+    model: str = "tiny"  # a preset or a folder
+    slots: int = 8  # requests that are on the worker at one time
+    length: int = 1024  # tokens of the longest request, prompt and output
+    device: str = "cpu"  # ``cpu``, ``cuda`` or ``cuda:1``
+    dtype: str = "float32"  # of weights and caches
+    seed: int = 0  # of random weights
+    threads: int | None = None  # on the CPU; None: as many as torch takes by itself
+    allow_pickle: bool = False  # whether weights in a folder may be pickled
+    stored_blocks: int = 0  # blocks of prefixes that are kept beside the slots
+    block_tokens: int = 1  # of each such block
+    graph_seconds: float = Budget().seconds  # what graphs may take, on a GPU, before time 0
     graph_bytes: int = Budget().bytes
 
     def __post_init__(self) -> None:
@@ -112,10 +98,7 @@ def cores() -> int:
 
 
 def visible_gpu(device: str) -> tuple[dict[str, str], str]:
-    """Return the environment that shows a process one GPU only, and its name there.
-
-    A process that sees one GPU cannot take memory on another one by accident.
-    """
+    """Return the environment that hides all other GPUs, and their memory, and its name there."""
     if ":" not in device:
         return {}, device
     index = int(device.partition(":")[2])
@@ -201,10 +184,7 @@ def load() -> float | None:
 
 
 def contention(settings: WorkerSettings) -> list[str]:
-    """Say what will make a worker's steps take longer than they need to, a sentence each.
-
-    A worker on the CPU wants a core for each of its threads; one on a GPU wants one.
-    """
+    """Say, a sentence each, what slows steps: a core is wanted by each CPU thread, one by a GPU."""
     there, others = cores(), load()
     threads = settings.threads or there
     if settings.device != "cpu":

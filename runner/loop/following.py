@@ -32,14 +32,11 @@ _UNTIL_FINISH = decode_rounds(until=FINISH)
 class InOrder:
     """One worker's requests: prefill first, in the order of a plan, else decode.
 
+
     Memory is set aside as the view says, under paged memory as well; what is longer than a stage
     may hold is prefilled in chunks. Where caches fill the memory nevertheless, the last admitted
-    request is evicted.
-
-    Args:
-        stages: the step of the plan in which each request starts; below 0 for those that were on
-            the worker before.
-        whole: whether a stage of the plan waits until there are clients for all of it.
+    request is evicted. ``stages``: the plan's step in which each request starts; below 0 for those
+    on the worker before. ``whole``: whether a stage waits until there are clients for all of it.
     """
 
     def __init__(self, stages: Sequence[int], whole: bool = False) -> None:
@@ -277,7 +274,8 @@ def _joined(spans: list[tuple[int, int]]) -> dict[int, int]:
 
 
 class FollowSchedule(Policy):
-    """Take the steps of a schedule in their order, worker by worker.
+    """Take the steps of a schedule, planned or measured, in their order, worker by worker.
+
 
     A step waits for the arrival of its requests, for the end of their stays elsewhere and, where
     the plan idles before it, for its start in the plan. One that comes late delays the rest; the
@@ -288,12 +286,7 @@ class FollowSchedule(Policy):
     between them or are evicted in the plan. While it is away, others that have done their part of
     the plan serve what waits for it.
 
-    Args:
-        instance: the schedule's.
-        schedule: planned or measured.
-
-    Raises:
-        InputError: the schedule is of another instance.
+    Raises ``InputError`` for a schedule of another instance.
     """
 
     many_workers = True

@@ -1,8 +1,4 @@
-"""One policy on one or several workers in real time: the simulator's loop, driven by devices.
-
-Rules, views and hooks are those of the simulator; only durations, and whether a step completes,
-come from the devices.
-"""
+"""The simulator's loop in real time: durations, and whether a step completes, are the devices'."""
 
 from __future__ import annotations
 
@@ -37,12 +33,10 @@ _MOST_KEPT = 3
 class Interrupts:
     """Keeps a first Ctrl-C until ``check``, or until it may be raised; a second one is raised.
 
-    Once one was raised, further ones are kept, but where they may be raised: what was done until
-    then must not be lost while it is put in order, checked and written. Outside the main thread
-    signals stay as they are.
 
-    Args:
-        told: whether one was raised already.
+    Once one was raised (``told``), further ones are kept, but where they may be raised: what was
+    done until then must not be lost while it is put in order, checked and written. Outside the main
+    thread signals stay as they are.
     """
 
     def __init__(self, told: bool = False) -> None:
@@ -102,11 +96,7 @@ class CannotGoOnError(Exception):
 
 
 class LiveLoop(Loop):
-    """The simulator's loop, where time passes by itself.
-
-    Attributes:
-        events: what happened beside the steps.
-    """
+    """The simulator's loop, where time passes by itself; ``events`` happened beside the steps."""
 
     def __init__(
         self,

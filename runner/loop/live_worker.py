@@ -64,11 +64,9 @@ def restoring_step(view: View, restoring: Places) -> Step | None:
 class PrefixReuse:
     """Follows the blocks of a worker's prefix cache: each has a row in the device's store.
 
+
     A block that others may hit is stored when it is full, one that only its own request can hit
     when that request is evicted.
-
-    Args:
-        cache: the worker's blocks.
     """
 
     def __init__(self, cache: BlockCache) -> None:
@@ -130,22 +128,20 @@ class MeasuredSteps(StepRecorder):
 class LiveWorker(WorkerRun):
     """Begins steps on a device.
 
+
     A worker that looks ahead asks for the times of a step when the next one begins: the device goes
     on while the policy decides. Any other one is told of a step's effects when the device is done,
     and may be lost before.
 
     Attributes:
         awaited: whether the device is at something: a step, or a restart.
-        reply: what became of the step in progress, once that is known.
+        reply, due_ns: what became of the step in progress, and when that was known.
         down: whether the worker was lost and is not back yet.
         losses: how often it was lost since a step was done.
         stopping: whether no more rounds are begun.
-        due_ns: when that was known.
-        inner_border: whether the run of rounds in progress ends where none of its requests does,
-            and not because of an arrival.
+        inner_border: whether the rounds in progress end where no request does, without an arrival.
         restoring: request -> client and tokens (None: all) of those that are to be brought back.
-        reuse: which blocks the device takes from its store of prefixes and adds to it; None
-            without a prefix cache.
+        reuse: which blocks are taken from and added to the device's store; None without one.
     """
 
     def __init__(

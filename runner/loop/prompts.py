@@ -41,11 +41,7 @@ def with_prefix(
 
 
 class Prompts:
-    """Tokens of the requests: their prompts, then what they yielded, stay by stay.
-
-    Args:
-        seed, vocabulary: of prompts that are drawn at random.
-    """
+    """Tokens of the requests: their prompts, then what they yielded, stay by stay."""
 
     def __init__(
         self,

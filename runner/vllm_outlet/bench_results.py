@@ -35,18 +35,12 @@ _COLUMNS = (
 
 
 class PlanRow(NamedTuple):
-    """A figure of a plan and of a run: in seconds, but ``tokens_per_s`` and ``order``.
+    """A figure of a plan and of a run: in seconds, but ``tokens_per_s`` and ``order``."""
 
-    Attributes:
-        figure: its name.
-        plan, measured: its values; None where it is not defined.
-        error: (plan - measured) / measured, None where that is not defined.
-    """
-
-    figure: str
-    plan: float | None
-    measured: float | None
-    error: float | None
+    figure: str  # its name
+    plan: float | None  # None where it is not defined
+    measured: float | None  # None where it is not defined
+    error: float | None  # (plan - measured) / measured, None where that is not defined
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,13 +52,11 @@ def in_order(instance: Instance, schedule: Scheduled) -> list[int]:
 
 
 def priorities(instance: Instance, schedule: Scheduled) -> list[int]:
-    """Return each request's place, from 0, in the order of ``in_order``.
+    """Return each request's place, from 0, in the order of ``in_order``, and raise as that.
+
 
     As ``priority`` of a request it makes vLLM (``--scheduling-policy priority``) take waiting
     requests in the plan's order. All are different, so that vLLM never decides by arrival.
-
-    Raises:
-        InputError: as ``in_order``.
     """
     ranks = [0] * len(instance)
     for rank, row in enumerate(in_order(instance, schedule)):

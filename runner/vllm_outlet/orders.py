@@ -25,35 +25,22 @@ if TYPE_CHECKING:
 
 
 class Known(NamedTuple):
-    """What an order may know of a request when it comes.
+    """What an order may know of a request when it comes."""
 
-    Attributes:
-        name: the engine's name of the request.
-        place: how many requests came before it.
-        arrival_ns: when it arrived, on the engine's clock.
-        prompt_tokens: N^p.
-        priority: what the client sent as ``priority``; a plan's rank.
-        service_class: 0 interactive, 1 batch.
-        length: the predicted or the true output length, as the order's information class grants;
-            None without information.
-    """
-
-    name: str
-    place: int
-    arrival_ns: int
-    prompt_tokens: int
-    priority: int
-    service_class: int
-    length: int | None
+    name: str  # the engine's name of the request
+    place: int  # how many requests came before it
+    arrival_ns: int  # when it arrived, on the engine's clock
+    prompt_tokens: int  # N^p
+    priority: int  # what the client sent as ``priority``; a plan's rank
+    service_class: int  # 0 interactive, 1 batch
+    length: int | None  # predicted or true output, as the order's information grants; else None
 
 
 class Order(ABC):
     """Which waiting request is next: the one with the smallest key, then the first that came.
 
-    A key is given once, when the request comes, and kept when it is preempted.
 
-    Attributes:
-        information: what ``Known.length`` is for this order.
+    A key is given once, when the request comes, and kept when it is preempted.
     """
 
     information: Information = Information.NONE
@@ -68,10 +55,7 @@ class Order(ABC):
     def on_finish(  # noqa: B027
         self, request: Known, tokens: int, running: Iterable[tuple[Known, int]]
     ) -> None:
-        """Record a request that is done with all its tokens.
-
-        ``running`` has those that run, with the tokens that each has yielded.
-        """
+        """Record a request that is done; ``running`` have yielded so many tokens each."""
 
 
 class FirstCome(Order):
@@ -187,10 +171,9 @@ ORDERS: dict[str, Callable[..., Order]] = {
 def make_order(settings: dict[str, Any]) -> Order:
     """Return an order from ``{"order": NAME, ...}``, where the rest are its parameters.
 
-    NAME is one of ``ORDERS``, or ``module:Class`` of a subclass of ``Order``.
 
-    Raises:
-        InputError: the name or a parameter is unknown, or a value is wrong.
+    NAME is one of ``ORDERS``, or ``module:Class`` of a subclass of ``Order``. Raises
+    ``InputError``.
     """
     params = dict(settings)
     name = params.pop("order", None)
@@ -222,10 +205,7 @@ Key = tuple[int, int]
 
 
 class OrderedRequests:
-    """Requests by key, the smallest first; those put back keep their places.
-
-    All operations are logarithmic but removal, which looks at all, as in vLLM's own queues.
-    """
+    """Requests by key; those put back keep places. All is logarithmic but removal, as in vLLM."""
 
     def __init__(self, key: Callable[[Any], Key]) -> None:
         self._key = key

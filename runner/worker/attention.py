@@ -47,10 +47,8 @@ NAME = "orsched"
 class SlotAttention:
     """Writes keys and values of a step into the slots' caches, and attends to them.
 
-    Called by each layer of the model, after ``begin``.
 
-    Attributes:
-        rounds, chunks: the kernels.
+    Called by each layer of the model, after ``begin``.
     """
 
     def __init__(self, slots: Slots) -> None:
@@ -116,10 +114,7 @@ def _from_transformers(
 
 
 def _install_gpt_neo(module: Any, attention: SlotAttention) -> None:
-    """GPT-Neo has no interface for attention: it asks one function, which is replaced.
-
-    Its scores are not scaled; every other layer sees a window of tokens only.
-    """
+    """GPT-Neo asks one function for attention, unscaled and in every other layer with a window."""
     window = module.config.window_size if module.attention_type == "local" else None
 
     def attend(query: Tensor, key: Tensor, value: Tensor, _: Any = None) -> tuple[Tensor, None]:
@@ -164,9 +159,8 @@ def _first_trusted(slots: Slots, fast: tuple[type[Kernel], ...], dense: type[Ker
 def agrees(fast: Kernel, dense: Kernel, slots: Slots) -> bool:
     """Return whether two kernels attend alike, with and without a window, in every part of steps.
 
-    Args:
-        fast, dense: of the same slots.
-        slots: four, of 96 tokens; what is in them is overwritten.
+
+    ``slots``: four, of 96 tokens; what is in them is overwritten.
     """
     import torch
 

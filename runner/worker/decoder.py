@@ -46,16 +46,12 @@ class Norms(NamedTuple):
 
 
 class Turned(NamedTuple):
-    """What a layer's projections become, and where from.
-
-    Attributes:
-        keys, values: the caches of the layer.
-    """
+    """What a layer's projections become, and where from."""
 
     projected: Tensor  # [tokens, heads, head size], queries, then keys, then values
     positions: Tensor  # [tokens]
     places: Tensor  # [tokens] rows of the caches
-    keys: Tensor
+    keys: Tensor  # the caches of the layer
     values: Tensor
     norms: Norms | None  # of queries and keys, if the model has them
 
@@ -156,11 +152,7 @@ def fused_gate(both: Tensor) -> Tensor:
 
 
 class Fused(NamedTuple):
-    """The kernels that a model's layers use.
-
-    Attributes:
-        turn, gate: the kernels.
-    """
+    """The kernels that a model's layers use."""
 
     turn: Callable[[Turned, Angles], Tensor] = turn
     gate: Callable[[Tensor], Tensor] = gate
@@ -179,12 +171,7 @@ def fusible(slots: Slots) -> bool:
 
 
 def fused_for(slots: Slots, queries: int) -> Fused:
-    """Return the fused kernels where they are there and agree with the plain ones.
-
-    Args:
-        slots: whose caches are written.
-        queries: heads of queries.
-    """
+    """Return the fused kernels where they are there and agree with the plain ones."""
     if not fusible(slots):
         return Fused()
     try:

@@ -54,26 +54,20 @@ class Size(NamedTuple):
 class Graphs:
     """Runs steps as graphs.
 
-    Args:
-        run: a step; it must read and write tensors that stay, and wait for nothing.
-        idle: a context in which steps of a size change nothing that counts.
-        slots, length: most rows, longest reach.
-        any_reach: of the kernels for rounds and for chunks: whether one graph serves all reaches;
-            chunks are captured only with a kernel that does.
-        mode: ``off`` runs each step as it is; ``capture`` as graphs; ``rehearse`` does all of it
-            but the capture, with any kernel on any device: a graph is then the call.
 
-    Attributes:
-        replays: how many steps ran as graphs.
-        left_out: how many sizes the budget left no room for.
+    ``replays`` counts steps that ran as graphs, ``left_out`` sizes that the budget had no room for.
+    In ``idle`` steps of a size change nothing that counts. ``any_reach``, of the kernels for rounds
+    and for chunks: whether one graph serves all reaches; chunks are captured only with a kernel
+    that does. Modes: ``off`` runs each step as it is; ``capture`` as graphs; ``rehearse`` does all
+    of it but the capture, with any kernel on any device: a graph is then the call.
     """
 
     def __init__(
         self,
-        run: Callable[[Size], None],
+        run: Callable[[Size], None],  # reads and writes what stays; waits for nothing
         idle: Callable[[Size], AbstractContextManager[None]],
-        slots: int,
-        length: int,
+        slots: int,  # most rows
+        length: int,  # longest reach
         any_reach: tuple[bool, bool],
         device: torch.device,  # of the tensors
         mode: Mode,

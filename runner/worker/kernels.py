@@ -287,10 +287,7 @@ class FlashChunks(_Flash):
 
 
 def _ends_do_not_matter(begins: Tensor) -> Tensor:
-    """Return begins with one number more, which says where the last one's keys end.
-
-    ``seqused_k`` does that better.
-    """
+    """Return begins with the last keys' end; ``seqused_k`` says ends better."""
     from torch.nn.functional import pad
 
     return pad(begins, (0, 1)).int()

@@ -108,10 +108,7 @@ def preset_config(name: str) -> Any:
 
 
 def settled(device: str) -> str:
-    """Return a device's name with its index: ``cuda`` alone is the current GPU.
-
-    Much of torch takes either, but some of its functions refuse a GPU without an index.
-    """
+    """Return a device's name with the index that some of torch wants (``cuda``: the current)."""
     import torch
 
     chosen = torch.device(device)
@@ -151,13 +148,10 @@ def load_model(
 ) -> Any:
     """Return a model in evaluation mode: a preset with random weights, or one from a folder.
 
-    Args:
-        name: a preset, or a folder with a model in the format of transformers; nothing is
-            downloaded, and code in the folder is never run.
-        device: ``cpu``, ``cuda``, ``cuda:1``.
-        dtype: ``float64``, ``float32``, ``bfloat16`` or ``float16``.
-        seed: of the random weights.
-        allow_pickle: whether weights in a folder may be pickled; else they are safetensors.
+
+    The folder is in the format of transformers; nothing is downloaded, and code in it is never run.
+    Its weights are safetensors unless they may be pickled. ``dtype`` is ``float64``, ``float32``,
+    ``bfloat16`` or ``float16``.
     """
     import torch
 

@@ -58,39 +58,29 @@ class Slots:
 
 
 class Heads(NamedTuple):
-    """Queries of a step's tokens in a layer; the keys and values are in the caches already.
-
-    Attributes:
-        window: how many tokens each one sees, itself among them; None: all before it.
-    """
+    """Queries of a step's tokens in a layer; the keys and values are in the caches already."""
 
     layer: int  # its number
     query: torch.Tensor  # [tokens, heads, head size]
     scale: float  # of the scores
-    window: int | None = None
+    window: int | None = None  # tokens that each one sees, itself among them; None: all before it
 
 
 class Chunk(NamedTuple):
     """Tokens of a request that a step processes.
 
-    Attributes:
-        yields: whether a token follows from it: the prompt ends here, and the instance's first
-            token comes from the prefill.
-        feeds: the prompt's last token, where the first token comes from a round: that round
-            processes it.
-        loads: blocks of the slot that are in the prefix store, and their rows there: they are
-            copied into the slot before the step.
-        saves: blocks of the slot, and the rows of the prefix store into which they are copied
-            after the step; before any other chunk where there are no tokens.
+
+    Before the step blocks of the prefix store are copied into the slot, and others back after it;
+    back before any other chunk where there are no tokens.
     """
 
     slot: int  # where the request is
     start: int  # tokens of it that are in the slot's cache already
     tokens: Sequence[int]  # what to process
-    yields: bool
-    feeds: int | None = None
-    loads: Sequence[tuple[int, int]] = ()
-    saves: Sequence[tuple[int, int]] = ()
+    yields: bool  # whether the prompt ends here and its prefill yields the first token
+    feeds: int | None = None  # the prompt's last token, where a round is to process it and yield
+    loads: Sequence[tuple[int, int]] = ()  # blocks of the slot, their rows in the store
+    saves: Sequence[tuple[int, int]] = ()  # blocks of the slot, their rows in the store
 
     @property
     def only_saves(self) -> bool:
@@ -112,16 +102,12 @@ class Run(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The tokens of a step, in one row: one for each request of a round, then those of the chunks.
-
-    Attributes:
-        runs: the same as the host knows it; None in a graph, which serves any slots.
-    """
+    """The tokens of a step in a row: one of each request of a round, then those of the chunks."""
 
     rows: int  # the first rows are a round's, if any
     reach: int  # no cache of a round's slots holds more tokens after the step
     slots: torch.Tensor  # [rows] of a round's rows, on the device
-    runs: tuple[Run, ...] | None
+    runs: tuple[Run, ...] | None  # the host's ``slots``; None in a graph, which serves any
     chunks: Inputs | None  # of prompts, if any
     positions: torch.Tensor  # [tokens] of each token in its request, on the device
     places: torch.Tensor  # [tokens] row of the caches that takes its keys and values, on the device
@@ -134,10 +120,7 @@ def lay_out(
     runs: tuple[Run, ...] | None = None,
     chunks: Inputs | None = None,
 ) -> Layout:
-    """Return the layout of a step, from what is on the device only.
-
-    The rows of a round are the first slots of ``slots.order``.
-    """
+    """Return a step's layout from the device alone; its round is the first ``slots.order``."""
     import torch
 
     order = slots.order[:rows]
@@ -152,10 +135,8 @@ def lay_out(
 def runs_of(active: Sequence[int], lengths: Sequence[int], most: int) -> tuple[Run, ...]:
     """Return the runs of neighbours among slots in ascending order.
 
-    Args:
-        active: the slots.
-        lengths: tokens in the cache of each slot before the step.
-        most: tokens that a slot holds.
+
+    ``lengths`` are tokens in the caches before the step, ``most`` is what a slot holds.
     """
     runs: list[Run] = []
     for row, slot in enumerate(active):
@@ -194,24 +175,18 @@ class Extent(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """The chunks of a step, on the device, int64.
-
-    Attributes:
-        slots, ends: [prompts] the chunks' slots, and the tokens in their caches after the step.
-        queries: [prompts + 1] where each chunk begins among the tokens; the last ends there.
-        spans: the chunks as the host knows them; None in a graph, which serves any.
-    """
+    """The chunks of a step, on the device, int64."""
 
     tokens: torch.Tensor  # [tokens] what the step processes
     positions: torch.Tensor  # [tokens] of each token in its request
     places: torch.Tensor  # [tokens] row of the caches that takes its keys and values
     owners: torch.Tensor  # [tokens] slot whose cache the token sees
-    slots: torch.Tensor
-    ends: torch.Tensor
-    queries: torch.Tensor
+    slots: torch.Tensor  # [prompts] of the chunks
+    ends: torch.Tensor  # [prompts] tokens in their caches after the step
+    queries: torch.Tensor  # [prompts + 1] where chunks begin among the tokens, and the last ends
     last: torch.Tensor  # [yields] tokens whose logits are wanted
     yielding: torch.Tensor  # [yields] slots that get the token which follows; nobody's for none
-    spans: tuple[Span, ...] | None
+    spans: tuple[Span, ...] | None  # the host's chunks; None in a graph, which serves any
 
 
 def extent_of(chunks: Sequence[Chunk]) -> Extent:
@@ -227,12 +202,10 @@ def spans_of(chunks: Sequence[Chunk]) -> tuple[Span, ...]:
 
 
 def pack(slots: Slots, chunks: Sequence[Chunk], extent: Extent) -> NDArray[np.int64]:
-    """Return the numbers of ``Inputs``, one after the other; all prompts yield in a padded extent.
+    """Return the numbers of ``Inputs``, one after the other, of chunks with tokens, at least one.
 
-    Args:
-        slots: of the worker.
-        chunks: with tokens, at least one.
-        extent: at least what they take.
+
+    ``extent`` is at least what they take; all prompts yield in a padded one.
     """
     slot, start, size = np.array(spans_of(chunks), np.int64).T
     after = np.cumsum(size)

@@ -256,10 +256,7 @@ def _require_heads(kept: dict[str, Any]) -> None:
 
 @contextmanager
 def blamed_on(path: Path, field: str | None) -> Iterator[None]:
-    """Turn whatever transformers, safetensors or torch raise for a model into ``InputError``.
-
-    What they raise for a damaged file is of many types; memory that is short stays what it is.
-    """
+    """Turn what transformers, safetensors or torch raise, but short memory, into ``InputError``."""
     import torch
 
     try:
@@ -283,14 +280,10 @@ _SHARD = re.compile(r"[\w.-]{1,200}")
 
 
 def folder_model(folder: Path, config: Any, numbers: Any, allow_pickle: bool = False) -> Any:
-    """Return the model in a folder with its weights, on the CPU.
+    """Return the model in a folder with its weights, of torch's type ``numbers``, on the CPU.
 
-    Args:
-        folder: of ``config`` and weights.
-        config: as ``folder_config`` returns it.
-        numbers: torch's type of the weights.
-        allow_pickle: whether weights may be pickled, which torch is asked to read without running
-            anything.
+
+    Torch is asked to read pickled weights, where they are allowed, without running anything.
     """
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 

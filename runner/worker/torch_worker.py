@@ -35,18 +35,14 @@ if TYPE_CHECKING:
 
 
 class PrefixStore:
-    """Room for some blocks of keys and values of every layer.
-
-    Args:
-        to_device: brings numbers of the host to the slots' device.
-    """
+    """Room for some blocks of keys and values of every layer."""
 
     def __init__(
         self,
         slots: Slots,  # whose blocks are stored
         blocks: int,  # how many blocks there is room for
         block_tokens: int,  # tokens a block
-        to_device: Callable[[np.ndarray], torch.Tensor],
+        to_device: Callable[[np.ndarray], torch.Tensor],  # from the host to the slots' device
     ) -> None:
         self.slots, self.size, self.to_device = slots, block_tokens, to_device
         self.layers = [
@@ -85,10 +81,7 @@ class PrefixStore:
 
 
 def in_waves(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
-    """Return chunks as they must follow one another: whoever loads a block after who stores it.
-
-    Requests that are admitted together may share a block that the first of them computes.
-    """
+    """Return chunks in waves: whoever loads a block after who stores it, also in one admission."""
     waves: list[list[Chunk]] = []
     stored: dict[int, int] = {}  # row of the store -> wave that fills it
     for chunk in chunks:
@@ -222,13 +215,10 @@ class TorchWorker:
                 self._pass((), active)
 
     def prepare(self, reach: int | None = None) -> int:
-        """Capture graphs, if steps run as graphs, so that no step waits for one.
+        """Capture graphs, if steps run as graphs, so that no step waits for one; return how many.
 
-        Args:
-            reach: tokens of the longest cache to prepare for; by default a whole slot.
 
-        Returns:
-            How many graphs there are.
+        ``reach``: tokens of the longest cache to prepare for; by default a whole slot.
         """
         import torch
 
