@@ -33,11 +33,7 @@ MAX_RATE = 1e9
 
 
 class Arrivals(ABC):
-    """A law of arrival times.
-
-    Attributes:
-        law: its name in specifications.
-    """
+    """A law of arrival times; ``law`` is its name in specifications."""
 
     law: ClassVar[str]
 
@@ -220,13 +216,10 @@ LAWS: dict[str, type[Arrivals]] = {
 
 
 def read_arrivals(spec: str | Mapping[str, Any] | Arrivals) -> Arrivals:
-    """Return the law that a specification names.
+    """Return the law that a specification names; ``InputError`` says what is wrong with it.
 
     ``spec`` is a text such as ``gamma:rate=10,cv=2``, or a mapping with the key ``law`` beside the
     parameters, or a law itself.
-
-    Raises:
-        InputError: the law or a parameter is unknown, missing or wrong.
     """
     law: Arrivals = read_spec(
         spec, Arrivals, LAWS, field="arrivals", what="law", example="poisson:rate=10"
@@ -237,18 +230,12 @@ def read_arrivals(spec: str | Mapping[str, Any] | Arrivals) -> Arrivals:
 def with_arrivals(
     instance: Instance, spec: str | Mapping[str, Any] | Arrivals, seed: int = 0
 ) -> Instance:
-    """Return the instance with other arrival times.
+    """Return the instance with other arrival times, by the law that ``read_arrivals`` reads.
 
     The requests keep the order in which they arrive (then row), and their rows. Requests that are
     of the class ``batch`` because all arrived at 0 become ``interactive`` when they no longer do.
-
-    Args:
-        instance: whose requests they are.
-        spec: what ``read_arrivals`` takes.
-        seed: seed of the random stream, one for each law; a replay has none.
-
-    Raises:
-        InputError: the specification is wrong, or the last arrival is past 2**61 ns.
+    ``seed`` is that of the random stream, one for each law; a replay has none. Raises
+    ``InputError`` if the specification is wrong, or the last arrival is past 2**61 ns.
     """
     require_instance(instance)
     law = read_arrivals(spec)
@@ -272,10 +259,8 @@ def sampled(instance: Instance, requests: int, seed: int = 0) -> Instance:
 
     All arrive at 0 (their own times mean nothing any more): ``with_arrivals`` gives them others.
     Prefixes go with their prompts, and so do classes where the instance names some; names are
-    dropped.
-
-    Raises:
-        InputError: the number or the seed is wrong, or there is nothing to draw from.
+    dropped. Raises ``InputError`` if the number or the seed is wrong, or there is nothing to draw
+    from.
     """
     count = whole_number(requests, "requests", maximum=100_000_000)
     if count and not len(instance):

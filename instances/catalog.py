@@ -261,11 +261,7 @@ def _made(name: str) -> Instance:
 
 
 def load_named(name: str) -> Instance:
-    """Return a shipped instance.
-
-    Raises:
-        InputError: no shipped instance has that name; the message lists them.
-    """
+    """Return a shipped instance; ``InputError`` lists the names where there is none of this one."""
     if name in GENERATORS and name not in SHIPPED:
         raise InputError(
             f"{name!r} is a generator, and no instance",
@@ -280,8 +276,7 @@ def load_named(name: str) -> Instance:
 def generate(name: str, /, **parameters: Any) -> Instance:
     """Return an instance of a generator (``GENERATORS``), with the arguments of its function.
 
-    Raises:
-        InputError: the generator or an argument is unknown, missing or wrong.
+    Raises ``InputError`` if the generator or an argument is unknown, missing or wrong.
     """
     if not isinstance(name, str) or name not in GENERATORS:
         raise _unknown("generator", str(name), GENERATORS)

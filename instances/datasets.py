@@ -92,11 +92,7 @@ class Converted(NamedTuple):
 
 
 def data_directory(directory: str | PathLike[str] | None = None) -> Path:
-    """Return the given directory, or the one that ``ORSCHED_DATA`` names.
-
-    Raises:
-        InputError: neither is given, or it is no directory.
-    """
+    """Return the given directory, or the one that ``ORSCHED_DATA`` names, which has to be one."""
     named = os.environ.get(VARIABLE, "") if directory is None else directory
     if not str(named):
         raise InputError(
@@ -120,10 +116,7 @@ def found(directory: str | PathLike[str] | None = None) -> dict[str, Path]:
 
 
 def verify(directory: str | PathLike[str] | None = None) -> list[Verified]:
-    """Compare each known file of the directory with its checksum, in the order of the table.
-
-    Raises ``InputError`` as ``data_directory``.
-    """
+    """Compare each known file of the directory with its checksum, in the order of the table."""
     base = data_directory(directory)
     outcomes = []
     for entry in DATA_SETS.values():
@@ -167,9 +160,6 @@ def convert(
         spread: spread equal arrival times (``spread_arrivals``), with ``spread_seed``.
         reader_options: further arguments of the reader.
         fields: fields of ``Instance`` (``first_token``, ``output_limit_tokens``, ``name``, ...).
-
-    Raises:
-        InputError: the source is unknown or wrong, or a field is.
     """
     from orsched.files import save_instance, write_requests_csv
 
@@ -232,10 +222,7 @@ def _known(path: Path) -> DataSet | None:
 
 
 def source_path(source: str | PathLike[str]) -> Path:
-    """Return a path, or that of the data set with this name in the ``ORSCHED_DATA`` directory.
-
-    Raises ``InputError`` for a data set without requests, and as ``data_directory``.
-    """
+    """Return a path, or that of a data set with requests in the ``ORSCHED_DATA`` directory."""
     path = Path(source)
     if path.exists() or str(source) not in DATA_SETS:
         return path

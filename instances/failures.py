@@ -64,10 +64,7 @@ FAILURES = {Exponential.law: Exponential}
 
 
 def read_failures(spec: str | Mapping[str, Any] | Exponential) -> Exponential:
-    """Return the law that a specification names; ``mtbf=600,mttr=60`` alone is exponential.
-
-    Raises ``InputError`` for what names none.
-    """
+    """Return the law that a specification names; ``mtbf=600,mttr=60`` alone is exponential."""
     if isinstance(spec, str) and ":" not in spec and "=" in spec:
         spec = f"{Exponential.law}:{spec}"
     elif isinstance(spec, Mapping) and spec and "law" not in spec:
@@ -86,18 +83,11 @@ def read_failures(spec: str | Mapping[str, Any] | Exponential) -> Exponential:
 def with_failures(
     instance: Instance, failures: str | Mapping[str, Any] | Exponential, seed: int = 0
 ) -> Instance:
-    """Return an instance whose workers fail and are repaired.
+    """Return the instance whose workers, there all the time so far, fail and are repaired.
 
-    Each worker has its own random stream, so that more workers change nothing for the others.
-
-    Args:
-        instance: with workers that are there all the time.
-        failures: what ``read_failures`` takes.
-        seed: of the times.
-
-    Raises:
-        InputError: the specification is wrong, a worker has such times already, or they are too
-            many.
+    ``failures`` is what ``read_failures`` takes. Each worker has its own random stream, so that
+    more workers change nothing for the others. Raises ``InputError`` if the specification is wrong,
+    a worker has such times already, or they are too many.
     """
     require_instance(instance)
     law = read_failures(failures)

@@ -45,10 +45,9 @@ the highest accuracy on them, 0.599 with 5 classes and 0.806 with 3.
 class Confusion:
     """How often each class was predicted for true lengths in each bin of about one percentile.
 
-    Attributes:
-        up_to_tokens: longest length of each bin, rising; the last bin has all longer ones as well.
-        counts: one row a bin, one column a predicted class.
-        borders: longest length of each class but the last.
+    ``up_to_tokens`` are the longest lengths of the bins, rising; the last bin has all longer ones
+    as well. ``counts`` has a row a bin, a column a predicted class; ``borders`` are the longest
+    lengths of each class but the last.
     """
 
     up_to_tokens: IntColumn
@@ -119,11 +118,7 @@ def load_confusion(classes: int = 5) -> Confusion:
 
 
 class Predictor(ABC):
-    """A law of predictions, given the truth.
-
-    Attributes:
-        law: its name.
-    """
+    """A law of predictions, given the truth; ``law`` is its name."""
 
     law: ClassVar[str]
 
@@ -278,13 +273,10 @@ PREDICTORS: dict[str, type[Predictor]] = {
 
 
 def read_predictor(spec: str | Mapping[str, Any] | Predictor) -> Predictor:
-    """Return the predictor that a specification names.
+    """Return the predictor that a specification names; ``InputError`` says what is wrong with it.
 
     ``spec`` is a text such as ``classes`` or ``noise:sigma=0.3``, or a mapping with the key ``law``
     beside the parameters, or a predictor itself.
-
-    Raises:
-        InputError: the predictor or a parameter is unknown, missing or wrong.
     """
     predictor: Predictor = read_spec(
         spec, Predictor, PREDICTORS, field="predictor", what="predictor", example="classes"
@@ -297,9 +289,9 @@ def predict(
 ) -> Instance:
     """Return the instance with predicted output lengths.
 
-    They are whole tokens from 1 to the instance's output limit. What a method may know by them
-    is still called ``predicted``, whatever the predictor. Distributions that the instance held are
-    gone: these are other predictions.
+    They are whole tokens from 1 to the instance's output limit. What a method may know by them is
+    still called ``predicted``, whatever the predictor. Distributions that the instance held are
+    gone: these are other predictions. Raises ``InputError`` if the predictor or the seed is wrong.
 
     Args:
         instance: whose requests they are.
@@ -307,9 +299,6 @@ def predict(
             ``percentiles`` (both with 5 classes, or ``classes=3``; Qiu et al., arXiv 2404.08509)
             or ``prompt_length``.
         seed: seed of the random stream.
-
-    Raises:
-        InputError: the predictor or the seed is wrong.
     """
     require_instance(instance)
     law = read_predictor(predictor)
@@ -325,8 +314,5 @@ def as_tokens(values: NDArray[np.float64] | IntColumn, limit: int) -> IntColumn:
 
 
 def noisy_tokens(output_tokens: IntColumn, sigma: float, seed: int, limit: int) -> IntColumn:
-    """Return ``clip(round(true * exp(N(0, sigma^2))), 1, limit)`` for each length.
-
-    Sigma 0 returns the truth (cut at the limit). Raises ``InputError`` as ``Noise``.
-    """
+    """Return ``clip(round(true * exp(N(0, sigma^2))), 1, limit)``; sigma 0 is the truth, cut."""
     return as_tokens(Noise(sigma).tokens(output_tokens, seed), limit)

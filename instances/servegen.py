@@ -36,11 +36,7 @@ LEAST_SHAPE = {"Gamma": 0.0025, "Weibull": 0.2}
 
 @lru_cache(maxsize=4)
 def read_servegen(name: str, rates: Path, lengths: Path) -> SourceMix:
-    """Return the mix in a table of rates and one of lengths, condensed from ServeGen's files.
-
-    Raises:
-        InputError: orsched knows no mix of this name, or a cell is wrong.
-    """
+    """Return the known mix in tables of rates and lengths, condensed from ServeGen's files."""
     if name not in SERVEGEN:
         raise InputError(
             f"there is no mix {name!r} of ServeGen",
@@ -208,12 +204,9 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def read_folder(name: str, folder: Path) -> SourceMix:
-    """Return the mix in a folder in ServeGen's layout.
+    """Return the mix in a folder in ServeGen's layout; errors name file, row and field.
 
     Windows of lengths in which no request has a token are left out.
-
-    Raises:
-        InputError: no client is there, or a file is wrong; names file, row and field.
     """
     files = files_of(folder)
     if not files:

@@ -68,12 +68,9 @@ class LengthWindow(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """One stream of requests.
+    """One stream of requests; it is silent between its windows, which are in the order of time.
 
-    Attributes:
-        name: its name.
-        windows: in the order of time; it is silent between them.
-        lengths: in the order of time, at least one; the first also holds before its start.
+    ``lengths``: at least one, in the order of time; the first also holds before its start.
     """
 
     name: str
@@ -83,12 +80,9 @@ class Source:
 
 @dataclass(frozen=True)
 class SourceMix:
-    """Sources that make up a workload together.
+    """Sources that make up a workload together, each with its own random streams.
 
-    Attributes:
-        name: its name.
-        sources: each with its own random streams.
-        source, licence: labels of the instances that are drawn from it.
+    ``source`` and ``licence`` are labels of the instances that are drawn from the mix.
     """
 
     name: str

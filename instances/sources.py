@@ -55,10 +55,8 @@ def load_mix(name: str, directory: str | PathLike[str] | None = None) -> SourceM
     ``directory``, by default the one that ``ORSCHED_DATA`` names: its own files (``language/m-mid``
     and so on, below a folder ``data`` or not), or the tables condensed from them. A name with a
     slash, or of a folder with ``chunk-N-trace.csv``, is a folder. Sources without lengths get the
-    mean of those of the others, weighted by traffic.
-
-    Raises:
-        InputError: there is no such mix, its files are not there, or one is wrong.
+    mean of those of the others, weighted by traffic. Raises ``InputError`` if there is no such mix,
+    its files are not there, or one is wrong.
     """
     if name == "synthetic":
         return synthetic_mix()

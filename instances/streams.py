@@ -22,10 +22,8 @@ def read_spec(
     """Return what a specification names: one of ``kinds`` with its parameters.
 
     ``spec`` is a text, a mapping with the key ``law`` beside the parameters, or an object of the
-    ``base`` class already. ``field``, ``what`` and ``example`` are for the error messages.
-
-    Raises:
-        InputError: the name or a parameter is unknown or missing; the dataclass checks the values.
+    ``base`` class already; the dataclass checks the values. ``field``, ``what`` and ``example`` are
+    for errors.
     """
     if isinstance(spec, base):
         return spec

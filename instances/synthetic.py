@@ -182,20 +182,14 @@ MAX_REQUESTS = 100_000_000
 def lognormal_tokens(
     name: str, seed: int, requests: int, mean: float, sigma: float, low: int, high: int
 ) -> NDArray[np.int64]:
-    """Draw rounded log-normal token counts, clipped to low..high.
-
-    ``mean`` is the mean before clipping, ``sigma`` the standard deviation of the logarithm.
-    """
+    """Draw rounded log-normal token counts, clipped to low..high, of that mean before clipping."""
     normal = stream(name, seed).standard_normal(requests)
     draws = np.exp(math.log(mean) - sigma * sigma / 2 + sigma * normal)
     return np.clip(np.rint(draws), low, high).astype(np.int64)
 
 
 def poisson_arrivals_ns(name: str, seed: int, requests: int, rate: float) -> NDArray[np.int64]:
-    """Draw the arrival times of a Poisson process of ``rate`` requests a second, in ns.
-
-    Raises ``InputError`` unless the rate is positive and finite.
-    """
+    """Draw the arrival times of a Poisson process of ``rate`` requests a second, in ns."""
     if not is_number(rate) or not 0 < rate < math.inf:
         raise InputError(f"{rate!r} is not a rate", field="rate", remedy="give requests a second")
     gaps = stream(name, seed).standard_exponential(requests)

@@ -35,20 +35,15 @@ def read(
 ) -> Trace:
     """Read the requests of a trace in a foreign format.
 
+    Arrivals are in nanoseconds after the earliest one in the file, rows in the order of the file.
+    ``InputError`` names file, row (the line number from 1), field and remedy.
+
     Args:
         path: the file.
         format: a name of ``format_names()``; None: recognised by the header or the field names.
         drop_empty: leave out, and count, requests without prompt or output tokens (failed ones);
             without it they are an error.
         options: of the format's reader (``block_tokens`` for Mooncake).
-
-    Returns:
-        ``Trace(requests, report)``: arrivals in nanoseconds after the earliest one in the file,
-        rows in the order of the file.
-
-    Raises:
-        InputError: the format is unknown or the file is wrong; names file, row (the line number
-            from 1), field and remedy.
     """
     name = detect(path) if format is None else format
     if name in FORMATS:
@@ -68,11 +63,7 @@ def read(
 
 
 def detect(path: str | PathLike[str]) -> str:
-    """Return the name of a file's format, by its header or its first object's field names.
-
-    Raises:
-        InputError: the file is not text, or of no known format.
-    """
+    """Return the name of a file's format, by its header or its first object's field names."""
     try:
         return _detect(path)
     except InputError as error:
@@ -128,10 +119,7 @@ def _refuse_by_kind(keys: list[str]) -> None:
 
 
 def _match(kinds: tuple[str, ...], names: list[str]) -> str:
-    """Return the first format all of whose fields are there, else that of one's own columns.
-
-    Own columns go before the formats that would leave some of them out.
-    """
+    """Return the first format all of whose fields are there, else that of one's own columns."""
     found = set(names)
     own = _own(names)
     if {*headings.REQUIRED} <= found and not found & _MEASURED:

@@ -98,11 +98,7 @@ def snake(name: str) -> str:
 
 
 def match(names: Sequence[str]) -> Matched:
-    """Return the columns of a heading; a name as orsched writes it goes before others.
-
-    Raises:
-        InputError: two columns could be the same.
-    """
+    """Return the columns of a heading; a name as orsched writes it goes before others."""
     found: dict[str, Heading] = {}
     unused = []
     for name in names:

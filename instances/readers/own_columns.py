@@ -59,10 +59,8 @@ def read_own(
     A CSV file with commas, semicolons or tabs, JSON lines, or the first sheet of a spreadsheet.
     Arrivals are seconds, or in the unit that the column's name ends in; dates, Unix times and times
     of a column that names no unit count from the earliest one, which the report says. ``classes``
-    are the names of the service classes. Columns that stand for nothing are named in the report.
-
-    Raises:
-        InputError: as all readers; a column that is missing comes with the one to rename.
+    are the names of the service classes. Columns that stand for nothing are named in the report;
+    for one that is missing the error names the one to rename.
     """
     reading = _Reading(str(path), classes)
     try:
@@ -76,8 +74,7 @@ def read_frame(
 ) -> Trace:
     """Read the requests of a data frame, a row each, under the names that ``read_own`` takes.
 
-    Dates are read as such. Rows in messages count from 0, whatever the index is. Raises
-    ``InputError`` as ``read_own``.
+    Dates are read as such. Rows in messages count from 0, whatever the index is.
     """
     if "prefix_ids" in frame.columns:  # which orsched alone writes, under its own names
         report = ReadReport(FRAME, FORMAT, len(frame), len(frame))
@@ -218,10 +215,8 @@ _REMEDY = (
 class Times:
     """The parser of one column of times; the first cell decides what all of them are.
 
-    Attributes:
-        unit_ns: that of the column's name, or the one that the size of the first time implies.
-        words: what was taken for what, for the report.
-        guessed: whether the name said no unit.
+    ``unit_ns`` is that of the column's name, or the one that the size of the first time implies;
+    ``words`` say what was taken for what, for the report; ``guessed``: the name said no unit.
     """
 
     def __init__(self, unit_ns: int | None) -> None:
@@ -273,10 +268,8 @@ def settle(
     """Return arrivals, and in words what was done to the times of the column ``name``.
 
     Dates, Unix times and times of a column that names no unit count from the earliest one; seconds
-    or nanoseconds by name are taken as they are, unless they count from 1970.
-
-    Raises:
-        InputError: some times count from 1970 and others do not, or they span over 2**61 ns.
+    or nanoseconds by name are taken as they are, unless they count from 1970. Raises ``InputError``
+    if only some times count from 1970, or they span over 2**61 ns.
     """
     low, high = int(times.min()), int(times.max())
     if high - low > MAX_TIME_NS:

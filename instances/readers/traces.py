@@ -97,10 +97,8 @@ def assemble(columns: Columns, drop_empty: bool = False) -> Trace:
 
     Requests keep the order of the file. Arrivals count from the earliest one in the file, in
     integer nanoseconds. A request without prompt or output tokens is an error, or, with
-    ``drop_empty``, left out and counted by its reason.
-
-    Raises:
-        InputError: a request is empty, names appear twice, or times span over 2**61 ns.
+    ``drop_empty``, left out and counted by its reason. Raises ``InputError`` if a request is empty,
+    names appear twice, or times span over 2**61 ns.
     """
     prompts = np.asarray(columns.prompt_tokens, np.int64)
     outputs = np.asarray(columns.output_tokens, np.int64)
@@ -127,10 +125,7 @@ def left_out(
 
 
 def kept(columns: Columns, requests: Requests, reasons: dict[int, str]) -> Trace:
-    """Return the requests without those that are left out, and the report, which is logged.
-
-    Raises ``InputError`` if none is left.
-    """
+    """Return the requests without those left out, if any is left, and the logged report."""
     n = len(requests)
     if len(reasons) == n:
         raise InputError(

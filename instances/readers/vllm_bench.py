@@ -31,7 +31,6 @@ def read_vllm_bench(path: str | PathLike[str], *, drop_empty: bool = False) -> T
     The arrays are in the file only when the benchmark ran with ``--save-detailed``; without
     ``start_times`` all requests arrive at 0, with a note. A request with a text in ``errors``
     failed: ``drop_empty`` leaves it out. Rows in messages count from 0.
-    Raises ``InputError`` as all readers.
     """
     with locating(path):
         return _requests(_Result(path), drop_empty)
@@ -57,10 +56,8 @@ def _requests(result: _Result, drop_empty: bool) -> Trace:
 class BenchTimes(NamedTuple):
     """Requests of a benchmark, and when their tokens came, in nanoseconds after the first request.
 
-    Attributes:
-        requests: lengths, and when each request was sent.
-        first_token_ns, finish_ns: when the client had the first and the last token.
-        gaps_ns: times between the pieces of an answer, of all requests, in order.
+    ``first_token_ns`` and ``finish_ns``: when the client had the first and the last token;
+    ``gaps_ns``: times between the pieces of an answer, of all requests, in order.
     """
 
     requests: Requests
@@ -70,14 +67,11 @@ class BenchTimes(NamedTuple):
 
 
 def read_bench_times(path: str | PathLike[str], *, drop_failed: bool = False) -> BenchTimes:
-    """Read requests and their times of a benchmark result.
+    """Read requests and their times of a benchmark result with details.
 
     A failed request is an error, or left out with ``drop_failed``. The last token is at
-    ``start_times + latencies``; where a file has no ``latencies``, at the sum of the gaps.
-
-    Raises:
-        InputError: the file is not such a result, or was written without details; rows of
-            messages count from 0.
+    ``start_times + latencies``; where a file has no ``latencies``, at the sum of the gaps. Rows in
+    messages count from 0.
     """
     with locating(path):
         result = _Result(path)

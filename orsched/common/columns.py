@@ -29,9 +29,8 @@ def int_column(
 ) -> IntColumn:
     """Return a read-only int64 copy of a one-dimensional column of whole numbers.
 
-    Whole-numbered floats are accepted; NaN, infinity, fractions, booleans, text and values
-    outside [minimum, maximum] raise ``InputError`` with the first wrong row. ``remedy`` is for any
-    of them, ``below`` for values below the minimum alone.
+    Whole-numbered floats are accepted; the first other row raises ``InputError``. ``remedy`` is for
+    any of them, ``below`` for values below the minimum alone.
     """
     raw = _as_array(values, field)
     if raw is not None and raw.ndim != 1:
@@ -53,10 +52,7 @@ def int_column(
 
 
 def exact_sum(column: IntColumn) -> int:
-    """Return the sum of a column without overflow: client-times of long schedules exceed 64 bits.
-
-    Exact for up to 2**31 rows: upper and lower halves of the numbers are added apart.
-    """
+    """Return the exact sum of a column of up to 2**31 rows, which may exceed 64 bits, by halves."""
     return (int((column >> 32).sum()) << 32) + int((column & 0xFFFFFFFF).sum())
 
 

@@ -103,8 +103,7 @@ def is_of_machine(error: BaseException) -> bool:
 def unavailable(error: ImportError, missing: str) -> MissingDependencyError:
     """Return what to raise where a package cannot be imported.
 
-    ``missing`` is for one that is not installed. One that is there may fail to load, for want of
-    memory say, and installing it again would not help.
+    ``missing`` is for one that is not installed; one that is there may fail to load all the same.
     """
     if isinstance(error, ModuleNotFoundError):
         return MissingDependencyError(missing)

@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 
 
 def lazy_names(package: str, home: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package.
-
-    Args:
-        package: its name.
-        home: module -> the public names that the package has from it.
-    """
+    """Return the ``__getattr__`` of a package; ``home``: module -> the public names from it."""
     module_of = {name: module for module, names in home.items() for name in names}
 
     def get(name: str) -> Any:
@@ -44,11 +39,7 @@ def _near(name: str, known: Mapping[str, str]) -> str:
 
 
 def callable_module(name: str) -> None:
-    """Let a module be called as the function in it that has its name.
-
-    ``package.name()`` then works although ``package.name`` is the module as soon as anything has
-    imported it.
-    """
+    """Let a module be called as its function of the same name, which it hides once imported."""
     module = sys.modules[name]
     kind, function = type(module), name.rpartition(".")[2]
 

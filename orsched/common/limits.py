@@ -38,10 +38,7 @@ class Limit(NamedTuple):
         return int(text)
 
     def require(self, count: int, field: str | None = None, what: str | None = None) -> None:
-        """Raise ``InputError`` with both numbers and the remedy for more than is allowed.
-
-        ``what`` says it where something else counts as what is limited.
-        """
+        """Raise ``InputError`` for more than is allowed; ``what`` is counted where that differs."""
         most = self.value()
         if count > most:
             raise InputError(

@@ -35,20 +35,14 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def known_names(name: object, known: Iterable[str], label: str = "known: ", none: str = "") -> str:
-    """Return the remedy for an unknown name: the nearest one, then all.
-
-    ``none`` is said where nothing is known.
-    """
+    """Return the remedy for an unknown name: the nearest one, then all, or ``none`` without any."""
     names = list(known)
     listed = label + ", ".join(names) if names else none
     return " ".join(text for text in (did_you_mean(name, names), listed) if text)
 
 
 def file_hint(path: object, suffix: str = "", otherwise: str = "check the path") -> str:
-    """Return the remedy for a file that is not there: the nearest one in its folder, if any.
-
-    Only files with the suffix count.
-    """
+    """Return the remedy for a missing file: the nearest in its folder with the suffix, if any."""
     import os
 
     folder, name = os.path.split(str(path))

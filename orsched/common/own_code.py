@@ -32,11 +32,9 @@ def module_at(path: str, what: str = "policy") -> ModuleType:
     """Return the module in a file, loaded under a private name.
 
     It is loaded from that file and no other, hides no module, and can be told from one of the same
-    name elsewhere. A file that has changed since is loaded again.
-
-    Raises:
-        InputError: there is no such file, it is no Python, or imports what is not there. What else
-            its code raises passes through.
+    name elsewhere. A file that has changed since is loaded again. Raises ``InputError`` if there is
+    no such file, it is no Python, or imports what is not there; other errors of its code pass
+    through.
     """
     source = _read(path, what)
     real = os.path.realpath(path)
@@ -141,11 +139,7 @@ def at_path(name: str, base: str | os.PathLike[str]) -> str:
 
 
 def class_of(target: str, base: type, what: str = "policy") -> Any:
-    """Return the class that ``target`` names; its module is imported, nothing is called.
-
-    Raises:
-        InputError: it cannot be imported, or is no class derived from ``base``.
-    """
+    """Return the class derived from ``base`` that ``target`` names; its module is imported."""
     path = path_in(target)
     if path is None:
         module, _, attribute = target.partition(":")
@@ -232,10 +226,7 @@ def require_consent(targets: Iterable[str], field: str, allowed: bool) -> None:
 
 
 def own_part(error: BaseException, target: str | None = None) -> TracebackType | None:
-    """Return the traceback from the first frame in the user's code on, or None.
-
-    ``target`` is the ``module:Class`` that was asked for, if it has such a name.
-    """
+    """Return the traceback from the first frame in the user's code (``target``) on, or None."""
     trace, origin = error.__traceback__, origin_of(target)
     paths = sysconfig.get_paths()
     others = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]

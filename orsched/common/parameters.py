@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_pairs(pairs: Iterable[str], field: str) -> dict[str, Any]:
-    """Return ``NAME=VALUE`` texts as a dictionary; values are JSON where they can be, else text.
-
-    Raises ``InputError`` that names the field for a pair without name or value, or given twice.
-    """
+    """Return ``NAME=VALUE`` texts as a dictionary; values are JSON where they can be, else text."""
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -48,13 +45,7 @@ _ENTRY = re.compile(r"(\w+(?:, \w+)*): (.*)")
 
 
 class Parameter(NamedTuple):
-    """A parameter.
-
-    Attributes:
-        name: as it is given.
-        default: its value where it is not given; ``REQUIRED`` where it must be.
-        meaning: what the documentation of the code says; may be empty.
-    """
+    """A parameter; its default is ``REQUIRED`` where it must be given, its meaning may be empty."""
 
     name: str
     default: Any
@@ -71,10 +62,7 @@ class Parameter(NamedTuple):
 
 
 def read_params(kind: Any, parameters: dict[str, Any], known: Any = ()) -> Any:
-    """Return a parameter dataclass filled from a dict; ``kind`` checks the values itself.
-
-    Raises ``InputError`` that lists the parameters when one is unknown.
-    """
+    """Return a parameter dataclass filled from a dict; ``kind`` checks the values itself."""
     names = [item.name for item in fields(kind)]
     for name in parameters:
         if name not in names:

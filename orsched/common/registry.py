@@ -1,8 +1,7 @@
 """The one registry: names to attributes, resolved at first use.
 
-The literal table below is merged with the entry points of installed packages: ``orsched.methods``,
-``orsched.policies`` (classes of policies, which become methods), ``orsched.cost_models`` and
-``orsched.readers``.
+The table below and the entry points of installed packages: ``orsched.methods``,
+``orsched.policies`` (classes, which become methods), ``orsched.cost_models``, ``orsched.readers``.
 """
 
 from __future__ import annotations
@@ -85,11 +84,7 @@ def names(kind: str) -> list[str]:
 
 
 def resolve(kind: str, name: str) -> Any:
-    """Return what a name stands for, imported now.
-
-    Raises:
-        InputError: the name is unknown; the message lists the known ones.
-    """
+    """Return what a name stands for, imported now; ``InputError`` lists the known ones."""
     target = BUILT_IN.get(kind, {}).get(name) or _entry_points(kind).get(name)
     if target is None:
         raise InputError(

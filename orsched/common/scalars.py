@@ -96,10 +96,7 @@ def require_suffix(
 def set_whole(
     target: object, *names: str, minimum: int = 0, maximum: int = 2**62, optional: bool = False
 ) -> None:
-    """Make fields of a frozen dataclass whole numbers, as ``whole_number`` reads them.
-
-    ``optional``: None stays None. Raises ``InputError`` that names the field.
-    """
+    """Make fields of a frozen dataclass whole numbers, and None too if ``optional``."""
     from orsched.common.columns import whole_number  # needs numpy, which help texts do without
 
     for name in names:

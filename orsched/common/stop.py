@@ -34,10 +34,7 @@ class Stop(Protocol):
 
 
 class Clock:
-    """A time limit in seconds, counted from now, or none: None or infinity.
-
-    Raises ``InputError`` for a limit that is no number above 0.
-    """
+    """A time limit above 0 in seconds, counted from now, or none: None or infinity."""
 
     def __init__(self, time_limit: float | None) -> None:
         seconds = math.inf if time_limit is None else time_limit

@@ -33,10 +33,7 @@ MAX_TOKENS = 2**31 - 1
 
 
 def seconds_to_ns(seconds: float, field: str = "time") -> int:
-    """Round seconds to integer nanoseconds, exactly (no float product).
-
-    Raises ``InputError`` for NaN, infinity, negative values and times above ``MAX_TIME_NS``.
-    """
+    """Round seconds from 0 to ``MAX_TIME_NS`` to integer nanoseconds, exactly (no float)."""
     if not is_number(seconds):
         raise InputError(
             f"{printed(seconds)} is not a number of seconds",
@@ -76,8 +73,7 @@ def time_ns(ns: int | None, seconds: float | None, name: str) -> int | None:
 def set_times(target: object, **given: tuple[int | None, float | None]) -> None:
     """Set the fields ``..._ns`` of a frozen dataclass from times in nanoseconds or in seconds.
 
-    Seconds stand in for the default of the field; ``InputError`` is raised where both are given,
-    or neither.
+    Either, not both, is required; seconds also stand in for the default of the field.
     """
     for name, (ns, seconds) in given.items():
         default = getattr(type(target), f"{name}_ns", None)
@@ -107,10 +103,7 @@ def seconds_text(seconds: float, decimals: int = 3) -> str:
 
 
 def seconds_column(values: ArrayLike, field: str, length: int | None = None) -> IntColumn:
-    """Return a column of seconds as nanoseconds, each rounded exactly, half to even.
-
-    Raises ``InputError`` for the first row that is no number, not finite, negative or too large.
-    """
+    """Return a column of seconds from 0 as nanoseconds, each rounded exactly, half to even."""
     import numpy as np  # which help texts do without
 
     from orsched.common.columns import int_column

@@ -36,10 +36,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str | None]:
-    """Return versions by name: orsched, Python, the platform and each package.
-
-    Nothing is imported; a package that is not installed has the version None.
-    """
+    """Return versions of orsched, Python, the platform and each package (None: not installed)."""
     found: dict[str, str | None] = {
         "orsched": __version__,
         "python": platform.python_version(),

@@ -18,12 +18,9 @@ class AffineCost:
     """Prefill ``a + b * tokens``, decode round ``c + d * active clients`` (Pang, section V-A).
 
     All four parameters are times of at least 0, given in seconds (``prefill_fixed_s=0.025``) or in
-    whole nanoseconds (``prefill_fixed_ns=25_000_000``), and stored in nanoseconds. The defaults are
-    Pang's measurements of LLaMA-65B on eight Ascend devices: 25 ms + 0.13 ms a token, 29 ms +
-    0.21 ms a client.
-
-    Raises:
-        InputError: a parameter is not a time of at least 0, or is given in both units.
+    whole nanoseconds (``prefill_fixed_ns=25_000_000``), not both (else ``InputError``), and stored
+    in nanoseconds. The defaults are Pang's measurements of LLaMA-65B on eight Ascend devices: 25 ms
+    + 0.13 ms a token, 29 ms + 0.21 ms a client.
     """
 
     prefill_fixed_ns: int = 25_000_000

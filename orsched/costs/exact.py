@@ -54,8 +54,7 @@ def require_members(cost: object) -> None:
 def require_whole_times(cost: object) -> None:
     """Ask a user's cost model for some steps; refuse a time that is not whole nanoseconds from 0.
 
-    Models of orsched round themselves. A member that raises is left to the run: a step may lie
-    outside of what the model knows.
+    A member that raises is left to the run: a step may lie outside of what the model knows.
     """
     if type(cost).__module__.partition(".")[0] == "orsched":
         return
@@ -99,10 +98,7 @@ def not_whole(cost: object, member: str, arguments: Sequence[Any], time: object)
 
 
 def assumed_of_mixed_steps(cost: Any) -> str | None:
-    """Return what orsched assumes of steps that prefill beside a round.
-
-    None where the source of the cost model states a time for them.
-    """
+    """Return what is assumed of mixed steps; None where the model's source gives their time."""
     if getattr(cost, "mixed_ns", None) is None:
         return "their prefill and their round, one after the other"
     if cost.model == "affine":  # Pang's model has stages and rounds alone
@@ -111,10 +107,7 @@ def assumed_of_mixed_steps(cost: Any) -> str | None:
 
 
 def numbers_of_equal(costs: Sequence[CostModel]) -> list[int]:
-    """Return a number for each cost model, in order of first appearance, that equal ones share.
-
-    A model that has no hash is equal to itself alone.
-    """
+    """Number cost models in order of first appearance; equal ones with a hash share a number."""
     by_identity: dict[int, int] = {}  # tables take long to hash: each object once
     by_value: dict[object, int] = {}
     found = []
@@ -175,10 +168,7 @@ def round_half_up_sum(count: int, denominator: int, slope: int, start: int) -> i
 
 
 def to_whole_units(value: float | Fraction, units: int, field: str) -> int:
-    """Return a number as whole fractions 1/units of one, the nearest.
-
-    Raises ``InputError`` for what is no finite number and for results above 2**62.
-    """
+    """Return a number as whole fractions 1/units of one, the nearest, up to 2**62."""
     wrong_type = isinstance(value, bool) or not isinstance(value, (int, float, Fraction))
     if wrong_type or (isinstance(value, float) and not math.isfinite(value)):
         raise InputError(

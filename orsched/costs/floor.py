@@ -219,9 +219,7 @@ class Floor:
 def floor_of(cost: CostModel) -> Floor | None:
     """Return the floor that a cost model states of its own type, or None.
 
-    Raises:
-        InputError: what the model states is no ``Floor``, or its levels end below its prefill
-            limit.
+    Raises ``InputError`` for what is no ``Floor``, and for levels that end below the prefill limit.
     """
     floor = stated(cost, "floor")
     if floor is None:
@@ -319,8 +317,7 @@ def floor_faults(cost: CostModel, steps: int = 1_000, seed: int = 0) -> list[str
 
     Of 1 to 256 requests with prompts and contexts of 1 to about 4,096 tokens; prefills within the
     model's own limit, and an exact floor is compared for equality. Each is also tried behind random
-    numbers of cached tokens if the model is told of them. Empty: none was found, or no floor is
-    stated.
+    numbers of cached tokens if the model is told of them.
     """
     floor, rng, found = floor_of(cost), random.Random(seed), []
     if floor is None:

@@ -20,14 +20,11 @@ class LevelsCost:
     """A prefill stage takes the time of the smallest level that holds it, a round T^d (Pang).
 
     ``levels`` are the pairs (N^cap_l in tokens, T^p_l in nanoseconds) of Pang's MIP, eq. (5)-(7):
-    capacities of at least 1 grow strictly, times never fall. ``round_fixed_ns`` is T^d in eq. (8),
-    the time of one round, whichever requests take part. (Table III of the paper gives T^d as 0.21
-    ms a token; eq. (8) needs the time of a round.) In seconds the arguments are ``levels_s``, pairs
-    of tokens and seconds, and ``round_fixed_s``.
-
-    Raises:
-        InputError: no level, a level out of order, a value that is not a time, or one that is given
-            in both units.
+    at least one, capacities of at least 1 grow strictly, times never fall. ``round_fixed_ns`` is
+    T^d in eq. (8), the time of one round, whichever requests take part. (Table III of the paper
+    gives T^d as 0.21 ms a token; eq. (8) needs the time of a round.) Anything else raises
+    ``InputError``. In seconds, but not both, the arguments are ``levels_s``, pairs of tokens and
+    seconds, and ``round_fixed_s``.
     """
 
     levels: tuple[tuple[int, int], ...]
@@ -61,10 +58,7 @@ class LevelsCost:
         return self.levels[-1][0]
 
     def prefill_ns(self, prompts: Sequence[int]) -> int:
-        """Duration of a prefill stage over these prompts, in nanoseconds (Pang eq. 5-7).
-
-        Raises ``InputError`` when no level holds the tokens.
-        """
+        """Duration of a prefill stage that a level holds, in nanoseconds (Pang eq. 5-7)."""
         tokens = sum(prompts)
         index = bisect_left(self.levels, (tokens,))  # (cap,) sorts before (cap, time)
         if index == len(self.levels):

@@ -46,12 +46,10 @@ class LinearCost:
     take more, ``m`` alone and ``d`` a token of context. This is what workers are like whose stages,
     rounds and mixed steps run through different kernels; one whose steps are alike is a roofline.
 
-    The coefficients are whole femtoseconds (1e-15 s) of at least 0, in the order of the letters s,
-    t, a, r, q, c, m, d. A step is rounded once, half up, to a nanosecond; ``time_scale``
-    multiplies the rounded duration, so that a scaled model keeps every schedule exactly.
-
-    Raises:
-        InputError: a coefficient is not a whole number from 0 to 2**62.
+    The coefficients are whole femtoseconds (1e-15 s) from 0 to 2**62 (else ``InputError``), in the
+    order of the letters s, t, a, r, q, c, m, d. A step is rounded once, half up, to a nanosecond;
+    ``time_scale`` multiplies the rounded duration, so that a scaled model keeps every schedule
+    exactly.
     """
 
     stage_fixed_fs: int
@@ -78,10 +76,7 @@ class LinearCost:
         return None
 
     def prefill_ns(self, prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
-        """Duration of a prefill stage over these prompts, in nanoseconds.
-
-        ``cached`` are the tokens of each prompt that earlier chunks left in the cache.
-        """
+        """Duration of a prefill stage, in ns; ``cached``: tokens before each prompt's (none: 0)."""
         return self._rounded(self.stage_fixed_fs + self._prompts_fs(prompts, cached))
 
     def round_ns(self, active: int, context_sum: int, context_max: int) -> int:
@@ -89,10 +84,7 @@ class LinearCost:
         return self._rounded(self.round_fixed_fs + self._round_fs(active, context_sum))
 
     def rounds_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
-        """Duration of a run of rounds, each rounded for itself, in nanoseconds.
-
-        Every round adds ``active`` tokens of context: linear in its position in the run.
-        """
+        """Duration of a run of rounds, each rounded, in ns: linear as all contexts grow by one."""
         if rounds <= 0:
             return 0
         first = self.round_fixed_fs + self._round_fs(active, context_sum)
@@ -169,12 +161,7 @@ class LinearCost:
 def attended_tokens(prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
     """Return how many tokens the tokens of chunks attend to, each itself and all before it.
 
-    Args:
-        prompts: tokens of each chunk.
-        cached: those of its prompt that are in the cache before it; none by default.
-
-    Raises:
-        InputError: not as many as there are chunks.
+    ``cached``: tokens of its prompt in the cache before each chunk; empty: none.
     """
     found = sum(tokens * (tokens + 1) // 2 for tokens in prompts)
     if not cached:
@@ -200,12 +187,9 @@ def step_lines(cost: CostModel, prompt: float, context: float, clients: int) -> 
     """Return the eight times of a model's lines, in nanoseconds; of others those near to it.
 
     They are of a stage: fixed, a token, a token pair that is attended; of a round: fixed, a
-    request, a token of context; of a mixed step beyond both: fixed, a token of context.
-
-    Args:
-        cost: any cost model; one without lines of its own gets those through a few steps.
-        prompt, context: tokens around which these steps are.
-        clients: of the worker; half of them take part in the larger round.
+    request, a token of context; of a mixed step beyond both: fixed, a token of context. Without
+    lines of its own a model gets those through a few steps around ``prompt`` and ``context``
+    tokens, the larger round with half of the worker's clients.
     """
     if type(cost) is AffineCost:
         stage: list[float] = [cost.prefill_fixed_ns, cost.prefill_token_ns, 0.0]

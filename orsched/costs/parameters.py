@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 def read_parameters(
     values: object, owner: str, required: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the mapping if it has exactly the required and some of the optional fields.
-
-    Raises ``InputError`` that names the unknown or missing field.
-    """
+    """Return the mapping if it has exactly the required and some of the optional fields."""
     if not isinstance(values, dict):
         raise InputError(f"{owner} must be an object with named fields", field=owner)
     allowed = [*required, *optional]
@@ -37,11 +34,7 @@ def read_parameters(
 
 
 def read_levels(values: object, *, seconds: bool = False) -> tuple[tuple[int, int], ...]:
-    """Return pairs of capacity, which grows strictly, and time in ns, which never falls.
-
-    ``seconds``: the times of ``values`` are in seconds. Raises ``InputError`` that names the first
-    pair out of order.
-    """
+    """Return pairs of capacity, which grows strictly, and time in ns, which never falls."""
     if not isinstance(values, (list, tuple)) or not values:
         raise InputError(
             "must be a list of at least one pair",

@@ -37,15 +37,12 @@ class PoolingCost:
     Echo states, for lambda > 1 only.
 
     alpha is in whole femtoseconds (1e-15 s) a squared token, beta, gamma and delta a token, c
-    alone; lambda in millionths. Each step is computed as an exact fraction and rounded once, half
-    up, to a nanosecond; ``time_scale`` multiplies the rounded duration, so that a scaled model
-    keeps every schedule exactly.
+    alone; lambda in millionths; all of at most 2**62, else ``InputError``. Each step is computed as
+    an exact fraction and rounded once, half up, to a nanosecond; ``time_scale`` multiplies the
+    rounded duration, so that a scaled model keeps every schedule exactly.
 
     A coefficient may be negative (c not), as an unconstrained fit can make it; ``warnings`` says
     so. A step whose exact duration is below 0 raises ``InputError``.
-
-    Raises:
-        InputError: a coefficient is not a whole number of at most 2**62.
     """
 
     alpha_fs: int

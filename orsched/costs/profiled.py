@@ -38,12 +38,10 @@ class ProfiledCost:
     All tokens of a step go through the dense layers together: x prompt tokens p = sum c_i plus N
     requests in the round. Attention is apart: that of each prompt's c_i tokens, of which k_i are
     cached already, and that of the N requests beside the p tokens, by their mean context (it reads
-    every cache once, so that it depends on the sum). Tables are interpolated (``Grid``), the sum
-    is rounded once, half up, to a nanosecond, and ``time_scale`` multiplies the rounded duration,
-    so that a scaled model keeps every schedule exactly. A step without a round has no decode part.
-
-    Raises:
-        InputError: a table is none, or a value is not a whole number of at least 0.
+    every cache once, so that it depends on the sum). Tables, of whole numbers of at least 0, are
+    interpolated (``Grid``), the sum is rounded once, half up, to a nanosecond, and ``time_scale``
+    multiplies the rounded duration, so that a scaled model keeps every schedule exactly. A step
+    without a round has no decode part.
     """
 
     fixed_ns: int
@@ -73,10 +71,7 @@ class ProfiledCost:
         return None
 
     def prefill_ns(self, prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
-        """Duration of a prefill stage over these prompts, in nanoseconds.
-
-        ``cached`` are the tokens of its request in the cache before each of them; empty: 0.
-        """
+        """Duration of a prefill stage, in ns; ``cached``: tokens before each prompt's (none: 0)."""
         self._require_cached(prompts, cached)
         return self._times.stage(prompts, cached) * self.time_scale
 
@@ -87,10 +82,7 @@ class ProfiledCost:
         return self._times.round(active, context_sum) * self.time_scale
 
     def rounds_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
-        """Duration of a run of rounds, each rounded for itself, in nanoseconds.
-
-        Between two points of the table the time is linear in the position in the run.
-        """
+        """Duration of a run of rounds, each rounded, in ns: between points of the table linear."""
         if rounds <= 0:
             return 0
         if active == 0:

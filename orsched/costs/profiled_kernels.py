@@ -84,10 +84,7 @@ class _Sums(NamedTuple):
 def _sums(
     rows: Iterable[tuple[str, int, int]], times_a_step: Mapping[str, int], axis: str
 ) -> _Sums:
-    """Sum the kernels of a step by its tokens, or its sequences.
-
-    A kernel that was not measured where others were is filled in along its own line.
-    """
+    """Sum the kernels of a step by its tokens or sequences; missing times are filled by kernel."""
     kernels: dict[str, dict[int, int]] = {}
     for row, (kernel, size, time) in enumerate(rows):
         if kernel not in times_a_step:

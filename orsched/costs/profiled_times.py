@@ -1,7 +1,4 @@
-"""The times of a profiled cost model in whole numbers, with what recurs kept at hand.
-
-The formula is that of ``ProfiledCost`` and its tables; here it is worked out without fractions.
-"""
+"""The times of a profiled cost model (``ProfiledCost``) without fractions; what recurs is kept."""
 
 from __future__ import annotations
 
@@ -59,10 +56,8 @@ def spot(axis: Sequence[int], numerator: int, denominator: int = 1) -> Spot:
 class RoundTimes(NamedTuple):
     """Times of rounds of some active requests: linear in the sum of their contexts, in pieces.
 
-    Attributes:
-        borders: sums at which another piece begins.
-        slopes, starts, divisors: of each piece; the time of a round, rounded half up, is
-            ``(slope * sum + start) // divisor``.
+    ``borders`` are the sums at which another piece begins. In a piece a round, rounded half up,
+    takes ``(slope * sum + start) // divisor``.
     """
 
     borders: list[int]
@@ -74,10 +69,8 @@ class RoundTimes(NamedTuple):
 class ProfiledTimes:
     """Times of steps before ``time_scale``.
 
-    Args:
-        level: what a step of some tokens and sequences takes without attention.
-        prefill: attention of a chunk behind cached tokens.
-        decode: attention of a round beside prompt tokens.
+    ``level``: what a step of some tokens and sequences takes without attention; ``prefill`` and
+    ``decode``: attention of a chunk behind cached tokens, of a round beside prompt tokens.
     """
 
     def __init__(self, level: Callable[[int, int], Fraction], prefill: Grid, decode: Grid) -> None:

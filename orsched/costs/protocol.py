@@ -87,10 +87,8 @@ def _knows_cached(kind: type) -> bool:
 def prefill_ns(cost: CostModel, prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
     """Duration of a prefill stage over chunks, in nanoseconds.
 
-    Args:
-        cost: the model, which is told what is cached if it wants to know.
-        prompts: tokens of each chunk.
-        cached: tokens of its request in the cache before each chunk; empty: all 0.
+    ``cached``: tokens of its request in the cache before each chunk; empty: all 0. The model is
+    told of them if it wants to know.
     """
     if cached and knows_cached(cost):
         told: Any = cost

@@ -30,18 +30,15 @@ class RooflineCost:
 
     x are the tokens that go through the layers: the prompt tokens and one for each request of the
     round. C is the sum of the round's contexts. A are the attended tokens of the prompts: each
-    prompt token attends to itself, those before it in its chunk, and those cached before the
-    chunk, ``c (c + 1) / 2 + c k`` for c tokens after k cached ones. One formula for stages, rounds
-    and steps that do both (Williams, Waterman and Patterson, *Roofline*, 2009, for one operation).
+    prompt token attends to itself, those before it in its chunk, and those cached before the chunk,
+    ``c (c + 1) / 2 + c k`` for c tokens after k cached ones. One formula for stages, rounds and
+    steps that do both (Williams, Waterman and Patterson, *Roofline*, 2009, for one operation).
 
-    The coefficients are whole femtoseconds (1e-15 s) of at least 0: ``fixed_fs`` a step,
-    ``weights_fs`` the reading of the weights, ``token_fs`` a token, ``context_fs`` a token of
-    context that a round reads, ``attended_fs`` an attended token. A step is rounded once, half up,
-    to a nanosecond; ``time_scale`` multiplies the rounded duration, so that a scaled model keeps
-    every schedule exactly.
-
-    Raises:
-        InputError: a coefficient is not a whole number from 0 to 2**62.
+    The coefficients are whole femtoseconds (1e-15 s) from 0 to 2**62 (else ``InputError``):
+    ``fixed_fs`` a step, ``weights_fs`` the reading of the weights, ``token_fs`` a token,
+    ``context_fs`` a token of context that a round reads, ``attended_fs`` an attended token. A step
+    is rounded once, half up, to a nanosecond; ``time_scale`` multiplies the rounded duration, so
+    that a scaled model keeps every schedule exactly.
     """
 
     fixed_fs: int
@@ -63,10 +60,7 @@ class RooflineCost:
     def from_s(
         cls, *, fixed: float, weights: float, token: float, context: float, attended: float
     ) -> Self:
-        """Build from coefficients in seconds, each rounded to the nearest femtosecond.
-
-        Raises ``InputError`` for what is no finite number of at least 0.
-        """
+        """Build from coefficients of at least 0 in seconds, each rounded to a femtosecond."""
         values = (fixed, weights, token, context, attended)
         pairs = zip(COEFFICIENTS, values, strict=True)
         return cls(**{name: to_whole_units(value, FS_PER_S, name) for name, value in pairs})
@@ -77,10 +71,7 @@ class RooflineCost:
         return None
 
     def prefill_ns(self, prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
-        """Duration of a prefill stage over these prompts, in nanoseconds.
-
-        ``cached`` are the tokens of its request in the cache before each of them; empty: 0.
-        """
+        """Duration of a prefill stage, in ns; ``cached``: tokens before each prompt's (none: 0)."""
         return self._rounded(self._step_fs(prompts, cached, 0, 0))
 
     def round_ns(self, active: int, context_sum: int, context_max: int) -> int:
@@ -88,10 +79,7 @@ class RooflineCost:
         return self._rounded(self._step_fs((), (), active, context_sum))
 
     def rounds_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
-        """Duration of a run of rounds, each rounded for itself, in nanoseconds.
-
-        Every round adds ``active`` tokens of context: linear in its position in the run.
-        """
+        """Duration of a run of rounds, each rounded, in ns: linear as all contexts grow by one."""
         if rounds <= 0:
             return 0
         first, slope = self._step_fs((), (), active, context_sum), self.context_fs * active
@@ -110,10 +98,7 @@ class RooflineCost:
         context_max: int,
         cached: Sequence[int] = (),
     ) -> int:
-        """Duration of a step that prefills the prompts beside a round, in nanoseconds.
-
-        The weights are read once for both.
-        """
+        """Duration of a step with prefill and round, in ns; the weights are read once for both."""
         return self._rounded(self._step_fs(prompts, cached, active, context_sum))
 
     def _step_fs(

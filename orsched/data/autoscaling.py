@@ -25,14 +25,10 @@ MOST_LOOKS = 2_000_000
 
 
 class OnTime(NamedTuple):
-    """A time for which a worker is on.
+    """A time for which a worker (its index) is on; times in nanoseconds.
 
-    Attributes:
-        worker: its index.
-        ordered_ns: when it was decided.
-        start_ns: when the worker was there.
-        drained_ns: from when on it got no new requests; None: to the end.
-        end_ns: when it was off; None: it was on to the end.
+    It was decided at ``ordered_ns``, the worker was there at ``start_ns``, got no new requests from
+    ``drained_ns`` on and was off at ``end_ns``; None: on to the end.
     """
 
     worker: int
@@ -158,10 +154,7 @@ _NAMES = {**_SECONDS, "min": "least", "max": "most", "target": "target", "rule":
 
 
 def read_autoscaling(spec: object) -> Autoscaling:
-    """Return the rule that a specification says: ``min=1,max=8,target=0.7,startup=40``.
-
-    A text, or a mapping with the same names; times in seconds. Raises ``InputError``.
-    """
+    """Return the rule of a text (``min=1,max=8,target=0.7,startup=40``, seconds) or a mapping."""
     if isinstance(spec, Autoscaling):
         return spec
     if isinstance(spec, str):

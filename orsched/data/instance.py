@@ -158,8 +158,7 @@ class Instance:
     def with_classes(self, *specs: str | ServiceClass) -> Instance:
         """Return a copy with classes put in by their names, new ones at the end.
 
-        A text such as ``interactive:ttft=1,tpot=0.05`` stands for a class (``read_class``). Raises
-        ``InputError`` for a wrong one.
+        A text such as ``interactive:ttft=1,tpot=0.05`` stands for a class (``read_class``).
         """
         return replace(self, classes=with_specs(self.classes, specs))
 

@@ -24,10 +24,7 @@ MAX_LEVELS = 100
 
 
 def read_levels(levels: object) -> tuple[float, ...]:
-    """Return levels that increase strictly between 0 and 1.
-
-    Raises ``InputError`` for anything else; the row is the place of the level.
-    """
+    """Return levels that increase strictly between 0 and 1; errors have the place as row."""
     remedy = "probabilities between 0 and 1, the least first, such as 0.1, 0.5, 0.9"
     if isinstance(levels, (str, bytes)) or not hasattr(levels, "__iter__"):
         raise InputError("must be a list of numbers", field=LEVELS, remedy=remedy)
@@ -121,14 +118,11 @@ def medians(values: NDArray[np.int64], levels: tuple[float, ...]) -> IntColumn:
 
 
 class LengthLaw:
-    """How quantiles at levels are read as a distribution, that of a log-normal law by pieces.
+    """How quantiles at ``levels`` are read as a distribution, that of a log-normal law by pieces.
 
     Between two levels the logarithm of the length is linear in the normal quantile of the
-    probability, and the outer pieces go on as they are: the quantiles of a log-normal law give
-    that law back, equal quantiles a single length.
-
-    Attributes:
-        levels: of the quantiles.
+    probability, and the outer pieces go on as they are: the quantiles of a log-normal law give that
+    law back, equal quantiles a single length.
     """
 
     def __init__(self, levels: tuple[float, ...]) -> None:
@@ -173,8 +167,7 @@ def quantiles_after(
 ) -> IntColumn:
     """Return the quantiles of the tokens still to come, of requests that have yielded some.
 
-    Those of the length, given that it is above what was yielded; at least 1 token. Where the
-    distribution ends before that, 1.
+    Those of the length, given that it is above what was yielded; 1 where the law ends before.
     """
     law = LengthLaw(levels)
     found = np.empty_like(values)

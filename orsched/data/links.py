@@ -140,12 +140,9 @@ class Link:
 def read_link(spec: object) -> Link:
     """Return the link that a text, a table or a ``Link`` describes.
 
-    Args:
-        spec: ``ns_per_token=5243,latency_ns=10000``, or in bytes and seconds
-            ``bandwidth=25e9,kv_bytes=131072,latency=1e-5``; ``free`` is a link without cost.
-
-    Raises:
-        InputError: a part is unknown, missing or no number.
+    ``ns_per_token=5243,latency_ns=10000``, or in bytes and seconds
+    ``bandwidth=25e9,kv_bytes=131072,latency=1e-5``; ``free`` is a link without cost. Raises
+    ``InputError`` if a part is unknown, missing or no number.
     """
     if isinstance(spec, Link):
         return spec

@@ -73,8 +73,7 @@ ALLOCATION = "paged"
 class PrefixCache:
     """Keeps the contents of a worker's freed blocks for requests with the same prefix.
 
-    Attributes:
-        eviction: name of the rule by which free blocks are taken (``orsched.data.memory``).
+    ``eviction`` is the name of the rule by which free blocks are taken (``Eviction``).
     """
 
     eviction: str = "lru"

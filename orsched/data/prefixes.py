@@ -247,8 +247,7 @@ class Prefixes:
         """Return the same prefixes in smaller blocks, of a size that divides the present one.
 
         Each identifier becomes ``self.block_tokens / block_tokens`` new ones. ``prompt_tokens``,
-        one number a request, cuts those that a last block has too many of, where it stands for
-        fewer tokens (``Requests.refined`` passes them).
+        one number a request, cuts what a last block that stands for fewer tokens has too many of.
         """
         size = whole_number(block_tokens, "block_tokens", minimum=1, maximum=MAX_TOKENS)
         parts, rest = divmod(self.block_tokens, size)

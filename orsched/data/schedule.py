@@ -292,10 +292,7 @@ class Schedule:
         return replace(self, **changes)
 
     def bare(self) -> Schedule:
-        """Return what was decided alone: a copy without results, bound and ``run`` block.
-
-        Whatever these say, a check of the copy is one of its steps.
-        """
+        """Return what was decided alone: a copy without results, bound and ``run`` block."""
         return self.replace(results={}, bound=None, run={})
 
     def request_times(self, instance: Instance) -> dict[str, IntColumn]:
@@ -376,8 +373,7 @@ def as_schedules(value: object) -> list[Schedule]:
 def served_instance(instance: Instance, schedules: Iterable[Schedule]) -> Instance:
     """Return the instance of schedules: the given one, or it without the requests it refuses.
 
-    ``solve`` sets aside what fits onto no worker, and its schedules are for the others. Raises
-    ``InputError`` for what is not an instance.
+    ``solve`` sets aside what fits onto no worker, and its schedules are for the others.
     """
     require_instance(instance)
     fits = fits_some_worker(instance, chunks=True)

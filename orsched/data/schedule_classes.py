@@ -79,10 +79,7 @@ WITHOUT_PAUSES = ScheduleClass(frozenset())
 
 
 def class_of(instance: Instance, schedule: Schedule) -> ScheduleClass:
-    """Return the smallest class that a schedule is in.
-
-    A pause that ends with an eviction is not seen.
-    """
+    """Return the smallest class of a schedule; a pause that ends with an eviction is not seen."""
     found = set()
     if (schedule.steps.phase == MIXED).any():
         found.add("mixed")

@@ -24,11 +24,8 @@ def tenant_column(
 ) -> tuple[IntColumn, tuple[str, ...] | None]:
     """Return the numbers of n requests' tenants, and the names that the numbers stand for.
 
-    ``values`` are whole numbers, or texts, which are numbered in the order of their first request.
-    With ``names`` the numbers are places in them.
-
-    Raises:
-        InputError: a value is neither, or a number is no place in the names.
+    ``values`` are whole numbers, places in ``names`` where these are given, or texts, which are
+    numbered in the order of their first request.
     """
     listed = values.tolist() if isinstance(values, np.ndarray) else values
     if (
@@ -272,10 +269,7 @@ def read_class(spec: str) -> ServiceClass:
 def with_specs(
     classes: Sequence[ServiceClass], specs: Iterable[str | ServiceClass]
 ) -> tuple[ServiceClass, ...]:
-    """Return classes with those of the specifications put in: by name, new ones at the end.
-
-    Raises ``InputError`` for a specification that is wrong or a name given twice.
-    """
+    """Return classes with those of the specifications put in by name, each once; new ones last."""
     found = {known.name: known for known in classes}
     named: set[str] = set()
     for spec in specs:

@@ -23,9 +23,7 @@ _MOST = 100_000
 class Split:
     """So many workers of each role, in this order, and their link.
 
-    Attributes:
-        roles: number and role of each group, such as ``((2, "prefill"), (2, "decode"))``.
-        link: by which caches go; None: that of the instance.
+    ``roles`` are such as ``((2, "prefill"), (2, "decode"))``; ``link`` None: that of the instance.
     """
 
     roles: tuple[tuple[int, str], ...]
@@ -69,12 +67,8 @@ class Split:
 def read_split(spec: str) -> Split | None:
     """Return the split that a text names, None for a text of another kind.
 
-    Args:
-        spec: ``2P2D`` (two that prefill, two that decode; ``B``: both), with a link behind a colon
-            as ``read_link`` takes it: ``2P2D:bandwidth=25e9,kv_bytes=131072,latency=1e-5``.
-
-    Raises:
-        InputError: the link is wrong, or there are more workers than 100,000.
+    ``2P2D``: two that prefill, two that decode (``B``: both), 100,000 workers at most, with a link
+    behind a colon as ``read_link`` takes it: ``2P2D:bandwidth=25e9,kv_bytes=131072,latency=1e-5``.
     """
     match = _SPLIT.fullmatch(spec.strip())
     if match is None:

@@ -55,11 +55,7 @@ class Step(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Wait until a time; arrivals and evictions end the wait as well.
-
-    Attributes:
-        until_ns: latest time of the next decision.
-    """
+    """Wait until a time, the latest of the next decision; arrivals and evictions end it as well."""
 
     until_ns: int
 

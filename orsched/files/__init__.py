@@ -1,8 +1,4 @@
-"""Files: the native formats, CSV and data frames.
-
-Importing this package needs numpy and the standard library only; pyarrow and pandas are loaded
-by the functions that use them.
-"""
+"""Files: the native formats, CSV and data frames; pyarrow and pandas are loaded when used."""
 
 from orsched.files.native import (
     load_cost,

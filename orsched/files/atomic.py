@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 def opened(path: str | os.PathLike[str], *, binary: bool = False) -> Iterator[IO[Any]]:
     """Open a stream (UTF-8 text, or bytes) that becomes the file when the block succeeds.
 
-    The stream goes to a temporary file in the same folder. When the block raises, that file is
-    removed and an old file under ``path`` stays untouched. Links are followed; pipes and devices
-    are written directly. Lines end with a line feed on every system.
-
-    Raises ``InputError`` when the file cannot be written, ``ResourceError`` if the disk fails.
+    It goes to a temporary file in the same folder. When the block raises, that file is removed and
+    an old file under ``path`` stays untouched. Links are followed; pipes and devices are written
+    directly. Lines end with a line feed on every system. Raises ``InputError`` when the file cannot
+    be written, ``ResourceError`` if the disk fails.
     """
     name = os.fspath(path)
     try:

@@ -1,7 +1,4 @@
-"""The one parser of a table's cells: exact, and with the index of the first wrong cell.
-
-A parser takes the cells of a column as texts and returns the column.
-"""
+"""The one parser of a table's cells: texts to a column, exact; errors have the cell's index."""
 
 from __future__ import annotations
 
@@ -238,10 +235,9 @@ def service_classes(cells: Sequence[Any], classes: Sequence[str]) -> list[Any]:
 
 
 def texts(values: Iterable[Any], *, quoted: bool = True) -> list[str]:
-    """Return values of JSON, a sheet or a frame as the cells of a table have them.
+    """Return values of JSON, a sheet or a frame as a table's cells: no ``.0``, dates in ISO form.
 
-    Whole numbers have no fraction, dates are in ISO form. With ``quoted`` numbers may stand in
-    texts.
+    With ``quoted`` numbers may stand in texts.
     """
     return [_text(index, value, quoted) for index, value in enumerate(values)]
 

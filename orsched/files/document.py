@@ -43,10 +43,7 @@ _OF_OTHERS = {
 
 
 def require_format(document: object, *formats: str) -> dict[str, Any]:
-    """Return the document if it is an object of one of the formats, in a version we read.
-
-    Raises ``InputError`` that names the field.
-    """
+    """Return the document if it is an object of one of the formats, in a version we read."""
     if not isinstance(document, dict):
         raise InputError("must be a JSON object", remedy="see the file formats")
     found = document.get("format")
@@ -155,10 +152,7 @@ def cost_document(cost: CostModel, fit: dict[str, Any] | None = None) -> dict[st
 
 
 def cost_from_document(document: object) -> tuple[CostModel, dict[str, Any] | None]:
-    """Inverse of ``cost_document``: the model and the report of its fit or None.
-
-    Raises ``InputError`` that names the field.
-    """
+    """Inverse of ``cost_document``: the model and the report of its fit or None."""
     values = require_format(document, FORMAT)
     if "model" not in values:
         raise InputError("is missing", field="model", remedy="name the cost model")

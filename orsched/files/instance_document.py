@@ -80,10 +80,7 @@ def instance_document(instance: Instance) -> dict[str, Any]:
 
 
 def instance_from_document(document: object) -> Instance:
-    """Inverse of ``instance_document``; columns may also be arrays.
-
-    Raises ``InputError`` that names row and field.
-    """
+    """Inverse of ``instance_document``; columns may be arrays; errors name row and field."""
     values = read_parameters(
         require_format(document, FORMAT),
         "instance",

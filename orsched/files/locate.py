@@ -32,19 +32,10 @@ UNLIMITED = "unlimited"
 
 @dataclass(frozen=True)
 class WorkerChoice:
-    """What is said of the worker that serves requests; None: not said.
+    """What is said of the worker that serves requests, as in ``load``; None: not said.
 
-    Attributes:
-        clients: J, the requests that it serves at once.
-        cost: a cost model, or what ``read_machine`` takes.
-        prefill_cap_tokens: most tokens of a prefill stage.
-        memory_blocks, block_tokens: KV-cache blocks (or ``unlimited``), and the tokens of one; of a
-            machine that is named, its own are the default.
-        allocation: when a request takes its blocks: ``paged`` or ``whole``.
-        prefix_cache: the rule of eviction of a prefix cache.
-        first_token, output_limit_tokens: as in ``Instance``.
-        workers: copies of the worker; or the workers themselves, in place of all but
-            ``first_token`` and ``output_limit_tokens``.
+    ``cost`` is a cost model, or what ``read_machine`` takes. ``workers`` may be the workers
+    themselves, in place of all but ``first_token`` and ``output_limit_tokens``.
     """
 
     clients: int | None = None
@@ -174,7 +165,6 @@ def read_machine(
     """Return a cost model, and the memory of the machine that names it, None where none does.
 
     The model is the object itself, a machine's, the one in a file, or by default Pang's LLaMA-65B.
-    Raises ``InputError`` for a file that is wrong, and for a name that is no machine's.
     """
     from orsched.costs import AffineCost
 
@@ -249,17 +239,8 @@ def load_requests(
 ) -> Loaded:
     """Return the instance of a file of requests, or of a trace, and the worker that is said.
 
-    Args:
-        source: requests in orsched's own columns, a trace that ``orsched convert`` reads, the
-            name of a data set in the folder that ``ORSCHED_DATA`` names, or a data frame.
-        choice: the worker.
-        classes: service classes, or specifications such as ``interactive:ttft=1``.
-        format: the trace's format; None: recognised.
-        drop_empty: leave failed requests out, counted in the report.
-        spread: spread equal arrival times (``spread_arrivals``).
-
-    Raises:
-        InputError: the worker is not said, or the file is wrong.
+    Arguments as in ``load``, without native files and shipped names. Raises ``InputError`` if the
+    worker is not said, or the file is wrong.
     """
     from orsched.data.service_classes import DEFAULT_CLASSES, priority_classes, with_specs
     from orsched.instances.datasets import instance_of, source_path
@@ -369,8 +350,7 @@ def load(
 def with_cost(instance: Instance, cost: CostModel | str | os.PathLike[str]) -> Instance:
     """Return an instance whose workers have this cost model, or the one that a name stands for.
 
-    Clients, caps and memory stay as they are; a worker without memory gets the KV cache of the
-    machine. Raises ``InputError`` as ``read_machine``.
+    Clients, caps and memory stay; a worker without memory gets the KV cache of the machine.
     """
 
     model, memory = read_machine(cost)

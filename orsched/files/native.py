@@ -29,8 +29,7 @@ PARQUET_ABOVE = 100_000
 def default_suffix(requests: int) -> str:
     """Return the suffix recommended for a file with this many requests.
 
-    Without pyarrow (the extra ``orsched[parquet]``) it is ``.json`` for any number, with a warning
-    where Parquet would be better.
+    ``.json`` for any number without pyarrow (``orsched[parquet]``), with a warning for large ones.
     """
     if requests <= PARQUET_ABOVE:
         return ".json"
@@ -45,11 +44,7 @@ def default_suffix(requests: int) -> str:
 
 
 def load_instance(path: Path) -> Instance:
-    """Read an instance file, JSON or Parquet.
-
-    Raises:
-        InputError: the file cannot be read or is wrong; names file, row, field and remedy.
-    """
+    """Read an instance file, JSON or Parquet; ``InputError`` names file, row, field and remedy."""
     with locating(path):
         if _is_parquet(path):
             from orsched.files.parquet import instance_from_parquet
@@ -62,10 +57,8 @@ def save_instance(instance: Instance, path: Path) -> None:
     """Write an instance file; equal instances give equal bytes.
 
     ``.json`` is columnar text, one column a line; ``.parquet`` has one row a request and is
-    recommended above 100,000 requests. CSV holds requests only: ``write_requests_csv``.
-
-    Raises:
-        InputError: the suffix is neither, or the file cannot be written.
+    recommended above 100,000 requests. CSV holds requests only: ``write_requests_csv``. Raises
+    ``InputError`` if the suffix is neither, or the file cannot be written.
     """
     from orsched.data.instance import require_instance
 
@@ -83,10 +76,8 @@ def load_schedule(path: Path) -> Schedule:
     """Read a schedule file or a run trace, JSON or Parquet.
 
     A trace is a schedule with measured times: its ``run`` names device and clock, and
-    ``check(instance, schedule, times="measured")`` is the check for it.
-
-    Raises:
-        InputError: the file cannot be read or is wrong; names file, row, field and remedy.
+    ``check(instance, schedule, times="measured")`` is the check for it. ``InputError`` names file,
+    row, field and remedy.
     """
     with locating(path):
         if _is_parquet(path):
@@ -99,10 +90,8 @@ def load_schedule(path: Path) -> Schedule:
 def save_schedule(schedule: Scheduled, path: Path) -> None:
     """Write a schedule file, or a trace if the schedule's ``run`` names device and clock.
 
-    Formats as in ``save_instance``; of a result its schedule is written.
-
-    Raises:
-        InputError: the suffix is unknown, a value is not JSON, or the file cannot be written.
+    Formats as in ``save_instance``; of a result its schedule is written. Raises ``InputError`` if
+    the suffix is unknown, a value is not JSON, or the file cannot be written.
     """
     from orsched.data.schedule import as_schedule
 
@@ -128,11 +117,7 @@ def load_fitted_cost(path: Path) -> tuple[CostModel, dict[str, Any] | None]:
 
 
 def save_cost(cost: CostModel, path: Path, fit: dict[str, Any] | None = None) -> None:
-    """Write a cost-model file (JSON), with the report of its fit if one is given.
-
-    Raises:
-        InputError: the suffix is not ``.json``, or the file cannot be written.
-    """
+    """Write a cost-model file (``.json``), with the report of its fit if one is given."""
     with locating(path):
         if _suffix(path) != ".json":
             raise InputError("cost models are JSON files", remedy="use the suffix .json")

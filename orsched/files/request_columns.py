@@ -85,10 +85,7 @@ def read_requests_csv(path: Path, classes: Sequence[str] = SERVICE_CLASSES) -> R
     ``predicted_tokens``, quantiles of predicted lengths (``predicted_p10``, ``predicted_p50``, any
     percentile), ``service_class`` or ``class`` (one of ``classes``), ``tenant`` (names, or whole
     numbers), ``deadline_ns`` or ``deadline_s`` (from the arrival; 0: none of its own), ``weight``
-    (whole numbers from 0). Empty lines are skipped.
-
-    Raises:
-        InputError: the file cannot be read or is wrong; the row is the line number from 1.
+    (whole numbers from 0). Empty lines are skipped. ``InputError`` names the line, from 1.
     """
     with locating(path):
         table = read_chosen(
@@ -102,10 +99,7 @@ def read_requests_csv(path: Path, classes: Sequence[str] = SERVICE_CLASSES) -> R
 def read_requests_jsonl(path: Path, classes: Sequence[str] = SERVICE_CLASSES) -> Requests:
     """Read requests from a file with one JSON object a line; every line has the same names.
 
-    Names and ``classes`` as in ``read_requests_csv``; seconds are numbers. Empty lines are skipped.
-
-    Raises:
-        InputError: the file cannot be read or is wrong; the row is the line number from 1.
+    Names, ``classes`` and errors as in ``read_requests_csv``; seconds are numbers.
     """
     with locating(path):
         found = list(read_objects(path, exact=False))
@@ -131,10 +125,8 @@ def requests_from_frame(frame: pd.DataFrame, classes: Sequence[str] = SERVICE_CL
     """Return the requests of a data frame, one row each; the index plays no part.
 
     Columns and ``classes`` as in ``read_requests_csv``, and ``prefix_ids`` (a list of whole numbers
-    in each row) with ``prefix_block_tokens`` (the same number in each row).
-
-    Raises:
-        InputError: a column is unknown or missing, or a value is wrong; rows count from 0.
+    in each row) with ``prefix_block_tokens`` (the same number in each row). ``InputError`` names
+    the column and the row, from 0.
     """
     require_frame(frame)
     with locating(FRAME):
@@ -286,10 +278,7 @@ def name_of(level: float) -> str:
 
 
 def names_by_level(names: Iterable[object]) -> dict[float, str]:
-    """Return the columns of quantiles in order of their levels.
-
-    Raises ``InputError`` for two of one level, and for too many.
-    """
+    """Return the columns of quantiles by level; ``InputError``: two of one level, or too many."""
     found: dict[float, str] = {}
     for name in names:
         level = level_of(name)
@@ -305,10 +294,7 @@ def names_by_level(names: Iterable[object]) -> dict[float, str]:
 
 
 def gather(columns: dict[str, Any]) -> dict[str, Any]:
-    """Return columns with those of quantiles as the two that ``Requests`` takes.
-
-    Raises ``InputError`` that names the column and, where a value is wrong, the row.
-    """
+    """Return columns with those of quantiles as the two that ``Requests`` takes."""
     names = names_by_level(columns)
     if not names:
         return columns
@@ -346,10 +332,7 @@ def _columns(requests: Requests) -> dict[str, Any]:
 
 
 def requests_to_frame(requests: Requests) -> pd.DataFrame:
-    """Return requests as a data frame, one row each; times in nanoseconds.
-
-    Columns that the requests do not have are left out; ``service_class`` holds the codes.
-    """
+    """Return requests as a frame, a row each: times in ns, classes as codes, no absent columns."""
     pandas = _pandas()
     columns = _columns(requests) | _quantile_columns(requests)
     if requests.prefixes is not None:
@@ -367,10 +350,8 @@ def write_requests_csv(
     """Write requests as CSV, times in nanoseconds; ``read_requests_csv`` gives them back equal.
 
     ``classes`` are the names of the service classes; a class without a name is written as a number.
-
-    Raises:
-        InputError: the requests have prefixes, which CSV does not hold, or the file cannot be
-            written.
+    Raises ``InputError`` if the requests have prefixes, which CSV does not hold, or the file cannot
+    be written.
     """
     with locating(path):
         if requests.prefixes is not None:

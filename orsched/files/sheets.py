@@ -47,9 +47,7 @@ def is_spreadsheet(path: str | PathLike[str]) -> bool:
 def sheet_rows(path: str | PathLike[str]) -> Iterator[_Rows]:
     """Give the rows of the first sheet, as texts.
 
-    Raises:
-        InputError: the file is no spreadsheet, or too large when it is unpacked.
-        MissingDependencyError: openpyxl is not installed.
+    Raises ``InputError`` if the file is no spreadsheet, or too large when it is unpacked.
     """
     rows = _Rows(path)
     try:

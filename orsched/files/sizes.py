@@ -28,17 +28,13 @@ _SIZES = partial(
 
 
 def read_sizes(path: Path, column: str | None = None) -> list[int]:
-    """Return the sizes in a file.
+    """Return the sizes in a file; ``InputError`` names file, row (the line of a text) and field.
 
     Args:
         path: JSON (``.json``: a list, or an object with a list ``sizes``); CSV (``.csv``, or a
             first line with a comma or without a number): a column of it; other text: a whole number
             a line, with ``#`` before comments.
         column: heading of the column of CSV; default: its only one, or one of ``COLUMNS``.
-
-    Raises:
-        InputError: the file cannot be read, or something in it is no size; names file, row (the
-            line of a text) and field.
     """
     with locating(path):
         text = read_text(path)

@@ -80,10 +80,8 @@ def read_table(
     CSV, JSON lines or the first sheet of a spreadsheet. Columns of CSV are separated by commas,
     semicolons or tabs, as the first line shows. Blank lines are skipped; a byte-order mark, any
     line ends, blanks around column names, separators at the end of a line and further columns are
-    accepted. With ``quoted`` numbers of JSON may stand in texts.
-
-    Raises:
-        InputError: the file is no such table, or a cell is wrong; names line and column.
+    accepted. With ``quoted`` numbers of JSON may stand in texts. ``InputError`` names line and
+    column.
     """
     return read_chosen(path, lambda header: chosen(header, required, optional or {}), quoted=quoted)
 
@@ -141,9 +139,6 @@ def read_objects(
     """Yield (line number, object) of each line of a JSONL file; blank lines are skipped.
 
     Numbers are int or, where they are ``exact``, ``Decimal``.
-
-    Raises:
-        InputError: a line is not a JSON object.
     """
     try:
         with open_text(path) as (_, stream):
@@ -283,10 +278,7 @@ def _header(rows: Rows) -> list[str]:
 
 
 def parse_header(names: Sequence[str], line: int = 1) -> list[str]:
-    """Return the column names of the first line, without blanks around them.
-
-    Columns without a name at the end are none: separators at the ends of lines make them.
-    """
+    """Return the column names of the first line, stripped, without nameless ones at the end."""
     header = [name.strip() for name in names]
     while header and not header[-1]:
         header.pop()

@@ -191,13 +191,8 @@ def _empty(name: str) -> InputError:
 def parse_json(text: str, *, exact: bool = False, line: int | None = None) -> Any:
     """Parse strict JSON: no NaN or infinity, no name twice in one object, valid Unicode only.
 
-    Args:
-        text: a document, or a line of JSON lines.
-        exact: give numbers with a fraction or an exponent as ``Decimal``.
-        line: the number of the line, which an error names; otherwise it names line and column.
-
-    Raises:
-        InputError: the text is no JSON.
+    ``exact``: numbers with a fraction or an exponent are ``Decimal``. ``line`` is that of JSON
+    lines, which an ``InputError`` then names; otherwise it names line and column.
     """
     try:
         value = (_EXACT if exact else _FLOATS).decode(text)
@@ -323,8 +318,7 @@ def _compact(value: Any) -> str:
 def plain(value: Any, field: str, depth: int = 0) -> Any:
     """Return a copy of plain JSON values with the names of objects in order (tuples as lists).
 
-    Raises ``InputError`` that names the field for NaN, infinity and everything else that JSON
-    cannot hold.
+    Raises ``InputError`` that names the field for NaN, infinity and what else JSON cannot hold.
     """
     if depth > MAX_DEPTH:
         raise InputError("nested too deeply", field=field, remedy=f"at most {MAX_DEPTH} levels")
@@ -349,8 +343,7 @@ def _no_unicode(name: str) -> InputError:
 def warn_of_formulas(texts: Iterable[object], where: str) -> None:
     """Log a warning if texts begin as formulas do.
 
-    A CSV file has no way to say that a cell is no formula: an apostrophe before it would be part of
-    the text for everyone but a spreadsheet.
+    CSV cannot say that a cell is no formula: an apostrophe would be part of the text elsewhere.
     """
     found = [text for text in texts if isinstance(text, str) and _FORMULA.match(text)]
     if found:
