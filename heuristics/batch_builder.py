@@ -1,8 +1,6 @@
-"""Batch builder: which requests a worker's next prefill still takes.
-
-The limits are those of every policy that forms batches: free clients, prompt tokens of a prefill
-step (on a padding worker each request counts as long as the longest), and memory blocks.
-"""
+"""Which requests a worker's next prefill still takes, by the limits of every policy that forms
+batches: free clients, prompt tokens of a prefill step (on a padding worker each request counts as
+long as the longest), and memory blocks."""
 
 from __future__ import annotations
 
@@ -66,11 +64,9 @@ class BatchBuilder:
         return self
 
     def admit(self, request: int, tokens: int | None = None) -> bool:
-        """Count a request in if it fits beside those before it; return whether it does.
-
-        It has ``tokens`` to prefill (None: what ``View.to_prefill`` says). The first one may exceed
-        the limit: the policy prefills it in chunks.
-        """
+        """Count a request in if it fits beside those before it; return whether it does. It has
+        ``tokens`` to prefill (None: ``View.to_prefill``). The first one may exceed the limit: the
+        policy prefills it in chunks."""
         if tokens is None:
             tokens = self.view.to_prefill(request)
         count = self.count
@@ -97,11 +93,9 @@ class BatchBuilder:
         return True
 
     def take(self, queue: deque[int], clients: int | None = None) -> list[int]:
-        """Pop requests from the front of a queue, until the next does not fit.
-
-        At most ``clients`` of them, None: as many as clients are free. One alone may be longer than
-        a stage, if it yielded tokens before its cache was lost.
-        """
+        """Pop requests from the front of a queue, until the next does not fit; at most ``clients``
+        (None: as many as are free). One alone may be longer than a stage, if its cache was lost
+        with yielded tokens."""
         view, tokens = self.view, self.limit
         if clients is None:
             clients = view.free_clients
@@ -127,10 +121,8 @@ class BatchBuilder:
         return stage
 
     def take_offered(self, offered: Iterable[int], clients: int) -> list[int]:
-        """Return the first of the requests that are offered, until one does not fit.
-
-        An iterator that is asked for the next request knows that the one before was admitted.
-        """
+        """Return the first of the requests that are offered, until one does not fit; an iterator
+        that is asked for the next request knows that the one before was admitted."""
         if self.one_by_one:
             self.open(clients)
             return list(_admitted(self, offered))
@@ -150,11 +142,9 @@ class BatchBuilder:
         return stage
 
     def prefill(self, stage: list[int], decode: tuple[()] | None = ()) -> Step:
-        """Return the prefill of a batch; of a request that is longer than a stage the first part.
-
-        That is one alone whose cache was lost, with prompt and yielded tokens to prefill. Nothing
-        decodes beside it, or all that run (``decode`` None).
-        """
+        """Return the prefill of a batch beside which nothing decodes, or all that run (``decode``
+        None). Of one alone that is longer than a stage (its cache was lost) it is the first
+        part."""
         if len(stage) == 1 and self.view.to_prefill(stage[0]) > self.limit:
             return Step(stage, [self.limit], None, decode)
         return Step(stage, None, None, decode)

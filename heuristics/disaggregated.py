@@ -87,21 +87,15 @@ class DisaggregatedParams:
 
 
 class DecodeQueue(ArrivalQueue):
-    """First come first served; the victim is the last admitted that has decoded here.
-
-    Attributes:
-        fresh: request -> tokens by the time it was taken over, until it has decoded.
-    """
+    """First come first served; the victim is the last admitted that has decoded here."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.fresh: dict[int, int] = {}
+        self.fresh: dict[int, int] = {}  # request -> tokens as it was taken over, until it decodes
 
     def victim(self, running: Sequence[int]) -> int:
-        """Return the last admitted request that is not fresh.
-
-        There is one where memory is short: blocks for its next token are kept with a fresh one.
-        """
+        """Return the last admitted request that is not fresh. There is one where memory is short:
+        blocks for its next token are kept with a fresh one."""
         return next((each for each in reversed(running) if each not in self.fresh), running[-1])
 
     def forget(self, request: int) -> None:
@@ -265,10 +259,8 @@ class Disaggregated(Policy):
         return step
 
     def _take_over(self, view: View) -> list[int]:
-        """Return the requests that are taken over now, in order, until the first that lacks room.
-
-        Blocks are wanted for the cache and a further token, beside those of the next round.
-        """
+        """Return the requests that are taken over now, in order, until the first that lacks room:
+        blocks for the cache and a further token, beside those of the next round."""
         handed, fresh = self.handed[view.index], self.queues[view.index].fresh
         memory, taken = view.worker.memory, []
         clients, free = view.free_clients, view.blocks_left(1)

@@ -98,13 +98,9 @@ def micro_benchmarks(cost: CostModel, clients: int, longest: int) -> Measurement
     """Return the steps that the time estimator is fitted to, measured on a cost model.
 
     Echo says no more than that micro-benchmarks were run: here single prompts of lengths that
-    double up to the longest, rounds of 1 to 64 equal contexts of these lengths and rounds of which
-    one context is the longest, and each chunk of at most 2,048 tokens beside each of these rounds.
-
-    Args:
-        cost: what is measured.
-        clients: most requests of a round.
-        longest: longest prompt.
+    double up to ``longest``, rounds of 1 to 64 (at most ``clients``) equal contexts of these
+    lengths and rounds of which one context is the longest, and each chunk of at most 2,048 tokens
+    beside each of these rounds.
     """
     longest = max(1, longest)
     lengths = [longest]
@@ -151,25 +147,17 @@ class PoolingTime:
         context_max: int,
         cached: Sequence[int] = (),
     ) -> int:
-        """Return the estimated time of a step; 0 for one with nothing in it.
-
-        Eq. (6) has the length of a chunk and not what is cached before it.
-        """
+        """Return the estimated time of a step, 0 for an empty one; eq. (6) has no tokens cached
+        before a chunk."""
         if not chunks and not active:
             return 0
         return self.cost.mixed_ns(chunks, active, context_sum, context_max)
 
 
 class MemoryForecast:
-    """Memory of interactive requests to come: mu + k sigma over a window of the past (5.3).
-
-    The mean and the deviation are over time: what was seen at one moment holds until the next.
-    Before anything was seen the forecast is 0.
-
-    Args:
-        window_s: length of the past that counts.
-        sigmas: k.
-    """
+    """Memory of interactive requests to come: mu + k sigma (``sigmas`` is k) over the past
+    ``window_s`` (5.3). Mean and deviation are over time: what was seen at one moment holds until
+    the next. Before anything was seen the forecast is 0."""
 
     def __init__(self, window_s: float, sigmas: float) -> None:
         self.window_ns = round(window_s * NS_PER_S)
@@ -214,11 +202,9 @@ class MemoryForecast:
 
 
 class Buckets:
-    """Bulk requests by quantiles of their prompt lengths, in each by the prefixes they share.
-
-    The bounds are the quantiles of all bulk requests of the instance (they are submitted in
-    advance; prompts only, no output length).
-    """
+    """Bulk requests by quantiles of their prompt lengths, in each by the prefixes they share. The
+    bounds are the quantiles of all bulk requests of the instance (submitted in advance; prompts
+    only, no output length)."""
 
     def __init__(self, instance: Instance, count: int) -> None:
         prompts = instance.requests.prompt_tokens
@@ -261,10 +247,8 @@ class Buckets:
         return max(self.trees, key=len).last()
 
     def candidates(self, most: int) -> Iterator[int]:
-        """Yield the first requests of the groups, bucket by bucket, each from where it was.
-
-        At most so many in all; every bucket gives the same number as far as it has them.
-        """
+        """Yield the first requests of the groups, bucket by bucket, each from where it was: at most
+        so many in all, from every bucket the same number as far as it has them."""
         trees = [each for each in range(len(self.trees)) if len(self.trees[each])]
         for place in trees:
             groups = self.trees[place]
@@ -370,11 +354,9 @@ class Echo(Colocation):
         return max(reversed(running), key=lambda request: self.score_without(view, draft, request))
 
     def score_without(self, view: View, draft: Draft, request: int) -> float:
-        """Return (benefit - punishment) / time of the step without a running bulk request.
-
-        Its tokens are all still needed, by itself; those that others share stay in the cache, but
-        are not told apart here.
-        """
+        """Return (benefit - punishment) / time of the step without a running bulk request. Its own
+        tokens are all still needed; those that others share stay in the cache, but are not told
+        apart here."""
         chunks = [tokens for each, tokens in draft.chunks.items() if each != request]
         active, context = len(draft.decode), draft.decode.get(request, 0)
         active -= request in draft.decode

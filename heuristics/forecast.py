@@ -244,12 +244,10 @@ class KnownEnds:
     def wait(
         self, now: int, clients: int, left: int, most: int, price: float, worth: float, delay: int
     ) -> int:
-        """Return the rounds until the next end that is worth it, or 0.
-
-        Waiting until the j-th end costs ``price`` for each idle client-round until then, and
-        ``delay`` for each round by which the longest waiting request would end after everything
-        else; it brings j clients (at most ``left`` can be used), each worth ``worth``.
-        """
+        """Return the rounds until the next end that is worth it, or 0. Waiting until the j-th end
+        costs ``price`` for each idle client-round until then, and ``delay`` for each round by which
+        the longest waiting request would end after everything else; it brings j clients (at most
+        ``left`` can be used), each worth ``worth``."""
         ends = self.ends
         if ends and ends[0] <= now:
             past = bisect_right(ends, now)
@@ -311,18 +309,14 @@ class LearnedEnds:
         return taken
 
     def hazard(self, now: int, active: int) -> float:
-        """Return ends a client-round: requests that ended over the rounds of all so far.
-
-        Before any has ended, as if each took half of the limit.
-        """
+        """Return ends a client-round: requests that ended over the rounds of all so far; before any
+        has, as if each took half of the limit."""
         rounds = self.sum_lengths + active * now - self.sum_starts
         return (self.count + 1) / (rounds + self.doubt)
 
     def expects_one(self, now: int, rounds: int, hazard: float) -> bool:
-        """Whether at least one running request is expected to end within some rounds.
-
-        The hazard of each age is that of the requests seen at that age; one at the limit ends.
-        """
+        """Whether at least one running request is expected to end within some rounds. The hazard of
+        each age is that of the requests seen at that age; one at the limit ends."""
         at_most, limit = self.lengths.at_most, self.limit - rounds
         doubted = _DOUBT * rounds * hazard
         expected, longer = 0.0, self.lengths.size + _DOUBT

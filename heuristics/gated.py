@@ -50,10 +50,8 @@ class Queues(Protocol):
         """Queue a request, at a client where each has its own queue."""
 
     def fill(self, clients: Sequence[int], batch: BatchBuilder) -> tuple[list[int], list[int]]:
-        """Remove and return requests for these clients in turn, and the clients that get one.
-
-        Ends at the first request that does not fit into the batch.
-        """
+        """Remove and return requests for these clients in turn, and the clients that get one; ends
+        at the first request that does not fit into the batch."""
 
     def servable(self, idle: Collection[int]) -> int:
         """Return how many of the idle clients could get a request now."""
@@ -64,17 +62,11 @@ class Offering(ABC):
 
     @abstractmethod
     def offer(self, clients: Sequence[int], places: list[int]) -> Iterator[int]:
-        """Yield the requests that these clients would get in turn.
-
-        When the next one is asked for, the one before is taken: it leaves the queue, and its client
-        is added to ``places``.
-        """
+        """Yield the requests that these clients would get in turn. When the next one is asked for,
+        the one before is taken: it leaves the queue, and its client is added to ``places``."""
 
     def fill(self, clients: Sequence[int], batch: BatchBuilder) -> tuple[list[int], list[int]]:
-        """Remove and return requests for these clients in turn, and the clients that get one.
-
-        Ends at the first request that does not fit into the batch.
-        """
+        """Remove and return requests for these clients in turn, and the clients that get one."""
         places: list[int] = []
         return batch.take_offered(self.offer(clients, places), len(clients)), places
 
@@ -108,10 +100,8 @@ class SharedQueue(Offering):
 
 
 class ClientQueues(Offering):
-    """One queue a client; with ``steal`` an idle client whose own is empty takes from another's.
-
-    It steals the first request of the queue with the most remaining tokens (Pang, Algorithm 1).
-    """
+    """One queue a client; with ``steal`` an idle client whose own is empty takes the first request
+    of the queue with the most remaining tokens (Pang, Algorithm 1)."""
 
     def __init__(self, clients: int, steal: bool) -> None:
         # Entries are (key, request, tokens) in one integer, which compares faster than a tuple.
@@ -185,15 +175,10 @@ _GROWTH = 1.5
 
 
 class ClientChoice:
-    """Chooses how many clients to use, by the times of rounds and the requests in the system.
-
-    While arrivals are expected R is not known, and more than what is there: then it uses all.
-    Contexts, where times depend on them, are those of a mean request in the middle of its answer,
-    by the requests seen so far: the prompts of those that came, the tokens of those that ended.
-
-    Args:
-        view: the worker.
-    """
+    """Chooses how many clients to use, by the times of rounds and the requests in the system. While
+    arrivals are expected R is not known, and more than what is there: then it uses all. Contexts,
+    where times depend on them, are those of a mean request in the middle of its answer, by the
+    requests seen so far: the prompts of those that came, the tokens of those that ended."""
 
     def __init__(self, view: View) -> None:
         self.arrivals = ArrivalRate()
@@ -309,14 +294,12 @@ class GatedParams:
 
 
 class GatedPolicy(Policy):
-    """Clients take requests from queues; a gate decides when to stop decoding for a prefill.
-
-    With different parameters this is Pang's offline method, online method and hybrid.
+    """Clients take requests from queues; a gate decides when to stop decoding for a prefill: with
+    different parameters Pang's offline method, online method and hybrid.
 
     Args:
         params: see ``GatedParams``.
-        information: what it is shown of output lengths; it orders and packs by what it knows
-            (without information every length counts as the output limit).
+        information: what it knows of output lengths (none: all count as the output limit).
         name: the name under which it reports.
         packing: client of each request, where a packing is known already.
         service_class: of each request, for the priority.
@@ -462,12 +445,7 @@ def _known_lengths(view: View) -> Sequence[int] | None:
 
 
 def make_gate(name: str, factor: float = 1.0) -> Gate:
-    """Return a fresh gate: one of ``GATES``; ``waited_time`` reads the paper's words.
-
-    Args:
-        name: which one.
-        factor: of ``idle_cost``.
-    """
+    """Return a fresh gate, one of ``GATES``; ``factor`` is that of ``idle_cost``."""
     if name == "prefill_first":
         return PrefillFirst()
     if name == "waited_time":

@@ -1,8 +1,5 @@
-"""Gates: when to interrupt decoding for a prefill stage (Pang, section IV-C).
-
-A gate compares what it costs to let clients wait with what it costs to insert a prefill stage.
-Both are read off the cost model, so a gate works under every one of them.
-"""
+"""Gates: when to interrupt decoding for a prefill stage (Pang, section IV-C). A gate compares what
+it costs to let clients wait with what it costs to insert a stage, both read off the cost model."""
 
 from __future__ import annotations
 
@@ -121,12 +118,10 @@ class IdleCost:
     """Prefill when the accumulated cost of idle client-rounds reaches the stage's fixed cost.
 
     The derived gate (*How long to wait before a prefill* in the docs): an idle client-round costs
-    1/J of a round's fixed time, a stage its fixed time (its token time is due anyway). Waiting
-    for w rounds while clients free at a steady rate is cheapest per round when both are equal. A
-    full stage never waits: more waiting clients would not make it cheaper.
-
-    Args:
-        factor: multiplies the threshold; 1 is the derived value.
+    1/J of a round's fixed time, a stage its fixed time (its token time is due anyway). Waiting for
+    w rounds while clients free at a steady rate is cheapest per round when both are equal. A full
+    stage never waits: more clients would not make it cheaper. ``factor`` multiplies the threshold;
+    1 is the derived value.
     """
 
     def __init__(self, factor: float = 1.0) -> None:
@@ -164,12 +159,10 @@ class IdleCost:
 
 
 def fixed_costs(worker: Worker) -> tuple[int, int]:
-    """Return the fixed time of a prefill stage and of a decode round, in nanoseconds.
-
-    Stage: what two stages of one request take more than one stage of both. Round: what a round
-    would take with no active client, extrapolated from one and two. Both at least 0, and 0 where
-    a fitted model with negative coefficients has no time for such a step.
-    """
+    """Return the fixed nanoseconds of a prefill stage (what two stages of one request take more
+    than one of both) and of a decode round (extrapolated from one and two active clients to none).
+    At least 0, and 0 where a fitted model with negative coefficients has no time for such a
+    step."""
     cost, limit = worker.cost, worker.prefill_limit
     p = _TYPICAL_PROMPT if limit is None else max(1, min(_TYPICAL_PROMPT, limit // 2))
     try:
@@ -200,10 +193,8 @@ class ShadowPrice:
 
     Knows the ends of running requests when clairvoyant, or as long as predictions prove true; else
     it learns how long requests take, and that none outlives the output limit. While arrivals are
-    expected it prices the waiting requests' time (mean JCT), afterwards the makespan.
-
-    It records starts when it is asked or an end comes: a decision that forms a stage has
-    enough to do.
+    expected it prices the waiting requests' time (mean JCT), afterwards the makespan. It records
+    starts when it is asked or an end comes: a decision that forms a stage has enough to do.
     """
 
     def start(self, view: View) -> None:
@@ -328,10 +319,8 @@ class ShadowPrice:
         return self.known.mean_error <= _TRUSTED * usual_wait
 
     def proven(self, view: View, tolerance: float) -> bool:
-        """Whether the ends of requests are known within a share of the usual wait for a stage.
-
-        Clairvoyant: they are. Else the mean error of those that have ended decides.
-        """
+        """Whether the ends of requests are known within a share of the usual wait for a stage:
+        clairvoyant, or by the mean error of those that have ended."""
         if self.sighted:
             return True
         if self._started:
@@ -346,10 +335,8 @@ class ShadowPrice:
 
 
 def within_memory(view: View, clients: int) -> tuple[int, int]:
-    """Return how many of the clients memory leaves room for, and how many it has room for at most.
-
-    By the mean blocks of those that run.
-    """
+    """Return how many of the clients memory leaves room for, and how many it has room for at most,
+    by the mean blocks of those that run."""
     free, memory, active = view.blocks_free, view.worker.memory, len(view.running)
     if free is None or memory is None or not active:
         return clients, view.worker.clients

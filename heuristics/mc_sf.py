@@ -32,14 +32,9 @@ class FutureMemory:
 
     Rounds are counted from the start of the run. A cache has ``base + t`` tokens in round t, up to
     and including the round of its end, and is freed then. What all of them fill grows from one end
-    to the next, so it is within the memory in every round if it is at every end.
-
-    The caches are columns in the order of their ends, with what all fill at each of these, so that
-    a question, an addition or a removal is a handful of operations on whole columns.
-
-    Args:
-        blocks: blocks of the worker.
-        block_tokens: tokens of a block.
+    to the next, so it is within the memory in every round if it is at every end. The caches are
+    columns in the order of their ends, with what all fill at each of these, so that a question, an
+    addition or a removal is a handful of operations on whole columns.
     """
 
     def __init__(self, blocks: int, block_tokens: int) -> None:

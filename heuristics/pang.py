@@ -1,8 +1,6 @@
-"""The four methods of Pang: fcfs, offline, online, hybrid.
-
-Where the paper is vague the choices are those that reproduce its makespans best (the page
-*Reproducing Pang* has the table); every other choice is a parameter.
-"""
+"""The four methods of Pang: fcfs, offline, online, hybrid. Where the paper is vague the choices are
+those that reproduce its makespans best (the page *Reproducing Pang*); every other one is a
+parameter."""
 
 from __future__ import annotations
 
@@ -95,12 +93,10 @@ class _Best(NamedTuple):
 def plan(
     instance: Instance, name: str, params: GatedParams, fixed: frozenset[str], run: Run
 ) -> Outcome:
-    """Try candidates until ``run.stop`` ends the search; return the best one's schedule.
-
-    Candidates are the given parameters, then the shared queue (stealing taken to its end) and a
-    grid of gate factors, then random factors from the seed; parameters that the caller fixed
-    stay. Ctrl-C ends the search and keeps the incumbent.
-    """
+    """Try candidates until ``run.stop`` ends the search; return the best one's schedule: the given
+    parameters, then the shared queue (stealing taken to its end) and a grid of gate factors, then
+    random factors from the seed; parameters that the caller fixed stay. Ctrl-C keeps the
+    incumbent."""
     known = as_known(instance, run.information)
     run.require_time()
     packing = pack_known(known, run.stop.seconds_left) if params.assignment == "packing" else None
@@ -195,10 +191,8 @@ def _try(
     run: Run,
     reserve: float,
 ) -> tuple[_Best, bool]:
-    """Simulate one candidate; return the better of it and the incumbent.
-
-    With a reserve it ends in time for one more run that takes as long as the longest so far.
-    """
+    """Return the better of a candidate, simulated, and the incumbent. With a reserve it ends in
+    time for one more run that takes as long as the longest so far."""
     begin = perf_counter()
 
     def deadline() -> None:

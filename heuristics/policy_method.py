@@ -92,10 +92,8 @@ class LiveMethod(ABC):
         seed: int,
         seconds_left: float = math.inf,
     ) -> tuple[Policy, dict[str, Any]]:
-        """Return a fresh policy for an instance, and all its parameters as plain values.
-
-        ``seconds_left`` bounds what it works out beforehand. Raises ``InputError``.
-        """
+        """Return a fresh policy for an instance, and all its parameters as plain values;
+        ``seconds_left`` bounds what it works out beforehand. Raises ``InputError``."""
 
     def check_parameters(self, parameters: dict[str, Any]) -> None:  # noqa: B027
         """Raise ``InputError`` for parameters that are wrong on whatever instance."""
@@ -201,9 +199,7 @@ def _tokens_to_compute(instance: Instance) -> int:
 
 def _require_rounds(instance: Instance, at_once: int | None) -> None:
     """Refuse outputs that take too many decode steps of so many rounds; None: any number of them.
-
-    No request has fewer steps than its own output asks for, and a step serves all clients at most.
-    """
+    No request has fewer steps than its output asks for, and a step serves all clients at most."""
     outputs = instance.requests.output_tokens
     if at_once is None or not len(outputs):
         return
@@ -334,11 +330,9 @@ _RAN = "_orsched_ran_with"
 
 @dataclass(frozen=True)
 class PolicyObject(LiveMethod):
-    """A policy object, for one run: what it counted and queued in it would carry over to another.
-
-    One that sets its state up in ``start``, or that has none, may run again. On several workers one
-    that serves one worker gets a dispatcher, with a copy of it on each worker; it stays as it is.
-    """
+    """A policy object, for one run: what it counted and queued would carry over to another, unless
+    it sets its state up in ``start`` or has none. On several workers one that serves one worker
+    gets a dispatcher, with a copy of it on each worker; it stays as it is."""
 
     policy: Policy
     name: str = "policy"
@@ -353,11 +347,8 @@ class PolicyObject(LiveMethod):
         seed: int,
         seconds_left: float = math.inf,
     ) -> tuple[Policy, dict[str, Any]]:
-        """Return the object, and the parameters with which it says that it was made.
-
-        Raises ``InputError`` for one that has run before, and may have kept something of it, and
-        for one that several workers need and that cannot be copied.
-        """
+        """Return the object, and the parameters with which it says that it was made; ``InputError``
+        as ``require_fresh``, and where several workers need it and it cannot be copied."""
         self.require_fresh()
         if len(instance.workers) > 1 and not self.policy.many_workers:
             return dispatched(self._copies(), split(parameters)[1]), parameters

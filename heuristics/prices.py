@@ -17,12 +17,7 @@ _CONTEXT = 1024
 
 
 class Prices:
-    """Prices of a worker's cost model: of a prompt token, of a round and of a request in it.
-
-    Attributes:
-        token_ns: a prompt token beside others.
-        round_ns: the part of a round that does not depend on how many requests are in it.
-    """
+    """Prices of a worker's cost model: of a prompt token, of a round and of a request in it."""
 
     def __init__(self, view: View) -> None:
         self.cost = cost = view.worker.cost
@@ -37,16 +32,14 @@ class Prices:
         one = cost.round_ns(1, _CONTEXT, _CONTEXT)
         all_of_them = cost.round_ns(clients, clients * _CONTEXT, _CONTEXT)
         self.client_ns = max(0.0, (all_of_them - one) / (clients - 1))  # a request's part
-        self.round_ns = max(one - self.client_ns, 1.0)
+        self.round_ns = max(one - self.client_ns, 1.0)  # what a round takes whoever is in it
 
     def prefill(
         self, chunks: Sequence[int], active: int, cached: Sequence[int] = ()
     ) -> tuple[bool, int]:
-        """Return whether chunks go beside a round, and about how long their step takes.
-
-        They do unless a stage of its own and a round take less time than both in one step.
-        ``cached`` are the tokens in the cache before each chunk; empty: all 0.
-        """
+        """Return whether chunks go beside a round, and about how long their step takes. They do
+        unless a stage of its own and a round take less time than both in one step. ``cached`` are
+        the tokens in the cache before each chunk; empty: all 0."""
         alone = prefill_ns(self.cost, chunks, cached)
         if not active:
             return False, alone

@@ -1,12 +1,10 @@
 """Longest first while predictions prove right, the order of arrival when they do not.
 
 Noisy predictions make longest first worse than no predictions: what is predicted short comes last,
-and each of it that is long keeps the worker nearly alone. So a share of the clients takes the
-first request that has arrived, whatever is predicted of it. These requests are a fair sample, from
-which the predictions' skill is learned; below a threshold the order of arrival takes over.
-
-Where distributions are predicted, the order is that of their 0.9 quantiles: what may be long
-starts early. Skill and gate go by the predicted length, as they do without.
+and each of it that is long keeps the worker nearly alone. So a share of the clients takes the first
+request that has arrived: a fair sample, from which the predictions' skill is learned; below a
+threshold the order of arrival takes over. Where distributions are predicted, the order is that of
+their 0.9 quantiles: what may be long starts early. Skill and gate go by the predicted length.
 """
 
 from __future__ import annotations
@@ -36,10 +34,8 @@ LEVEL = 0.9
 
 
 class LongLengths(dict[int, int]):
-    """The 0.9 quantile of each request's length, in whole tokens, worked out when it is asked for.
-
-    It may be forgotten (``pop``) when the request is done.
-    """
+    """The 0.9 quantile of each request's length, in whole tokens, worked out when it is asked for;
+    it may be forgotten (``pop``) when the request is done."""
 
     def __init__(self, view: PredictedView) -> None:
         super().__init__()
@@ -98,10 +94,9 @@ class RobustParams:
 
 
 class Skill:
-    """The skill of predictions on a fair sample, in which every request counts once it has ended.
-
-    In the order of starts: a short request does not count before a long one that started earlier.
-    """
+    """The skill of predictions on a fair sample, in which every request counts once it has ended,
+    in the order of starts: a short request does not count before a long one that started
+    earlier."""
 
     def __init__(self, least: float) -> None:
         self.least = least
@@ -152,11 +147,9 @@ class Skill:
 
 
 class TwoOrders(Offering):
-    """One queue in two orders: by length, and by arrival.
-
-    By length most are in a sorted list, which gives up its last faster than a heap its first;
-    newcomers are in a heap until they are as many as the list.
-    """
+    """One queue in two orders: by length, and by arrival. By length most are in a sorted list,
+    which gives up its last faster than a heap its first; newcomers are in a heap until they are as
+    many as the list."""
 
     def __init__(
         self, skill: Skill, sample: int, predicted: Callable[[int], int], requests: int
@@ -182,10 +175,8 @@ class TwoOrders(Offering):
         self.queued += 1
 
     def offer(self, clients: Sequence[int], places: list[int]) -> Iterator[int]:
-        """Yield the first requests of the order in force, one a client.
-
-        A request that has started stays in the other order until its turn.
-        """
+        """Yield the first requests of the order in force, one a client; each stays in the other
+        order until its turn."""
         waits, by_arrival = self._waits, self._by_arrival
         in_order, new = self._sorted, self._new
         sample, trusted = self.sample, self.skill.trusted

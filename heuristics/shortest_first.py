@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 
 
 class AfterPrediction(Policy):
-    """Hold each request back for the predictor's latency, which passes beside what is served.
-
-    Predictions are made side by side: each takes the same time. While one is awaited, rounds are
-    taken one by one, so that a request can join at the first border after its prediction.
-    """
+    """Hold each request back for the predictor's latency, which passes beside what is served. Each
+    prediction takes the same time, side by side. While one is awaited, rounds are taken one by one,
+    so that a request can join at the first border after its prediction."""
 
     def __init__(self, inner: ContinuousBatching | StaticBatching, latency_ns: int) -> None:
         self.inner = inner
@@ -106,9 +104,7 @@ class LimitedQueue(PriorityQueue):
 
 class LimitedBatching(ContinuousBatching):
     """Iterations of at most ``most`` requests; early finishers are replaced from the queue (Orca).
-
-    No request is preempted for a shorter one; where paged memory runs out, the largest key is.
-    """
+    None is preempted for a shorter one; where paged memory runs out, the largest key is."""
 
     def __init__(
         self,

@@ -69,14 +69,11 @@ class SlackParams(ColocationParams):
 
 
 class GroupRates:
-    """Tokens per second of computation that the waiting groups yield, and the group at work.
-
-    A group with n requests of prompts p, of which s tokens are shared and c of these are cached,
-    yields sum(p + d) tokens for the time of s - c + sum(p - s) prompt tokens and n d decoded ones,
-    where d is the mean answer. Doing groups one after the other by this rate, highest first, is
-    the order by Smith's rule: at any moment most tokens are done. A group is left when none of it
-    waits.
-    """
+    """Tokens per second of computation that the waiting groups yield, and the group at work, which
+    is left when none of it waits. A group with n requests of prompts p, of which s tokens are
+    shared and c of these are cached, yields sum(p + d) tokens for the time of s - c + sum(p - s)
+    prompt tokens and n d decoded ones, where d is the mean answer. Groups one after the other by
+    this rate, highest first, is Smith's rule: at any moment most tokens are done."""
 
     def __init__(self, instance: Instance, worker: Worker) -> None:
         self.pool = PrefixGroups(instance)
@@ -139,10 +136,8 @@ class AnswerLengths(SortedLengths):
         return self.total / self.size if self.size else 1.0
 
     def rest(self, yielded: int, quantile: float) -> int:
-        """Return the tokens still to come, at a quantile of those longer than what was yielded.
-
-        At least 1. Those up to the limit before enough answers were seen, or where none was longer.
-        """
+        """Return the tokens still to come, at least 1, at a quantile of those longer than what was
+        yielded; up to the limit before enough answers were seen, or where none was longer."""
         lengths = self.lengths
         first = bisect_right(lengths, yielded)
         longer = len(lengths) - first
@@ -156,13 +151,12 @@ class Slack(Colocation):
     """Bulk work in the slack of interactive requests, by rate and shared prefix.
 
     Rounds cost their fixed time each, so bulk work gains from long steps. A request whose tokens
-    are due at TTFT + i TPOT has slack from the moment its first token is early; it is spread
-    evenly over the tokens that it still yields (at a quantile of the answers seen): a step lasts
-    at most TPOT + slack / rest for each request in it, by the worker's cost model, exactly.
-    Requests with a late token have lost their limit and are served at a pace of their own.
-
-    Bulk requests come in groups of one shared prefix, each group in a row, the group first that
-    yields most tokens per second. They leave free what interactive requests may need.
+    are due at TTFT + i TPOT has slack from the moment its first token is early; it is spread evenly
+    over the tokens that it still yields (at a quantile of the answers seen): a step lasts at most
+    TPOT + slack / rest for each request in it, by the worker's cost model, exactly. Requests with a
+    late token have lost their limit and are served at a pace of their own. Bulk requests come in
+    groups of one shared prefix, each group in a row, the group first that yields most tokens per
+    second. They leave free what interactive requests may need.
     """
 
     def __init__(self, instance: Instance, params: SlackParams) -> None:

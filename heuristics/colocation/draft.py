@@ -72,15 +72,9 @@ class ArrivalPool:
 
 
 class PrefixGroups:
-    """Requests by the whole shared prefix that they have, in the order of a walk of the tree.
-
-    Requests with the same chain of prefix identifiers are a *group*. Sorted by their chains the
-    groups stand in the order in which a depth-first walk of the radix tree meets them: groups that
-    share a long prefix are neighbours. Requests without prefixes are one group, by arrival.
-
-    Attributes:
-        groups: chain -> its waiting requests, those that were preempted first.
-    """
+    """Groups of requests with the same chain of prefix identifiers, sorted by their chains: so a
+    depth-first walk of the radix tree meets them, and groups that share a long prefix are
+    neighbours. Requests without prefixes are one group, by arrival."""
 
     def __init__(self, instance: Instance) -> None:
         prefixes = instance.requests.prefixes
@@ -88,7 +82,7 @@ class PrefixGroups:
         self.offsets = [] if prefixes is None else prefixes.offsets.tolist()
         self.known: dict[int, bytes] = {}  # last identifier -> chain
         self.chains: list[bytes] = []  # the chains with waiting requests, sorted
-        self.groups: dict[bytes, deque[int]] = {}
+        self.groups: dict[bytes, deque[int]] = {}  # chain -> those that wait, preempted ones first
         self.waits = 0
 
     def __len__(self) -> int:
@@ -162,10 +156,8 @@ class StepTime(Protocol):
         context_max: int,
         cached: Sequence[int] = (),
     ) -> int:
-        """Return the time of a step over prompt chunks beside a round, in nanoseconds.
-
-        ``cached`` are the tokens in the cache before each chunk; empty: all 0.
-        """
+        """Return the nanoseconds of a step over prompt chunks beside a round; ``cached`` are the
+        tokens in the cache before each chunk; empty: all 0."""
 
 
 class MachineTime:
@@ -193,12 +185,7 @@ _UNTIL_EVENT = decode_rounds()
 
 
 class Draft:
-    """Decoding requests and prompt chunks of the next step, with its time.
-
-    Attributes:
-        chunks: request -> prompt tokens, those that are new on the worker among them.
-        prompt_tokens: what is left of the worker's prefill cap.
-    """
+    """Decoding requests and prompt chunks of the next step, with its time."""
 
     __slots__ = (
         "before", "chunks", "clients", "context_max", "context_sum", "decode", "due_ns",
@@ -210,12 +197,12 @@ class Draft:
     ) -> None:
         self.view = view
         self.time = time
-        self.chunks: dict[int, int] = {}
+        self.chunks: dict[int, int] = {}  # request -> prompt tokens, new requests among them
         self.before: dict[int, int] = {}  # request -> tokens that are cached before its chunk
         self.decode: dict[int, int] = {}  # requests that decode -> context in the round
         self.victims = list(victims)  # requests that are preempted
         self.tokens = tokens  # what is left of the token budget
-        self.prompt_tokens = view.worker.prefill_limit or UNLIMITED
+        self.prompt_tokens = view.worker.prefill_limit or UNLIMITED  # left of the prefill cap
         self.clients = view.free_clients + len(victims)  # clients that are free
         self.context_sum = self.context_max = 0
         self.due_ns = UNLIMITED  # the earliest time at which a token of one of its requests is due
@@ -265,10 +252,8 @@ class Draft:
         self.prompt_tokens += less
 
     def largest_chunk(self, most: int, limit_ns: int, cached: int) -> int:
-        """Return the most prompt tokens, up to a number, with which the step keeps to a limit.
-
-        ``cached`` are the tokens in the cache before them.
-        """
+        """Return the most prompt tokens, up to ``most``, behind ``cached`` ones, with which the
+        step keeps to a limit."""
         most = min(most, self.tokens, self.prompt_tokens)
         if most <= 0:
             return 0
@@ -300,16 +285,10 @@ class Draft:
 
 
 class Room:
-    """Blocks that are free while a step is planned, changed by what is planned.
-
-    With ``whole`` allocation a request takes all its blocks at its admission, with ``paged`` those
-    that its tokens fill. Opened for each decision and closed after it: a trial of the prefix
-    cache is undone then.
-
-    Attributes:
-        size: tokens of a block under paged memory, else 0.
-        free: blocks that nobody refers to.
-    """
+    """Blocks that are free while a step is planned, changed by what is planned: with ``whole``
+    allocation a request takes all its blocks at its admission, with ``paged`` those that its tokens
+    fill. Opened for each decision and closed after it: a trial of the prefix cache is undone then.
+    ``size``: tokens of a block, 0 if not paged."""
 
     def __init__(self, view: View) -> None:
         memory = view.worker.memory

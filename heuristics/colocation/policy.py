@@ -24,37 +24,26 @@ if TYPE_CHECKING:
 
 
 class Deadlines:
-    """Token i of a request is due at its arrival + TTFT + i TPOT (Echo, section 5.1), i from 0.
-
-    Args:
-        instance: gives the limits of the service classes.
-        ttft_s, tpot_s: limits of all interactive requests in place of those of their classes.
-
-    Attributes:
-        bulk: whether each request is of a bulk class, by row.
-        interactive_kinds: the classes that are not bulk, by number.
-        limits: TTFT and TPOT of each class in nanoseconds, None for none.
-    """
+    """Token i of a request is due at its arrival + TTFT + i TPOT (Echo, section 5.1), i from 0;
+    ``ttft_s`` and ``tpot_s`` replace the limits of all interactive requests' classes."""
 
     def __init__(
         self, instance: Instance, ttft_s: float | None = None, tpot_s: float | None = None
     ) -> None:
-        self.bulk: list[bool] = instance.bulk.tolist()
+        self.bulk: list[bool] = instance.bulk.tolist()  # whether it is of a bulk class, by row
         self.kind: list[int] = instance.requests.service_class.tolist()
         self.interactive_kinds = [i for i, each in enumerate(instance.classes) if not each.bulk]
         ttft = None if ttft_s is None else seconds_to_ns(ttft_s, "ttft_s")
         tpot = None if tpot_s is None else seconds_to_ns(tpot_s, "tpot_s")
-        self.limits = [
+        self.limits = [  # TTFT and TPOT of each class in nanoseconds, None for none
             (each.ttft_ns if ttft is None else ttft, each.tpot_ns if tpot is None else tpot)
             for each in instance.classes
         ]
 
     def due_ns(self, view: View, request: int) -> int:
-        """Return when the next token of a request is due; NEVER without a limit.
-
-        A class with a TTFT alone has no limit behind its first token, one with a TPOT alone none
-        before; its tokens count from the arrival.
-        """
+        """Return when the next token of a request is due; NEVER without a limit. A class with a
+        TTFT alone has none behind its first token, one with a TPOT alone none before; its tokens
+        count from the arrival."""
         if self.bulk[request]:
             return NEVER
         ttft, tpot = self.limits[self.kind[request]]
@@ -106,14 +95,11 @@ IN_RANGE = "give a number in this range"
 class Colocation(Policy):
     """Plans each step anew: interactive requests first come first served, then bulk work.
 
-    In a step stand, in this order: interactive requests that decode; the begun prefills of
-    interactive ones, then those that wait, as long as clients, memory and the token budget allow;
-    bulk requests that decode; their begun prefills; and, if no interactive request waits, bulk
-    requests from the pool. Bulk requests that decode and find no place in a step pause: they keep
-    client and cache. Where an interactive request finds no client or no memory, bulk requests are
-    preempted for it. A policy of this family says how long a step may last for bulk work
-    (``bulk_limit_ns``), which bulk request is next, which is preempted, and how much memory bulk
-    work may take.
+    In a step stand, in this order: interactive requests that decode; their begun prefills, then
+    those that wait, as long as clients, memory and the token budget allow; bulk requests that
+    decode; their begun prefills; and, if no interactive request waits, bulk requests from the pool.
+    Bulk requests that decode and find no place in a step pause: they keep client and cache. Where
+    an interactive request finds no client or no memory, bulk requests are preempted for it.
     """
 
     chunks = True
@@ -324,10 +310,8 @@ class Colocation(Policy):
         return reserved
 
     def _admit_interactive(self, view: View, draft: Draft, room: Room) -> None:
-        """Take the blocks of the waiting interactive requests in the step.
-
-        They may find more than was foreseen, or less.
-        """
+        """Take the blocks of the step's waiting interactive requests, which may find more than was
+        foreseen, or less."""
         for request in self.queue:
             if request not in draft.chunks:
                 return
@@ -396,10 +380,8 @@ class Colocation(Policy):
         return True
 
     def is_being_prefilled(self, view: View, draft: Draft, request: int, hit: int) -> bool:
-        """Whether another prefill is about to compute the block that a request misses first.
-
-        It then waits: it would compute the same.
-        """
+        """Whether another prefill is about to compute the block that a request misses first: then
+        it waits."""
         if self.offsets is None:
             return False
         place = hit // self.block_tokens

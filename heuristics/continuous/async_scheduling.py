@@ -27,16 +27,12 @@ class AsyncBatching(ContinuousBatching):
     token (vLLM knows ``max_tokens``; where an end-of-sequence token ends a request, an engine
     processes one more for nothing), and requests that arrive during it join a step later. Where
     nothing is in flight, or the plan serves nobody, all is known.
-
-    Attributes:
-        leaving: request -> tokens in its cache, of those that finished in the last step.
-        newcomers: requests that arrived during the last step.
     """
 
     def __init__(self, params: ContinuousParams, information: Information, queue: Queue) -> None:
         super().__init__(params, information, queue)
-        self.leaving: dict[int, int] = {}
-        self.newcomers: list[int] = []
+        self.leaving: dict[int, int] = {}  # cached tokens of what finished in the last step
+        self.newcomers: list[int] = []  # requests that arrived during the last step
         self.places: dict[int, int] = {}  # request -> place in the order of all admissions
         self.admitted = 0
         self.before: dict[int, int] = {}  # request -> tokens yielded when the last step began

@@ -20,19 +20,7 @@ UNLIMITED = 2**62
 
 
 class Plan:
-    """The next step while it is being made.
-
-    Attributes:
-        chunks: request -> prompt tokens.
-        decode: requests that decode, None: all that can.
-        decoding: how many those are.
-        victims: requests that are preempted.
-        tokens: what is left of the token budget.
-        prompt_tokens: what is left of the worker's prefill cap.
-        blocks: blocks that stay free.
-        whole: whether each chunk is the whole prefill of a request that is new.
-        trial: the evictions, tried on the worker's prefix cache, or None.
-    """
+    """The next step while it is being made."""
 
     __slots__ = (
         "blocks", "chunks", "decode", "decoding", "prompt_tokens", "tokens", "trial",
@@ -40,23 +28,19 @@ class Plan:
     )  # fmt: skip
 
     def __init__(self, decoding: int, tokens: int, prompt_tokens: int, blocks: int) -> None:
-        self.chunks: dict[int, int] = {}
-        self.decode: list[int] | None = None
-        self.decoding = decoding
-        self.victims: list[int] = []
-        self.tokens = tokens
-        self.prompt_tokens = prompt_tokens
-        self.blocks = blocks
-        self.whole = True
-        self.trial: Trial | None = None
+        self.chunks: dict[int, int] = {}  # request -> prompt tokens
+        self.decode: list[int] | None = None  # None = None|requests that decode, None: all that can
+        self.decoding = decoding  # how many those are
+        self.victims: list[int] = []  # requests that are preempted
+        self.tokens = tokens  # what is left of the token budget
+        self.prompt_tokens = prompt_tokens  # what is left of the worker's prefill cap
+        self.blocks = blocks  # blocks that stay free
+        self.whole = True  # whether each chunk is the whole prefill of a request that is new
+        self.trial: Trial | None = None  # the evictions, tried on the worker's prefix cache
 
 
 class Running:
-    """What the running requests of a worker need next.
-
-    Attributes:
-        leaving: requests that are done and get no tokens, though they still hold their blocks.
-    """
+    """What the running requests of a worker need next."""
 
     def __init__(self, view: View, params: ContinuousParams, queue: Queue) -> None:
         memory = view.worker.memory
@@ -64,7 +48,7 @@ class Running:
         self.queue = queue
         self.block_tokens = memory.block_tokens if memory is not None and memory.is_paged else 0
         self.prefill_limit = view.worker.prefill_limit or UNLIMITED
-        self.leaving: Collection[int] = ()
+        self.leaving: Collection[int] = ()  # done: they get no tokens, but still hold their blocks
 
     def blocks_for(self, view: View, request: int, tokens: int) -> int:
         """Return the new blocks that a running request needs for its next tokens."""
@@ -123,11 +107,8 @@ class Running:
         return last and (not self.block_tokens or self.params.policy == "fcfs")
 
     def _preempt(self, view: View, plan: Plan) -> None:
-        """Preempt requests until the others find their blocks; all chunks are settled.
-
-        In order of admission, whoever finds no block takes those of the next victim,
-        which may be itself.
-        """
+        """Preempt requests until the others find their blocks: in order of admission, whoever finds
+        none takes those of the next victim, which may be itself. All chunks are settled."""
         alive, idle = list(view.running), {*view.prefilling, *self.leaving}
         given: dict[int, int] = {}
         plan.blocks = view.blocks_unused or 0
@@ -206,10 +187,8 @@ class Running:
         request: int,
         tokens: int,
     ) -> None:
-        """Add a request to the step, unless it is preempted itself for lack of blocks.
-
-        A request that was given tokens before and is preempted gives them back.
-        """
+        """Add a request to the step, unless it is preempted itself for lack of blocks. A victim
+        gives back the tokens that it was given before."""
         new = self.blocks_for(view, request, tokens)
         while new > plan.blocks:
             victim = self._evict_next(view, plan, order)
@@ -228,11 +207,9 @@ class Running:
 def admit_sharing(
     view: View, prefixes: PrefixView, plan: Plan, own: Running, chunked: bool, watermark: int
 ) -> None:
-    """Let waiting requests join, in order, until the first that does not fit.
-
-    The plan is tried on the cache, so that a request finds what one before it in the same step
-    stores, and not what that one takes. A block that is found free is free no more.
-    """
+    """Let waiting requests join, in order, until the first that does not fit. The plan is tried on
+    the cache: a request finds what one before it in the same step stores, and not what that one
+    takes. A block that is found free is free no more."""
     queue, params, size = own.queue, own.params, own.block_tokens
     clients, running = view.free_clients, bool(view.running)
     if not clients or plan.tokens <= 0 or plan.prompt_tokens <= 0:

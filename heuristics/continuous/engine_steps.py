@@ -14,13 +14,9 @@ if TYPE_CHECKING:
 
 
 class EngineStep(NamedTuple):
-    """One engine iteration.
-
-    Attributes:
-        start_ns: start of the row of steps that the iteration is in; its first round starts then.
-        tokens: request -> tokens processed.
-        preempted: requests whose caches were freed since the iteration before, by row.
-    """
+    """One engine iteration: ``start_ns`` is the start of the row of steps that it is in (that of
+    its first round); ``tokens`` maps requests to the tokens processed; ``preempted`` are the rows
+    of requests whose caches were freed since the iteration before."""
 
     start_ns: int
     tokens: dict[int, int]
@@ -28,11 +24,9 @@ class EngineStep(NamedTuple):
 
 
 def engine_steps(schedule: Schedule, worker: int = 0) -> Iterator[EngineStep]:
-    """Yield the iterations of one worker in order, each round of a run on its own.
-
-    What is in no schedule is not here: an iteration that preempts and serves none. A request that
-    was preempted counts as preempted in the first iteration without it.
-    """
+    """Yield the iterations of one worker in order, each round of a run on its own. One that
+    preempts and serves none is in no schedule, nor here: a request counts as preempted in the first
+    iteration without it."""
     steps = schedule.steps
     indices = [i for i, each in enumerate(steps.worker.tolist()) if each == worker]
     prefills, begins, ends, lost = _by_step(schedule, {i: n for n, i in enumerate(indices)})
@@ -73,12 +67,10 @@ def _by_step(schedule: Schedule, place: dict[int, int]) -> tuple[dict[int, Any],
 def as_scheduled(
     iterations: Iterable[tuple[Mapping[int, int], Iterable[int]]],
 ) -> list[tuple[dict[int, int], list[int]]]:
-    """Return what a schedule can show of an engine's own record, to compare it with that.
-
-    The record has request -> tokens and the preempted requests of each iteration. Iterations
-    without tokens are left out, and a preemption is put where ``engine_steps`` has it. One of a
-    request that is never served again cost nothing, and is left out: its last token was in flight.
-    """
+    """Return what a schedule can show of an engine's own record (request -> tokens and the
+    preempted requests of each iteration), to compare it with that: iterations without tokens are
+    left out, a preemption is put where ``engine_steps`` has it. One of a request that is never
+    served again cost nothing, and is left out: its last token was in flight."""
     shown: list[tuple[dict[int, int], list[int]]] = []
     served: dict[int, int] = {}
     losses = []

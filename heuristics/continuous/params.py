@@ -264,10 +264,9 @@ class ArrivalQueue:
 class PriorityQueue:
     """Smallest level first, then arrival; the largest of both is preempted first.
 
-    With aging a wait of ``aging_ns`` counts as much as one level: request i is served before j if
-    ``level_i - wait_i / aging < level_j - wait_j / aging``. Both wait alike from then on, so the
-    order of two requests never changes, and ``level * aging_ns + arrival`` is the key: nothing
-    is ever sorted anew.
+    With aging, request i is served before j if ``level_i - wait_i / aging < level_j - wait_j /
+    aging``. Both wait alike from then on, so the order of two requests never changes, and ``level *
+    aging_ns + arrival`` is the key: nothing is ever sorted anew.
     """
 
     arrival_may_lead = True
@@ -337,10 +336,7 @@ class PriorityQueue:
 
 
 def make_queue(instance: Instance, ordering: Ordering, information: Information) -> Queue:
-    """Return an empty queue.
-
-    Raises ``InputError`` when lengths should order it that the information class hides.
-    """
+    """Return an empty queue; raises ``InputError`` when hidden lengths should order it."""
     if ordering.policy == "fcfs":
         return ArrivalQueue()
     if ordering.priority == "length" and information == "none":

@@ -22,13 +22,9 @@ _STOLEN_FROM = ("waiting", "surrender")
 class Dispatched(Policy):
     """Give each arriving request to a worker, whose own policy does the rest.
 
-    With ``steal``, a worker whose policy has nothing to do takes a waiting request from the
-    policy of the worker with the most requests waiting. A policy that can be stolen from has
-    ``waiting() -> int`` and ``surrender() -> int``, which gives up the request it would serve
-    last.
-
-    Raises:
-        InputError: it is to steal, and the policies cannot be stolen from.
+    With ``steal``, a worker whose policy has nothing to do takes a waiting request from the policy
+    of the worker with the most requests waiting. Such a policy has ``waiting() -> int`` and
+    ``surrender() -> int``, which gives up the request it would serve last; else ``InputError``.
     """
 
     many_workers = True
@@ -157,10 +153,8 @@ class Dispatched(Policy):
         return step
 
     def idle_may_act(self) -> bool:
-        """Return whether a worker may have something to steal: else it has its own requests.
-
-        The only worker is the one that every arrival is for; nobody is told so.
-        """
+        """Return whether a worker may have something to steal: else it has its own requests. The
+        only worker is the one that every arrival is for; nobody is told so."""
         return len(self.policies) == 1 or (self.steal and self.queued > 0)
 
     def counted(self) -> dict[str, int]:

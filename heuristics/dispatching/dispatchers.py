@@ -40,10 +40,8 @@ class Dispatcher(ABC):
         self.away: set[int] = set()
 
     def able(self, view: View, request: int) -> Collection[Room]:
-        """Return the rooms that hold a request: those with as many blocks as are set aside for it.
-
-        Of these, the ones that prefill its prompt in one step, if there are any.
-        """
+        """Return the rooms that hold a request: those with the blocks that are set aside for it,
+        and of these the ones that prefill its prompt in one step, if there are any."""
         if self.equal:
             return self.first
         prompt, views = view.prompt_tokens[request], view.workers
@@ -184,11 +182,8 @@ class FewestRequests(Dispatcher):
 
 
 class LeastWork(FewestRequests):
-    """The worker with the least open work in tokens for each of its clients.
-
-    A request counts with its prompt and its predicted (clairvoyant: true) output tokens; without
-    information on lengths with its prompt alone.
-    """
+    """The worker with the least open work in tokens for each of its clients. A request counts with
+    its prompt and its predicted (clairvoyant: true) output tokens; blind with its prompt alone."""
 
     name = "least_work"
 
@@ -202,11 +197,8 @@ class LeastWork(FewestRequests):
 
 
 class MostHits(FewestRequests):
-    """The worker that has most of the prompt in its prefix cache, then the one least loaded.
-
-    Most tokens that the request would find as it arrives; without prefix caches as
-    ``fewest_requests``.
-    """
+    """The worker that has most of the prompt in its prefix cache as the request arrives, then the
+    one least loaded; without prefix caches as ``fewest_requests``."""
 
     name = "prefix"
 
@@ -385,22 +377,15 @@ class Soonest(Dispatcher):
 
 
 class _Kind:
-    """Workers with the same clients, cost and memory: one estimate serves all of them.
-
-    Attributes:
-        token_ns: time of a prompt token.
-        workers: their indices.
-        heap: a time for each of them, and some that are void.
-        room: how many requests one of them has clients and memory for.
-    """
+    """Workers with the same clients, cost and memory: one estimate serves all of them."""
 
     def __init__(self, view: View, number: int) -> None:
         self.number = number
         self.worker = view.worker
         self.prices = Prices(view)
-        self.token_ns = self.prices.token_ns
-        self.workers: list[int] = []
-        self.heap: list[Entry] = []
+        self.token_ns = self.prices.token_ns  # time of a prompt token
+        self.workers: list[int] = []  # their indices
+        self.heap: list[Entry] = []  # a time for each of them, and some that are void
         self.times: dict[int, float] = {}
 
     def learn(self, prompt: float, output: float, limit: int) -> None:
@@ -409,7 +394,7 @@ class _Kind:
         if memory is not None:
             each = prompt + (output / 2 if memory.is_paged else limit)
             room = min(room, memory.tokens / max(each, 1.0))
-        self.room = max(room, 1.0)
+        self.room = max(room, 1.0)  # requests that one has clients and memory for
         self.prompt, self.output = prompt, output
         self.times.clear()
 

@@ -27,14 +27,9 @@ _LIMIT_PRIOR = 0.5
 
 
 class Lengths:
-    """How long the requests of one group are: hazard rates over bins of the length.
-
-    Attributes:
-        mean: expected tokens of a new request.
-        rest: expected tokens still to come at the lower end of each bin.
-        done: chance to be done by the upper end of each bin.
-        spent: expected tokens by the upper end of each bin (of one that stops there at the latest).
-    """
+    """How long the requests of one group are: hazard rates over bins of the length. By bin:
+    ``rest``, expected tokens still to come at its lower end; ``done``, chance to be done by its
+    upper end; ``spent``, expected tokens by then (of one that stops there at the latest)."""
 
     def __init__(self, edges: list[int], center: int | None) -> None:
         self.edges = edges  # the bins' upper ends, the last one the output limit
@@ -42,12 +37,10 @@ class Lengths:
         self.tables({})
 
     def tables(self, running: dict[int, int]) -> None:
-        """Make the tables from those finished, and the running ones by the last bin they passed.
-
-        The estimate is that of Kaplan and Meier: a request that still runs is known to be longer
-        than what it has yielded, so that short ones, which end first, do not count for more than
-        their share.
-        """
+        """Make the tables from those finished, and the running ones by the last bin they passed:
+        the estimate of Kaplan and Meier. A request that still runs is known to be longer than what
+        it has yielded, so that short ones, which end first, do not count for more than their
+        share."""
         edges, finished = self.edges, self.finished
         at_risk, hazards = 0.0, [1.0] * len(edges)
         for place in range(len(edges) - 1, -1, -1):
@@ -64,7 +57,7 @@ class Lengths:
             self.spent.append(spent)
             below = edge
         self.done[-1] = 1.0
-        self.mean = spent
+        self.mean = spent  # expected tokens of a new request
         before = [0.0, *self.spent[:-1]]
         self._envelope()
         self.rest = [(spent - used) / alive for used, alive in zip(before, alives, strict=True)]
@@ -74,12 +67,10 @@ class Lengths:
         return self.rest[min(bisect_right(self.edges, tokens), len(self.edges) - 1)]
 
     def rank(self, prefill_ns: float, token_ns: float) -> float:
-        """Return the reciprocal of the Gittins index of a new request, in nanoseconds.
-
-        The least, over all moments to stop at, of the expected work until then over the chance to
-        be done by then (Gittins 1979; Aalto, Ayesta and Righter 2009). Each moment is a line in
-        the prefill's work, so the least of them all is their lower envelope.
-        """
+        """Return the reciprocal of the Gittins index of a new request, in nanoseconds: the least,
+        over all moments to stop at, of the expected work until then over the chance to be done by
+        then (Gittins 1979; Aalto, Ayesta and Righter 2009). Each moment is a line in the prefill's
+        work, so the least of them all is their lower envelope."""
         place = self.stops[bisect_right(self.turns, prefill_ns / token_ns if token_ns else 2**62)]
         return (prefill_ns + token_ns * self.spent[place]) / self.done[place]
 
@@ -129,12 +120,10 @@ def _prior(edges: list[int], center: int | None) -> list[float]:
 
 
 class LengthModel:
-    """Length distributions by group: a service class, and a class of predicted lengths.
-
-    A group's distribution starts from a prior, any length up to the limit alike or near the
-    prediction, and is learned from the requests that are done. So a prediction is worth what
-    predictions like it turned out to be worth.
-    """
+    """Length distributions by group: a service class, and a class of predicted lengths. Each starts
+    from a prior, any length up to the limit alike or near the prediction, and is learned from the
+    requests that are done: a prediction is worth what predictions like it turned out to be
+    worth."""
 
     def __init__(self, limit: int) -> None:
         self.edges = bins(limit)
@@ -189,11 +178,9 @@ ATOMS = 16
 
 
 class LengthAtoms:
-    """Reads quantiles at shared levels as ``ATOMS`` equally likely lengths, the shortest first.
-
-    Each is the middle of its share of the distribution, as ``LengthLaw`` reads it: a whole length
-    from 1 to the output limit. Equal quantiles are one length.
-    """
+    """Reads quantiles at shared levels as ``ATOMS`` equally likely lengths, the shortest first:
+    each is the middle of its share of the distribution, as ``LengthLaw`` reads it, a whole length
+    from 1 to the output limit. Equal quantiles are one length."""
 
     def __init__(self, levels: tuple[float, ...], limit: int) -> None:
         law = LengthLaw(levels)
@@ -241,20 +228,15 @@ class OwnLengths:
         self.mean = self._ahead[0]  # expected tokens of the request when it is new
 
     def left(self, tokens: int) -> float:
-        """Return the expected tokens to come of the request when it has yielded some.
-
-        Beyond its last atom, as many as others of its group had that were as long.
-        """
+        """Return the expected tokens to come of the request when it has yielded some; beyond its
+        last atom, as many as others of its group had that were as long."""
         place = bisect_right(self.atoms, tokens)
         if place == ATOMS:
             return self._beyond.left(tokens)
         return self._ahead[place] - tokens
 
     def rank(self, prefill_ns: float, token_ns: float) -> float:
-        """Return the reciprocal of the Gittins index of the new request, in nanoseconds.
-
-        As ``Lengths.rank``, over its own atoms as moments to stop at.
-        """
+        """As ``Lengths.rank``, over the request's own atoms as moments to stop at."""
         alive, spent, below, done = 1.0, 0.0, 0, 0.0
         best = prefill_ns + token_ns * self.mean
         for atom, chance in zip(self.atoms[:-1], self._chances, strict=False):
@@ -272,17 +254,13 @@ class Calibration:
     If predictions are right each of the atoms is as likely as any other. What is learned are the
     hazards of the atoms' places, by the estimate of Kaplan and Meier as in ``Lengths``: so a
     distribution is worth what distributions like it turned out to be.
-
-    Attributes:
-        chances: that a request ends at its first atom, its second, ...
-        stretch: how much longer than the last atom those are that end there.
     """
 
     def __init__(self) -> None:
         self.finished = [0.0] * ATOMS
         self.long = 0.0  # the sum of lengths over last atoms, of those that end at theirs
-        self.chances = [1 / ATOMS] * ATOMS
-        self.stretch = 1.0
+        self.chances = [1 / ATOMS] * ATOMS  # that a request ends at its first atom, its second, ...
+        self.stretch = 1.0  # how much longer than the last atom those are that end there
 
     def finish(self, atoms: list[int], tokens: int) -> None:
         """Count a request that is done, at the nearest of its atoms."""

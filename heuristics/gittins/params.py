@@ -91,12 +91,10 @@ class GittinsParams:
         return max(1, int(most * max(LEAST_SHARE, self.crowd / decoding)))
 
     def later_ns(self, rank_ns: float) -> float:
-        """Return how much later than its arrival a request's key is, by its index.
-
-        Of a limit on TTFT at most what that allows. With a boost (Yu and Scully 2024, with the
-        index in the place of the size) it is negative: large requests have none, and among them
-        the first to come is first.
-        """
+        """Return how much later than its arrival a request's key is, by its index; of a limit on
+        TTFT at most what that allows. With a boost (Yu and Scully 2024, with the index in the place
+        of the size) it is negative: large requests have none, and among them the first to come is
+        first."""
         rank_ns *= self.aging
         if self.boost_s is not None:
             span_ns = self.boost_s * NS_PER_S

@@ -284,9 +284,7 @@ class Gittins(Policy):
 
     def _first_fits(self, worker: WorkerModel, rounds: int, blocks: int) -> bool:
         """Whether a request may join where no prefill has begun: none overtakes the first.
-
-        What ``_chunks`` finds as well, which takes longer; most decisions of a full worker are so.
-        """
+        ``_chunks`` finds it as well, but takes longer; most decisions of a full worker are so."""
         if not worker.size or not worker.view.running:
             return True
         head = self.queue.heads[0]

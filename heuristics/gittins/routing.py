@@ -26,12 +26,10 @@ _NONE = -1
 
 
 class Rivals:
-    """What counts of each worker when a request could be served there, one column each.
-
-    A worker's entries are made again before they are read if it has decided since, if a request has
-    left it, or if it has come or gone: nothing else changes them. The arithmetic is that of single
-    workers, in the same order, so that both agree to the last bit.
-    """
+    """What counts of each worker when a request could be served there, one column each. A worker's
+    entries are made again before they are read if it has decided since, if a request has left it,
+    or if it has come or gone: nothing else changes them. The arithmetic is that of single workers,
+    in the same order, so that both agree to the last bit."""
 
     def __init__(self, workers: list[WorkerModel]) -> None:
         many = len(workers)
@@ -79,11 +77,9 @@ class Rivals:
         work: float | None,
         own: float,
     ) -> Iterator[WorkerModel]:
-        """Yield the workers that serve a request for less than ``own``, the cheapest first.
-
-        ``work`` is None where it differs from worker to worker. Those without a free client or
-        memory are left out, and so are those that had the choice and nothing to do.
-        """
+        """Yield the workers that serve a request for less than ``own``, the cheapest first, but
+        those without a free client or memory, and those that had the choice and nothing to do.
+        ``work`` is None where it differs from worker to worker."""
         self.update()
         self.changed.add(worker.view.index)  # its own entries change by this decision
         costs = tokens * self.pace_ns
@@ -249,10 +245,8 @@ class RoutingDecision:
         work: float | None,
         own: float,
     ) -> int | None:
-        """Return 0 to ask again, with all workers as rivals; 1 if another worker is to take it.
-
-        That one is asked first from then on, in a large fleet. None: none is.
-        """
+        """Return 0 to ask again, with all workers as rivals; 1 if another worker is to take it (in
+        a large fleet the one asked first from then on); None: none is."""
         if self.policy.rivals is None:
             self.complete = True
             self.rivals = self._seen(self.worker.others)
@@ -302,11 +296,9 @@ class RoutingDecision:
         return other.size > 0 or other.has_room(request, left)
 
     def _delays(self, request: int, left: int, tokens: float) -> bool:
-        """Whether the gate is closed: the prefill would cost those that decode too much.
-
-        Before a round, it delays the finishes of that round by its own time; after it, the request
-        is one round behind. Each loses the more, the longer it waits.
-        """
+        """Whether the gate is closed: the prefill would cost those that decode too much. Before a
+        round, it delays the finishes of that round by its own time; after it, the request is one
+        round behind. Each loses the more, the longer it waits."""
         waited = (self.now_ns - self.arrival_ns[request]) / (tokens * self.worker.pace.ns)
         gate = self.gate * (1 + self.gate_aging * waited)
         return self.finishes_ns * left > gate * self.stage_round_ns

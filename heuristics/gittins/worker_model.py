@@ -19,17 +19,12 @@ came to wait, tokens that it has yielded, and its lengths or its group's. Key an
 
 
 class WaitingRequests:
-    """Waiting requests by key, in one heap for each doubling of the prompt.
-
-    Keys never change while a request waits, so nothing is ever sorted again.
-
-    Attributes:
-        heads: the first of each class, in order; only ``put`` and ``pop`` change it.
-    """
+    """Waiting requests by key, in one heap for each doubling of the prompt. Keys never change while
+    a request waits, so nothing is ever sorted again."""
 
     def __init__(self) -> None:
         self.heaps: dict[int, list[Waiting]] = {}
-        self.heads: list[Waiting] = []
+        self.heads: list[Waiting] = []  # the first of each class, in order; read-only elsewhere
         self.count = 0  # how many requests wait
 
     def __len__(self) -> int:
@@ -72,7 +67,6 @@ class WorkerModel:
         prefills: whether the step that it takes has prompt tokens: an arrival does not end it.
         seen: how many requests had come when it decided last.
         slept: how many requests had come when the worker had nothing to do; -1: it has something.
-        has_memory: whether the worker has a memory model.
         room: memory blocks in all; UNLIMITED without a memory model.
         spare: blocks that were free after the worker's last decision.
         size: tokens of a block under paged memory, else 0.
@@ -167,12 +161,9 @@ class WorkerModel:
 
 
 class GittinsBatch:
-    """Prompt tokens and memory blocks that are given away one request after the other.
-
-    Attributes:
-        reserved: blocks of those that begun prefills and running caches are still to take.
-        room: prompts up to so many tokens fit; whether longer ones do as well says ``has_room``.
-    """
+    """Prompt tokens and memory blocks that are given away one request after the other. ``reserved``
+    are blocks that begun prefills and running caches are still to take; prompts up to ``room``
+    tokens fit; whether longer ones do as well says ``has_room``."""
 
     __slots__ = ("blocks", "chunks", "clients", "reserved", "room", "tokens", "worker")
 

@@ -89,14 +89,9 @@ Weighted = tuple[int, int]
 
 
 class Distributor:
-    """Deals requests to clouds in proportion to whole shares.
-
-    Loads are compared per share, so in units of ``load * factor``.
-
-    Attributes:
-        loads: M_k, the tokens that each cloud was dealt and has not finished; the paper's counts
-            those of prompts alone.
-    """
+    """Deals requests to clouds in proportion to whole shares; loads are compared per share, in
+    units of ``load * factor``. ``loads`` are M_k, the tokens that each cloud was dealt and has not
+    finished; the paper's counts those of prompts alone."""
 
     def __init__(self, shares: Sequence[int]) -> None:
         self.shares = list(shares)
@@ -111,12 +106,11 @@ class Distributor:
         """Yield (cloud, request) for groups in descending order of length (section 3.3).
 
         Each group is dealt in rounds, in which every cloud gets its share. What is left of a group
-        makes a round with requests that are borrowed from the groups after it; what is left of
-        the last one goes to the clouds one by one.
-
-        After full rounds the loads of two clouds, per share, differ by no more than before, or no
-        more than two requests of one round do: a cloud with less gets the heavier ones of a round.
-        The number of operations is linear in the requests.
+        makes a round with requests that are borrowed from the groups after it; what is left of the
+        last one goes to the clouds one by one. After full rounds the loads of two clouds, per
+        share, differ by no more than before, or no more than two requests of one round do: a cloud
+        with less gets the heavier ones of a round. The number of operations is linear in the
+        requests.
         """
         rest: list[Weighted] = []
         for group in groups:
@@ -183,11 +177,9 @@ PRECISION = Fraction(1, 50)
 
 
 def round_times_ns(views: Sequence[View], batch_size: int | None) -> list[int]:
-    """Return the duration of a round on each cloud with all places taken: the time of a token.
-
-    A place's context is taken to be the output limit, as far as the cost model asks for it. All
-    clouds count as equally fast if one of them takes no time.
-    """
+    """Return the duration of a round on each cloud with all places taken: the time of a token. A
+    place's context is taken to be the output limit. All clouds count as equally fast if one of them
+    takes no time."""
     times = []
     for view in views:
         places, limit = places_of(view, batch_size), view.output_limit_tokens
@@ -225,15 +217,9 @@ def whole_shares(values: Sequence[Fraction]) -> list[int]:
 
 
 class Lengths:
-    """Predicted output lengths, known no finer than their bucket.
-
-    Bucket ``floor(l / (l_max / N))`` of N, the last one for longer predictions too; l is taken to
-    be the middle of its bucket.
-
-    Attributes:
-        middles: tokens that stand for each bucket, at least 1.
-        ends: most tokens of each bucket, at most the output limit.
-    """
+    """Predicted output lengths, known no finer than their bucket: ``floor(l / (l_max / N))`` of N,
+    the last one for longer predictions too; l is taken to be the middle of its bucket. By bucket:
+    ``middles``, at least 1, and ``ends``, its most tokens, at most the output limit."""
 
     def __init__(self, view: View, buckets: int, longest_tokens: int | None) -> None:
         self.count = buckets

@@ -183,10 +183,8 @@ class Mico(Policy):
         return found
 
     def _gains(self, view: View, source: int, request: int) -> bool:
-        """Whether the cloud can hold a request, and be done with it before its own cloud would.
-
-        Its own would be when it has worked off its load, and then the request, at full places.
-        """
+        """Whether the cloud can hold a request, and be done with it before its own cloud would:
+        when that has worked off its load, and then the request, at full places."""
         target = view.index
         if not self.alike and target not in able(view.workers, request):
             return False

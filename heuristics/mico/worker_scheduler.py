@@ -26,15 +26,12 @@ class MicoBatch(BatchBuilder):
     padding worker all count with the longest of these); under ``whole`` memory with what is set
     aside. A request alone on the worker is admitted in any case. Answers longer than predicted can
     still overflow: ``overflow`` names the requests that leave then.
-
-    Attributes:
-        expected: request -> tokens that its cache is expected to hold at most.
     """
 
     def __init__(self, view: View, lengths: Lengths) -> None:
         super().__init__(view)
         self.lengths = lengths
-        self.expected: dict[int, int] = {}
+        self.expected: dict[int, int] = {}  # request -> tokens that its cache is to hold at most
         self.expected_blocks = 0
         self.taken: list[int] = []  # tokens to prefill of the requests of this batch
         self.evicted: set[int] = set()  # requests whose prefill is more than their prompt
@@ -139,17 +136,10 @@ class Insertion:
         return self.cost.prefill_ns(self._padded(prompts))
 
     def pays(self, view: View, prompts: Sequence[int], middles: Mapping[int, int]) -> bool:
-        """Whether to insert now rather than after the next finish, which then shares the work.
-
-        Now: all that run are held up by the insertion. Later: the places rest until a request is
-        done, which takes as many rounds as the nearest predicted end is away. The smaller loss of
-        time, summed over clients, is taken.
-
-        Args:
-            view: the worker.
-            prompts: tokens to prefill of the requests to insert.
-            middles: request -> predicted output tokens, of those that run.
-        """
+        """Whether to insert now rather than after the next finish, which then shares the work. Now:
+        all that run are held up by the insertion. Later: the places rest until a request is done,
+        as many rounds as the nearest predicted end is away (``middles``: request -> predicted
+        output tokens). The smaller loss of time, summed over clients, is taken."""
         running = len(view.running)
         nearest = min(
             max(1, middles[request] - view.generated(request)) for request in view.running
@@ -179,10 +169,8 @@ Key = tuple[int, int, int]
 
 
 class WorkerQueue:
-    """Smallest key first: a sorted queue, and a heap of those that belong in its middle.
-
-    Requests that come in order, wave by wave, cost no more than the sorting of each wave.
-    """
+    """Smallest key first: a sorted queue, and a heap of those that belong in its middle. Requests
+    that come in order, wave by wave, cost no more than the sorting of each wave."""
 
     def __init__(self) -> None:
         self.ordered: deque[Key] = deque()

@@ -29,10 +29,9 @@ LONGEST = 2048
 def bilinear_of(worker: Worker) -> BilinearCost:
     """Return the bilinear model by which a worker's batches are estimated.
 
-    A cost that states to be bilinear is its own estimate. Any other is sampled at the four corners
-    of 1 to J requests by 1 to 2,048 tokens, and the bilinear function through them is taken: exact
-    where the cost is one, as the affine model is. Negative coefficients count as 0, so that no
-    estimate is negative; what a batch really takes is up to the worker.
+    A bilinear cost is its own estimate. Any other is sampled at the four corners of 1 to J requests
+    by 1 to 2,048 tokens, and the bilinear function through them is taken: exact where the cost is
+    one, as the affine model is. Negative coefficients count as 0, so that no estimate is negative.
     """
     cost, known = worker.cost, as_bilinear(worker.cost)
     if known is not None:
@@ -81,9 +80,8 @@ class SliceMemory:
 
     Under paged memory a batch of N padded to L + S tokens holds ``N ceil((L + S) / block)`` blocks
     (eq. 5, in blocks); under ``whole`` memory each request is set aside the output limit instead of
-    the slice. The clients bound the batch as well; a cap on prefill stages does not, a batch can be
-    prefilled in several. A request alone is always admitted: it is served as long as its true
-    tokens fit.
+    the slice. Clients bound the batch as well; a cap on prefill stages does not: there can be
+    several. A request alone is always admitted: it is served as long as its true tokens fit.
     """
 
     def __init__(

@@ -35,11 +35,9 @@ class IterationParams:
 
 
 class IterationLevel(FirstComeFirstServed):
-    """Requests join and leave between rounds, in order of arrival (SCLS's ILS: Orca, FastGen).
-
-    What joins is prefilled beside a round of those that decode. Memory is set aside for the output
-    limit of each request, under paged memory as well: no request is ever evicted.
-    """
+    """Requests join and leave between rounds, in order of arrival (SCLS's ILS: Orca, FastGen). What
+    joins is prefilled beside a round of those that decode. Memory is set aside for the output limit
+    of each request, under paged memory as well: no request is ever evicted."""
 
     name = "ils"
     information = Information.NONE
@@ -127,9 +125,8 @@ class ContinuousSlices(Policy):
     """Continuous batching in which a stay is estimated for a slice, not for the output limit.
 
     Each request that arrives, or whose slice is over, goes to the worker with the most free memory
-    (without a memory model the fewest requests), what is promised to those that wait there taken
-    off. Memory is set aside up to the end of the slice, so that more requests fit than with the
-    output limit, and never too many.
+    (without a memory model the fewest requests), less what is promised to those that wait there.
+    Memory is set aside up to the end of the slice: more requests fit so, and never too many.
     """
 
     name = "scls_continuous"
@@ -174,10 +171,8 @@ class ContinuousSlices(Policy):
             self.roused.add(index)
 
     def idle_may_act(self) -> bool:
-        """Return whether an evicted request waits for a worker that had none; others have none.
-
-        The only worker is the one that every arrival is for; nobody is told so.
-        """
+        """Whether an evicted request waits for a worker that had none; the only worker is told of
+        all arrivals."""
         return len(self.lines) == 1 or bool(self.roused)
 
     def _free(self, line: _WorkerQueue, request: int) -> None:

@@ -111,14 +111,9 @@ class SliceParams:
 
 
 class SlicedPolicy(Policy):
-    """Serve static batches for a slice each; those unfinished go back and are prefilled again.
-
-    The pool is fetched at the moments of the clock, also while all workers are busy: a fetch that
-    lies before the present event is made up for with the requests and loads of its time.
-
-    Attributes:
-        early_returns: those of them whose requests were all done before the slice was over.
-    """
+    """Serve static batches for a slice each; those unfinished go back and are prefilled again. The
+    pool is fetched at the moments of the clock, also while all workers are busy: a fetch that lies
+    before the present event is made up for with the requests and loads of its time."""
 
     information = Information.NONE
     many_workers = True
@@ -129,7 +124,7 @@ class SlicedPolicy(Policy):
         self.params = SliceParams() if params is None else params
         self.name = name
         self.batches = 0  # batches that were served
-        self.early_returns = 0
+        self.early_returns = 0  # batches that were all done before the slice was over
 
     def start(self, view: View) -> None:
         """Set the parts up for the workers at hand."""

@@ -22,33 +22,22 @@ if TYPE_CHECKING:
 
 
 class CacheUse(NamedTuple):
-    """Blocks of one worker; column k of the tables holds from ``time_ns[k]`` to the next time.
-
-    Attributes:
-        worker: its index.
-        time_ns: where each step starts and where it ends, in turn.
-        running: by class (row) the blocks that running requests refer to, shared ones once: they
-            are those of the class that referred to them first.
-        cached: by class the free blocks with content, of the class that used them last.
-        empty: the other free ones.
-    """
+    """Blocks of the worker with index ``worker``; column k of the tables holds from ``time_ns[k]``
+    to the next."""
 
     worker: int
-    time_ns: IntColumn
-    running: IntColumn
-    cached: IntColumn
-    empty: IntColumn
+    time_ns: IntColumn  # where each step starts and where it ends, in turn
+    running: IntColumn  # by class; shared blocks once, of the class that referred to them first
+    cached: IntColumn  # free ones with content, by the class that used them last
+    empty: IntColumn  # the other free ones
 
 
 def cache_use(
     instance: Instance, schedule: Schedule, timeline: Timeline | None = None
 ) -> list[CacheUse]:
-    """Return the use of each worker's prefix cache; workers without one are left out.
-
-    Classes are the places in ``instance.classes`` (``Requests.service_class``). In a step there are
-    the blocks that it takes, behind it those that its finished requests leave: what runs in a step
-    is what ``kv_blocks`` counts.
-    """
+    """Return the use of each worker's prefix cache; workers without one are left out. Classes are
+    the places in ``instance.classes``. In a step there are the blocks that it takes, behind it
+    those that its finished requests leave: what runs in a step is what ``kv_blocks`` counts."""
     from orsched.metrics.timeline import Timeline
 
     line = Timeline(instance, schedule) if timeline is None else timeline
@@ -99,16 +88,11 @@ class _WatchedReplay(PrefixReplay):
 
 
 class _Counts(CacheBlocks):
-    """Counts blocks by the class that they belong to.
-
-    Attributes:
-        user: class of the request that acts now.
-        running, cached: blocks by class.
-    """
+    """Counts blocks by the class that they belong to."""
 
     def watch(self, classes: int) -> None:
         """Begin to count."""
-        self.user = 0
+        self.user = 0  # class of the request that acts now
         self.owner: dict[int, int] = {}
         self.running = [0] * classes
         self.cached = [0] * classes

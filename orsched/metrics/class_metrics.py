@@ -38,17 +38,10 @@ _MOST_CELLS = 1 << 26
 
 
 class TenantService:
-    """Weighted tokens that tenants have been served until each time.
-
-    The prompt of a request counts as a whole when its first prefill step ends, each output token
-    when the step that yields it does; what is prefilled again counts nothing.
-
-    Attributes:
-        tenants: numbers of the tenants that are compared, those with most tokens first.
-        times_ns: starts and ends of steps, growing.
-        service: a row for each tenant, weighted tokens until each time.
-        waits: a row for each tenant: whether a request of its waits from each time to the next.
-    """
+    """Weighted tokens that tenants have been served until each time. The prompt of a request counts
+    as a whole when its first prefill step ends, each output token when the step that yields it
+    does; what is prefilled again counts nothing. ``service`` and ``waits`` have a row for each of
+    ``tenants`` (by number, those with most tokens first), a column for each of ``times_ns``."""
 
     def __init__(self, line: Timeline) -> None:
         self.line = line
@@ -118,11 +111,9 @@ class TenantService:
         return found
 
     def largest_difference(self) -> tuple[int | None, tuple[int, int] | None]:
-        """Return the largest difference between the service of two tenants that both wait.
-
-        Over all times t1 < t2 between which both wait throughout, of what they get from t1 to t2;
-        with the two tenants. None where no two wait at the same time.
-        """
+        """Return the largest difference between the service of two tenants, with the two, over all
+        times t1 < t2 between which both wait throughout; None where no two wait at the same
+        time."""
         best: int | None = None
         pair: tuple[int, int] | None = None
         for one, other in combinations(range(len(self.tenants)), 2):
@@ -150,17 +141,12 @@ def _merged(begin: IntColumn, until: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 class RequestLimits(NamedTuple):
-    """Limits by request, -1 for none, and the requests that are judged, as ``slo_attainment`` does.
+    """Limits by request in nanoseconds, -1 for none, and those that are judged, as in
+    ``slo_attainment``."""
 
-    Attributes:
-        judged: the rows that count; all others may take as long as they like.
-        ttft_ns: limit on the time to the first token.
-        decode_ns: limit on the time from the first token to the last, that of TPOT times tokens.
-    """
-
-    judged: IntColumn
-    ttft_ns: IntColumn
-    decode_ns: IntColumn
+    judged: IntColumn  # the rows that count; all others may take as long as they like
+    ttft_ns: IntColumn  # on the time to the first token
+    decode_ns: IntColumn  # from the first token to the last: that of TPOT times tokens
 
     def attained(self, instance: Instance, first_ns: IntColumn, finish_ns: IntColumn) -> int:
         """Return how many of the judged requests are within their limits."""
@@ -173,11 +159,9 @@ class RequestLimits(NamedTuple):
 
 
 def request_limits(instance: Instance, slo: SLO | None) -> RequestLimits:
-    """Return the limits of an SLO for all requests that are not bulk, or those of the classes.
-
-    TPOT is the mean, rounded down to whole nanoseconds, over the tokens after the first: a request
-    of d tokens keeps p if it decodes for at most (d - 1) (p + 1) - 1 ns; one of a token has none.
-    """
+    """Return the limits of an SLO for all requests that are not bulk, or those of the classes. TPOT
+    is the mean, rounded down to whole nanoseconds, over the tokens after the first: a request of d
+    tokens keeps p if it decodes for at most (d - 1) (p + 1) - 1 ns; one of a token has none."""
     n, requests = len(instance), instance.requests
     ttft, tpot = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
     if slo is not None:
@@ -204,11 +188,9 @@ LATENCIES = ("ttft", "tpot", "jct")
 
 def class_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a row for each service class of a schedule's results, none without classes.
-
     ``slo_attainment`` is the share of requests within the limits on TTFT and mean TPOT,
     ``in_time_share`` that of requests all of whose tokens are in time, ``token_attainment`` that of
-    tokens in time, ``deadline_attainment`` that of deadlines met; None where there is no limit.
-    """
+    tokens in time, ``deadline_attainment`` that of deadlines met; None where there is no limit."""
     rows = []
     for name, part in (results.get("classes") or {}).items():
         slo, deadline = part["slo"] or {}, part["deadline"] or {}
@@ -301,14 +283,12 @@ def class_figures(
     """Return the numbers of each class by its name under ``classes``; nothing without classes.
 
     ``first`` and ``finish`` are when requests have their first and last tokens, ``slo_ns`` limits
-    that take the place of those of the class ``interactive``.
-
-    ``slo`` counts requests within the limits on TTFT and (mean) TPOT as ``attained``, those whose
-    every token is in time as ``in_time``, and tokens in time (``token_times``); without a limit
-    on TTFT the first token is in time and the others count from it. ``tokens_per_s`` are prompt and
-    output tokens of the class until its last finish, ``recomputed_tokens`` those that a stay
-    prefills though an earlier one of the request had them, ``hit_rate`` the share of what stays
-    needed that prefix caches held.
+    in the place of those of the class ``interactive``. ``slo`` counts requests within the limits on
+    TTFT and (mean) TPOT as ``attained``, those whose every token is in time as ``in_time``, and
+    tokens in time (``token_times``); without a limit on TTFT the first token is in time and the
+    others count from it. ``tokens_per_s`` are prompt and output tokens of the class until its last
+    finish, ``recomputed_tokens`` those that a stay prefills though an earlier one of the request
+    had them, ``hit_rate`` the share of what stays needed that prefix caches held.
     """
     instance = line.instance
     if not instance.names_classes:
@@ -334,10 +314,8 @@ def class_figures(
 
 
 def class_limits(instance: Instance, slo_ns: GivenLimits | None = None) -> list[Limits]:
-    """Return the limits on TTFT and TPOT of each class.
-
-    ``slo_ns`` takes the place of those of ``interactive``.
-    """
+    """Return the limits on TTFT and TPOT of each class; ``slo_ns`` replaces those of
+    ``interactive``."""
     found = [Limits(kind.ttft_ns, kind.tpot_ns) for kind in instance.classes]
     for code, kind in enumerate(instance.classes):
         if slo_ns is not None and kind.name == "interactive":
@@ -426,10 +404,8 @@ class _Class(NamedTuple):
 
 
 def token_limits(line: Timeline, first: IntColumn, limits: list[Limits]) -> TokenLimits:
-    """Return until when the tokens of each request are in time, by the limits of its class.
-
-    Requests of classes without limits are not judged.
-    """
+    """Return until when the tokens of each request are in time, by the limits of its class, if it
+    has any."""
     codes = line.instance.requests.service_class
     judged = np.array([limit != (None, None) for limit in limits])[codes]
     from_arrival = np.array([limit.ttft_ns is not None for limit in limits])[codes]

@@ -56,15 +56,12 @@ FIGURES = (
 
 
 def flat_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the figures of a schedule's results by their names in ``FIGURES``.
-
-    Times are seconds, shares fractions, None what is not defined: latencies of a run that was
-    stopped, the attainment without limits, what an older file does not report.
-
-    ``slo_attainment`` is that of the objective that was given; without one, that of the limits of
-    the classes: requests within them by all requests of classes that have some. ``goodput_per_s``
-    are the requests within the limits by the makespan.
-    """
+    """Return the figures of a schedule's results by their names in ``FIGURES``: times are seconds,
+    shares fractions, None what is not defined (latencies of a run that was stopped, the attainment
+    without limits, what an older file does not report). ``slo_attainment`` is that of the objective
+    that was given; without one, that of the limits of the classes: requests within them by all
+    requests of classes that have some. ``goodput_per_s`` are the requests within the limits by the
+    makespan."""
     figures: dict[str, float | None] = {
         "makespan_s": _seconds(results.get("makespan_ns")),
         "itl_max_s": _seconds((results.get("itl_ns") or {}).get("max")),
@@ -88,10 +85,8 @@ def flat_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
 
 def event_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
     """Return what happened beside plain stages and rounds: restarts, losses, what workers took.
-
     ``worker_s`` are the worker-seconds of a fleet that changes: with autoscaling from each order of
-    a worker to its end, else while workers are available until the makespan.
-    """
+    a worker to its end, else while workers are available until the makespan."""
     fleet = results.get("fleet") or {}
     names = ("restarts", "mixed_steps", "invalid_tokens", "pad_tokens", "hit_rate")
     return {

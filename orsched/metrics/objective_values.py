@@ -1,8 +1,6 @@
-"""The value of an objective from the times of requests, exactly: a whole number over a fixed one.
-
-What a search minimises is the whole number; the value is its quotient by the denominator. So two
-schedules are never told apart by rounding, nor taken for equal by it.
-"""
+"""The value of an objective from the times of requests, exactly: a whole number, which a search
+minimises, over a fixed denominator. So two schedules are never told apart by rounding, nor taken
+for equal by it."""
 
 from __future__ import annotations
 
@@ -49,12 +47,8 @@ class WeightedTimes:
     def total(
         self, finish_ns: IntColumn, first_ns: IntColumn, makespan_ns: int | None = None
     ) -> int:
-        """Return the numerator, which is what a search minimises.
-
-        Args:
-            finish_ns, first_ns: when each request has its last and its first token.
-            makespan_ns: end of the last step; None: the last finish.
-        """
+        """Return the numerator, which is what a search minimises, from when each request has its
+        last and its first token and the end of the last step (None: the last finish)."""
         end = int(finish_ns.max(initial=0)) if makespan_ns is None else makespan_ns
         ends = _product(self.finish, finish_ns) + _product(self.first, first_ns)
         return self.makespan * end + ends - self.constant
@@ -71,11 +65,9 @@ class WeightedTimes:
 
 
 def weighted_times(instance: Instance, objective: str | Objective) -> WeightedTimes:
-    """Return an objective that is a sum of times, for an instance with requests.
-
-    Raises ``InputError`` for an objective that is none, such as the attainment, without requests,
-    and for weights that are all 0 where the weighted mean is asked for.
-    """
+    """Return an objective that is a sum of times, for an instance with requests. Raises
+    ``InputError`` for an objective that is none, such as the attainment, without requests, and for
+    weights that are all 0 where the weighted mean is asked for."""
     wanted, requests, n = objective_named(objective), instance.requests, len(instance)
     require_linear(wanted)
     if n == 0:
@@ -110,10 +102,8 @@ def require_linear(objective: Objective) -> None:
 def objective_value(
     instance: Instance, schedule: Schedule, objective: str | Objective
 ) -> Fraction | None:
-    """Return an objective of a complete schedule, a sum of times, exactly, in nanoseconds.
-
-    None without requests. Raises as ``weighted_times`` does.
-    """
+    """Return an objective of a complete schedule, a sum of times, exactly, in nanoseconds; None
+    without requests. Raises as ``weighted_times`` does."""
     wanted = objective_named(objective)
     require_linear(wanted)
     if len(instance) == 0:
@@ -143,10 +133,8 @@ def _whole(
     counts: list[int],
     arrival_ns: IntColumn,
 ) -> WeightedTimes:
-    """Return the coefficients over their least common denominator, without common divisor.
-
-    ``finish`` has those of requests by how much they count, which ``counts`` says of each.
-    """
+    """Return the coefficients over their least common denominator, without common divisor;
+    ``finish`` has those of requests by how much they count (``counts``)."""
     every = {end, first, *finish.values()}
     denominator = math.lcm(*{each.denominator for each in every})
     common = math.gcd(denominator, *{int(each * denominator) for each in every})

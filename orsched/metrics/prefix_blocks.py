@@ -1,7 +1,6 @@
 """The blocks of one worker's prefix cache: what they hold, who refers to them, which is taken next.
-
-Keys are whole numbers: identifiers of prefixes are at least 0, a request's own keys below ``LOST``.
-"""
+Keys are whole numbers: identifiers of prefixes are at least 0, a request's own keys below
+``LOST``."""
 
 from __future__ import annotations
 
@@ -33,18 +32,12 @@ def own_key(request: int, block: int) -> int:
 
 
 class CacheBlocks:
-    """Blocks that are taken in the order in which they became free, those without content first.
-
-    Attributes:
-        blocks: how many there are.
-        used: how many are referenced. More than there are in schedules that need more.
-        evicted: how many were taken that had content.
-    """
+    """Blocks that are taken in the order in which they became free, those without content first."""
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
-        self.used = 0
-        self.evicted = 0
+        self.used = 0  # how many are referenced: more than there are in schedules that need more
+        self.evicted = 0  # how many were taken that had content
         self.key: list[int] = []  # of the blocks that were taken so far: the others come first
         self.references: list[int] = []
         self.blank: list[int] = []  # free ones without content
@@ -121,14 +114,10 @@ class CacheBlocks:
 
 
 class RankedBlocks(CacheBlocks):
-    """Blocks that are taken in the order of what they are worth, then that of becoming free.
-
-    Args:
-        blocks: how many there are.
-        users: key -> requests that will use it, kept by the owner.
-        seen: key -> how many more or fewer this worker sees, for what it does itself; likewise.
-        left: what a block is worth that nobody will use, by whether its last user was bulk.
-    """
+    """Blocks that are taken in the order of what they are worth, then that of becoming free:
+    ``users`` maps a key to the requests that will use it, ``seen`` to how many more or fewer this
+    worker sees, for what it does itself (the owner keeps both); ``left`` is what a block is worth
+    that nobody will use, by whether its last user was bulk."""
 
     def __init__(
         self, blocks: int, users: dict[int, int], seen: dict[int, int], left: tuple[float, float]
@@ -191,12 +180,10 @@ INTERACTIVE_WORTH = 0.5
 
 class Users:
     """For each key the number of requests that wait and have it in the full blocks of what is due.
-
     A request waits from its arrival (for ``least_future_use`` from the beginning) to its first
     stay, and from the step before which it is evicted to its next stay. All workers see a wait in
     moments after its begin (from its arrival on) and up to its end; the worker that ends it, or
-    begins it by an eviction, sees that at once.
-    """
+    begins it by an eviction, sees that at once."""
 
     def __init__(self, line: Stays) -> None:
         self.line = line
@@ -339,18 +326,11 @@ class Users:
 
 
 class Own:
-    """What a worker has done at a moment, which others do not see yet.
-
-    Attributes:
-        rule: its eviction rule.
-        counts: by key, how many more requests wait for it.
-        begun, ended: requests whose wait it has begun or ended.
-        moment: when.
-    """
+    """What a worker has done at a moment, which others do not see yet."""
 
     def __init__(self, rule: str) -> None:
-        self.rule = rule
-        self.counts: dict[int, int] = {}
-        self.begun: set[int] = set()
-        self.ended: set[int] = set()
+        self.rule = rule  # its eviction rule
+        self.counts: dict[int, int] = {}  # by key, how many more requests wait for it
+        self.begun: set[int] = set()  # requests whose wait it has begun
+        self.ended: set[int] = set()  # and ended
         self.moment = -1

@@ -26,22 +26,14 @@ Maker = Callable[[int, "Worker", "Eviction", Users], CacheBlocks]
 
 
 class CachedStays(NamedTuple):
-    """The stays on workers with a prefix cache, in order of worker, first step and turn.
+    """The stays on workers with a prefix cache, in order of worker, first step and turn."""
 
-    Attributes:
-        stay: number among all stays of the schedule.
-        request, due, hit: its request, tokens to have before it decodes, and those it says it hit.
-        own_from: blocks of the prompt from which on keys are the request's own.
-        full_prompt: full blocks of the prompt.
-        last: whether no later stay of the request looks for what this one leaves.
-    """
-
-    stay: IntColumn
+    stay: IntColumn  # number among all stays of the schedule
     request: IntColumn
-    due: IntColumn
-    hit: IntColumn
-    own_from: IntColumn
-    last: IntColumn
+    due: IntColumn  # tokens to have before it decodes
+    hit: IntColumn  # tokens that it says it hit
+    own_from: IntColumn  # blocks of the prompt from which on keys are the request's own
+    last: IntColumn  # whether no later stay of the request looks for what this one leaves
 
 
 class Events(NamedTuple):
@@ -55,19 +47,13 @@ class Events(NamedTuple):
 
 
 class PrefixReplay:
-    """The caches of all workers that have one, step by step as the page on them says.
-
-    Attributes:
-        found: tokens that each stay of the schedule finds at its start; 0 on other workers.
-        used: blocks referenced in each step, by place; 0 on other workers.
-        evicted: blocks with content that were taken, by worker.
-    """
+    """The caches of all workers that have one, step by step as the page on them says."""
 
     def __init__(self, line: Stays, maker: Maker | None = None) -> None:
         self.line = line
-        self.found = np.zeros(len(line.stay_request), np.int64)
+        self.found = np.zeros(len(line.stay_request), np.int64)  # tokens at each stay's start
         self.used_change = np.zeros(len(line.worker) + 2, np.int64)
-        self.evicted = np.zeros(len(line.instance.workers), np.int64)
+        self.evicted = np.zeros(len(line.instance.workers), np.int64)  # with content, taken
         self.users = Users(line)
         make = _blocks_of if maker is None else maker
         self.caches: dict[int, CacheBlocks] = {}
@@ -139,9 +125,7 @@ class PrefixReplay:
 
     def _ends(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:
         """Stays that are freed: finished ones in their last step, evicted ones before a later one.
-
-        Nobody looks at what is freed after the last step of a worker.
-        """
+        Nobody looks at what is freed after the last step of a worker."""
         line, here = self.line, self.here
         cached = line.cached_after[line.stay_end[here]]
         finished = line.stay_finishes[here]

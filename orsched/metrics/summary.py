@@ -74,12 +74,10 @@ def client_time(line: Timeline) -> tuple[int, dict[str, int]]:
 
 def tenant_figures(line: Timeline, first: IntColumn, finish: IntColumn) -> dict[str, Any]:
     """Return the numbers of each tenant under ``tenants``, and ``fairness``; nothing without them.
-
     ``service_difference`` is the largest difference between the service that two tenants get while
     requests of both wait (Sheng et al., OSDI 2024, definition 1): prompt tokens count
     ``prompt_weight``, output tokens ``output_weight``. ``between`` names the two, ``compared`` is
-    how many tenants, those with most tokens, were compared.
-    """
+    how many tenants, those with most tokens, were compared."""
     requests = line.instance.requests
     if requests.tenant is None:
         return {}
@@ -127,13 +125,11 @@ def _fairness(line: Timeline) -> dict[str, Any]:
 
 def fleet_figures(line: Timeline, makespan_ns: int) -> dict[str, Any]:
     """Return ``fleet`` for an instance whose workers are not always there, else nothing.
-
     ``available_ns`` is the time that the workers are there until the makespan, all together;
     ``busy_ns`` that of their steps, and ``utilization`` its share. ``lost_steps`` were in progress
-    when their worker failed, for ``lost_ns`` in all, which are not busy; ``recomputed_tokens``
-    were prefilled although an earlier stay of the request had them. With autoscaling there are
-    ``ordered_ns`` beside, the time from the orders of workers to their ends, and ``starts``.
-    """
+    when their worker failed, for ``lost_ns`` in all, which are not busy; ``recomputed_tokens`` were
+    prefilled although an earlier stay of the request had them. With autoscaling there are
+    ``ordered_ns`` beside, the time from the orders of workers to their ends, and ``starts``."""
     if not line.instance.fleet_changes:
         return {}
     workers, rows = line.instance.workers, line.schedule.on_times
@@ -213,11 +209,8 @@ def figures(
     slo_ns: Limits | None = None,
     first_round_ns: IntColumn | None = None,
 ) -> dict[str, Any]:
-    """Return the numbers of ``summarise`` from a schedule's timeline.
-
-    ``slo_ns`` are the limits on TTFT and TPOT, None where there is none;
-    ``first_round_ns`` is for ``first_tokens_ns``.
-    """
+    """Return the numbers of ``summarise`` from a schedule's timeline. ``slo_ns`` are the limits on
+    TTFT and TPOT, None where there is none; ``first_round_ns`` is for ``first_tokens_ns``."""
     requests, batches = line.instance.requests, line.batches
     makespan = int(line.end_ns.max(initial=0))
     busy, bubbles = client_time(line)

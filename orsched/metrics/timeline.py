@@ -26,15 +26,10 @@ Intervals = tuple[IntColumn, IntColumn, IntColumn]
 
 
 class Caches:
-    """What requests have in their caches at each place.
-
-    The cache of a request grows by one token a round while it is active. Less the rounds of its
-    worker it does not change then, so that all sums are over intervals with one value.
-
-    Args:
-        line: the rows and stays of a schedule.
-        used_of_prefixes: returns the blocks that prefix caches reference in each step.
-    """
+    """What requests have in their caches at each place. The cache of a request grows by one token a
+    round while it is active. Less the rounds of its worker it does not change then, so that all
+    sums are over intervals with one value. ``used_of_prefixes`` returns the blocks that prefix
+    caches reference in each step."""
 
     def __init__(self, line: Stays, used_of_prefixes: Callable[[], IntColumn]) -> None:
         self.line, self.used_of_prefixes = line, used_of_prefixes
@@ -90,11 +85,9 @@ class Caches:
 
     @cached_property
     def _resting(self) -> Intervals:
-        """Intervals in which a cache stays as it is, and its tokens.
-
-        From a prefill row, and from after any other one, until the next row of the stay; and from
-        the start of a transfer to its end, on both workers.
-        """
+        """Intervals in which a cache stays as it is, and its tokens: from a prefill row, and from
+        after any other one, until the next row of the stay; and from the start of a transfer to its
+        end, on both workers."""
         line = self.line
         begin = np.where(line.is_prefill, line.first, line.last + 1)
         until = line.last.copy()
@@ -114,13 +107,11 @@ class Caches:
 
     @cached_property
     def blocks(self) -> IntColumn:
-        """Memory blocks held in each step, after its last round; 0 without a memory.
-
-        Every request on a client counts, in the steps that do not serve it as well. Where
-        allocation is whole a stay holds its blocks throughout; where it is paged, those of its
-        cache, and on a padding worker as many as the longest present one. In a prefix cache blocks
-        that several share count once.
-        """
+        """Memory blocks held in each step, after its last round; 0 without a memory. Every request
+        on a client counts, in the steps that do not serve it as well. Where allocation is whole a
+        stay holds its blocks throughout; where it is paged, those of its cache, and on a padding
+        worker as many as the longest present one. In a prefix cache blocks that several share count
+        once."""
         line = self.line
         workers = line.instance.workers
         alike: dict[tuple[BlockMemory, bool], list[int]] = {}
@@ -166,11 +157,9 @@ class Caches:
 
 
 def _pages(growing: Intervals, after: IntColumn, size: int) -> IntColumn:
-    """Sum of ``ceil((value + after) / size)`` over the intervals that hold each place.
-
-    With quotients and remainders v of the value and t of the other, the rounded-up quotient is
-    the sum of the quotients, one more if v + t > 0, and another one if v > size - t.
-    """
+    """Sum of ``ceil((value + after) / size)`` over the intervals that hold each place. With
+    quotients and remainders v of the value and t of the other, the rounded-up quotient is the sum
+    of the quotients, one more if v + t > 0, and another one if v > size - t."""
     first, last, values = growing
     n = len(after)
     whole, rest = np.divmod(values, size)
@@ -186,17 +175,7 @@ def _ceil(tokens: IntColumn, size: int) -> IntColumn:
 
 
 class PrefillBatches:
-    """Prefill rows by step, in order of place.
-
-    Attributes:
-        place: steps with prefill rows.
-        begin, size: their rows in ``tokens``.
-        rows: these rows in the timeline.
-        tokens: tokens of the rows.
-        total: tokens of each step.
-        longest: tokens of its largest row.
-        padded: tokens of each step with what its worker pads.
-    """
+    """Prefill rows by step, in order of place."""
 
     def __init__(self, line: Stays) -> None:
         rows = line.prefills
@@ -204,15 +183,15 @@ class PrefillBatches:
         place = line.first[rows]
         order = np.argsort(place, kind="stable")
         place = place[order]
-        self.rows: IntColumn = rows[order]
-        self.tokens: IntColumn = line.tokens[self.rows]
+        self.rows: IntColumn = rows[order]  # in the timeline
+        self.tokens: IntColumn = line.tokens[self.rows]  # of the rows
         opens = np.ones(len(rows), bool)
         np.not_equal(place[1:], place[:-1], out=opens[1:])
-        self.begin = np.flatnonzero(opens)
-        self.size: IntColumn = np.diff(self.begin, append=len(rows))
-        self.place: IntColumn = place[self.begin]
-        self.total: IntColumn = np.add.reduceat(self.tokens, self.begin)
-        self.longest: IntColumn = np.maximum.reduceat(self.tokens, self.begin)
+        self.begin = np.flatnonzero(opens)  # first row of each step
+        self.size: IntColumn = np.diff(self.begin, append=len(rows))  # rows of each step
+        self.place: IntColumn = place[self.begin]  # steps with prefill rows
+        self.total: IntColumn = np.add.reduceat(self.tokens, self.begin)  # tokens of each step
+        self.longest: IntColumn = np.maximum.reduceat(self.tokens, self.begin)  # of its largest row
         pads = np.array([worker.padding for worker in line.instance.workers], bool)
         padding = pads[line.worker[self.place]]
         self.padded: IntColumn = np.where(padding, self.longest * self.size, self.total)
@@ -240,13 +219,7 @@ class Timeline(Stays):
     Metrics, pictures, reports, runner and checker read schedules here, and nowhere else. The
     checker also reads faulty ones (``strict=False``): rows that point to nothing, or to steps of
     another phase, are left out, the others are sorted by request, stay and place, and nothing
-    raises. All others read ``strict``, the rows as they are.
-
-    Attributes: those of ``Rows``; the properties of ``Stays``.
-
-    Raises:
-        InputError: ``strict``, and work names requests, workers, clients or steps that cannot be;
-            all other faults are for the checker to find.
+    raises. All others read ``strict``, the rows as they are; it raises as ``Rows`` does.
     """
 
     @cached_property

@@ -37,9 +37,7 @@ def covered_sum(
     n: int, first: IntColumn, last: IntColumn, value: IntColumn | None = None
 ) -> IntColumn:
     """Return, for each of n places, the sum of the values (default 1) whose interval holds it.
-
-    Intervals [first, last] include both ends; those with last = first - 1 are empty.
-    """
+    Intervals [first, last] include both ends; those with last = first - 1 are empty."""
     change = np.zeros(n + 1, np.int64)
     if value is None:
         change += np.bincount(first, minlength=n + 1)
@@ -51,11 +49,9 @@ def covered_sum(
 
 
 def covered_max(n: int, first: IntColumn, last: IntColumn, value: IntColumn) -> IntColumn:
-    """Return the maximum of the values whose interval holds each place, else ``NOTHING``.
-
-    An interval is two overlapping ones whose length is a power of two; those of one length are
-    split in halves, from the longest on.
-    """
+    """Return the maximum of the values whose interval holds each place, else ``NOTHING``. An
+    interval is two overlapping ones whose length is a power of two; those of one length are split
+    in halves, from the longest on."""
     result = np.full(n, NOTHING, np.int64)
     power = np.frexp(last - first + 1)[1] - 1  # -1 for empty intervals
     order = np.argsort(power, kind="stable")
@@ -74,11 +70,9 @@ def covered_max(n: int, first: IntColumn, last: IntColumn, value: IntColumn) -> 
 def covered_above(
     first: IntColumn, last: IntColumn, value: IntColumn, limit: IntColumn
 ) -> IntColumn:
-    """Return how many of the intervals that hold each place have a value above its limit.
-
-    Values and limits are at least 0. They are compared bit by bit, the highest first: where the
-    limit has a 0, the values with a 1 are above it, and the others continue together.
-    """
+    """Return how many of the intervals that hold each place have a value above its limit. Values
+    and limits are at least 0. They are compared bit by bit, the highest first: where the limit has
+    a 0, the values with a 1 are above it, and the others continue together."""
     result = np.zeros(len(limit), np.int64)
     high = max(int(value.max(initial=0)), int(limit.max(initial=0)))
     stack = [(first, last, value, np.arange(len(limit)), high.bit_length() - 1)]
@@ -120,11 +114,9 @@ def exact_product(factors: IntColumn, values: IntColumn) -> int:
 
 
 def spanned_max(values: IntColumn, first: IntColumn, last: IntColumn) -> IntColumn:
-    """Return the maximum of the values from each first to each last place, both included.
-
-    ``NOTHING`` for intervals with last < first. An interval is two overlapping ones whose length is
-    a power of two; the maxima over all intervals of one length are made from those of half of it.
-    """
+    """Return the maximum of the values from each first to each last place, both included;
+    ``NOTHING`` for last < first. An interval is two overlapping ones whose length is a power of
+    two; the maxima over all intervals of one length are made from those of half of it."""
     found = np.full(len(first), NOTHING, np.int64)
     power = np.frexp(np.maximum(last - first + 1, 0))[1] - 1  # -1 for empty intervals
     order = np.argsort(power, kind="stable")
@@ -178,23 +170,13 @@ ROUNDS_CEILING = 2**31
 class Rows:
     """The steps worker by worker, what each row of work takes part in, and where stays begin.
 
-    Attributes:
-        order, place: row of ``Steps`` at each place, and place of each row.
-        worker, phase, start_ns, end_ns, rounds: columns of ``Steps`` by place.
-        known: whether the step's worker exists, by place.
-        row: row of ``Work`` of each row here.
-        request, stay, client, row_phase, tokens: columns of ``Work``.
-        first, last: places of each row.
-        row_worker: worker of each row.
-        is_prefill: whether a row is a prefill row.
-        row_rounds: decode rounds that a row takes part in; 0 for prefill rows.
-        opens: whether a stay begins with a row.
-        stay_row, stay_end: first and last row of each stay.
-        stay_request: request of each stay.
-
-    Raises:
-        InputError: ``strict``, and work names requests, workers, clients or steps that cannot be;
-            all other faults are for the checker to find.
+    By place: ``order`` (row of ``Steps``), its columns, and ``known``, whether the worker exists;
+    ``place`` is by row of ``Steps``. By row here: ``row`` of ``Work`` and its columns,
+    ``row_phase`` among them; ``first`` and ``last`` place; ``row_worker``; ``row_rounds``, decode
+    rounds that it takes part in, 0 for prefill rows; ``opens``, whether a stay begins with it. By
+    stay: ``stay_row`` and ``stay_end``, its first and last row. ``strict`` raises ``InputError``
+    where work names requests, workers, clients or steps that cannot be; all other faults are for
+    the checker to find.
     """
 
     def __init__(self, instance: Instance, schedule: Schedule, *, strict: bool = True) -> None:
@@ -357,10 +339,8 @@ class Rows:
 
     @cached_property
     def visits(self) -> tuple[IntColumn, IntColumn]:
-        """First and last row of each visit: a stay, or the part of it on one client.
-
-        In order of client, then place: visits of one client of one worker are neighbours.
-        """
+        """First and last row of each visit: a stay, or the part of it on one client. In order of
+        client, then place: visits of one client of one worker are neighbours."""
         begin, end = self.stay_row, self.stay_end
         if self.moves.any():
             begin = np.flatnonzero(self.opens | self.moves)

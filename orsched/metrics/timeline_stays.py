@@ -19,11 +19,9 @@ NONE = -1
 
 
 class Handovers:
-    """Which stays begin with a cache that came over a link, and which end with one that went.
-
-    A transfer belongs to the stay of its request and number, and to the one before. What belongs to
-    no stay, or appears twice, is for the checker to find.
-    """
+    """Which stays begin with a cache that came over a link, and which end with one that went. A
+    transfer belongs to the stay of its request and number, and to the one before. What belongs to
+    no stay, or appears twice, is for the checker to find."""
 
     def __init__(self, line: Rows) -> None:
         self.line = line
@@ -85,10 +83,8 @@ class Handovers:
 
     @cached_property
     def held_first(self) -> IntColumn:
-        """First places of rows, where a stay's first one begins with the start of its transfer.
-
-        That is the first step of its worker that ends after the transfer's start.
-        """
+        """First places of rows, where a stay's first one begins with the start of its transfer: the
+        first step of its worker that ends after that."""
         line, stays = self.line, np.flatnonzero(self.comes)
         start = self.transfers.start_ns[self.into[stays]]
         found = line.first.copy()
@@ -100,10 +96,8 @@ class Handovers:
 
     @cached_property
     def held_last(self) -> IntColumn:
-        """Last places of rows, where a stay's last one ends with the end of its transfer.
-
-        That is the last step of its worker that starts before it.
-        """
+        """Last places of rows, where a stay's last one ends with the end of its transfer: the last
+        step of its worker that starts before that."""
         line, stays = self.line, np.flatnonzero(self.goes)
         end = self.transfers.end_ns[self.out_of[stays]]
         found = line.last.copy()
@@ -213,10 +207,8 @@ class Stays(Rows):
 
     @cached_property
     def due(self) -> IntColumn:
-        """Tokens that each stay has to have: the prompt and what was yielded before.
-
-        It prefills those that it does not find in a prefix cache.
-        """
+        """Tokens that each stay has to have, found or prefilled: the prompt and what was yielded
+        before."""
         prompts = self.instance.requests.prompt_tokens
         return prompts[self.stay_request] + self.yielded_before
 
@@ -237,11 +229,9 @@ class Stays(Rows):
 
     @cached_property
     def _yields(self) -> tuple[IntColumn, Mask, IntColumn]:
-        """Tokens before each stay, complete prefills, and tokens of each request.
-
-        Whether a prefill is complete depends on the tokens before, and these on whether earlier
-        ones were: all first stays are looked at together, then all second ones.
-        """
+        """Tokens before each stay, complete prefills, and tokens of each request. Whether a prefill
+        is complete depends on the tokens before, and these on whether earlier ones were: all first
+        stays are looked at together, then all second ones."""
         prompts, many = self.instance.requests.prompt_tokens, len(self.stay_request)
         total = np.zeros(len(self.instance), np.int64)
         earlier, complete = np.zeros(many, np.int64), np.zeros(many, bool)

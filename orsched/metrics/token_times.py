@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 def request_times(
     instance: Instance, schedule: Schedule, timeline: Timeline | None = None
 ) -> dict[str, IntColumn]:
-    """Return client, prefill start and end, first token and finish of every request, in ns.
-
-    Columns ``client, prefill_start_ns, prefill_end_ns, first_token_ns, finish_ns``, one row a
-    request; -1 where the schedule does not serve a request. Client and prefill start are those of
-    the first stay; the prefill ends with the first one that is complete; the finish is the end of
-    the last row, invalid tokens included. ``timeline`` is the schedule's, if it is at hand.
-    """
+    """Return client, prefill start and end, first token and finish of every request, in ns: one row
+    a request, -1 where the schedule does not serve it. Client and prefill start are those of the
+    first stay; the prefill ends with the first one that is complete; the finish is the end of the
+    last row, invalid tokens included. ``timeline`` is the schedule's, if it is at hand."""
     line = Timeline(instance, schedule) if timeline is None else timeline
     return {
         "client": _of_requests(line, slice(None, None, -1), line.client),
@@ -41,10 +38,8 @@ def request_times(
 
 
 def _of_requests(line: Timeline, rows: IntColumn | slice, values: IntColumn) -> IntColumn:
-    """Return the value of the last one of some rows for each request, -1 for none.
-
-    Rows are in order of request, then step: reversed, the first one of a request wins.
-    """
+    """Return the value of the last one of some rows for each request, -1 for none. Rows are in
+    order of request, then step: reversed, the first one of a request wins."""
     found = np.full(len(line.instance), -1, np.int64)
     found[line.request[rows]] = values[rows]
     return found
@@ -56,10 +51,8 @@ def finishes_ns(line: Timeline) -> IntColumn:
 
 
 def first_tokens_ns(line: Timeline, first_round_ns: IntColumn | None = None) -> IntColumn:
-    """Return the first token of every request, as ``request_times`` does.
-
-    ``first_round_ns`` is what the first round of each decode step takes, by place, if it is known.
-    """
+    """Return the first token of every request, as ``request_times`` does; ``first_round_ns`` is
+    what the first round of each decode step takes, by place, if it is known."""
     if line.instance.first_token == "prefill":
         return _prefill_ends(line)
     found = _of_requests(line, line.decodes[::-1], line.first)  # places of the first rounds
@@ -85,11 +78,9 @@ def _prefill_ends(line: Timeline) -> IntColumn:
 
 
 def first_rounds_ns(line: Timeline, places: IntColumn) -> IntColumn:
-    """Duration of the first round of some steps.
-
-    Exact where all rounds of a step last equally long; where contexts matter, the cost model is
-    asked for the first round, unless the run was measured (its steps then have equal rounds).
-    """
+    """Duration of the first round of some steps. Exact where all rounds of a step last equally
+    long; where contexts matter, the cost model is asked for the first round, unless the run was
+    measured (its steps then have equal rounds)."""
     duration = (line.end_ns - line.start_ns)[places] // line.rounds[places]
     workers = line.instance.workers
     matters = np.array([worker.cost.context_matters for worker in workers])
@@ -110,25 +101,17 @@ _CHUNK = 1 << 21
 
 
 class TokenLimits(NamedTuple):
-    """Until when each token of each request is in time, one entry a request.
+    """Until when each token of each request is in time, one entry a request."""
 
-    Attributes:
-        judged: whether the tokens of the request are looked at.
-        first_ns: until when token 0 is in time.
-        further_ns: by how much more each further token may be later; -1: as late as it likes.
-    """
-
-    judged: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    first_ns: IntColumn
-    further_ns: IntColumn
+    judged: np.ndarray[tuple[int], np.dtype[np.bool_]]  # whether its tokens are looked at
+    first_ns: IntColumn  # until when token 0 is in time
+    further_ns: IntColumn  # how much later each further token may be; -1: as late as it likes
 
 
 def tokens_in_time(line: Timeline, limits: TokenLimits) -> IntColumn:
-    """Return for each request how many of its tokens are in time; 0 where it is not judged.
-
-    Token i of a request, from 0, is in time until ``first_ns + i * further_ns`` (Echo, arXiv
-    2504.03651, section 3.2: latency of token i = TTFT + i TPOT).
-    """
+    """Return for each request how many of its tokens are in time; 0 where it is not judged. Token
+    i, from 0, is in time until ``first_ns + i * further_ns`` (Echo, arXiv 2504.03651, section 3.2:
+    latency of token i = TTFT + i TPOT)."""
     n = len(line.instance)
     counts = np.zeros(n, np.int64)
     for request, _, met in judged_tokens(line, limits):
@@ -155,11 +138,9 @@ def judged_tokens(
 def token_times(
     line: Timeline, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> Iterator[tuple[IntColumn, IntColumn, IntColumn]]:
-    """Yield request, index from 0 and time of all tokens of the wanted requests, in parts.
-
-    Within a run of rounds the cost model says when each round ends; where times were measured, the
-    rounds of a step are equal.
-    """
+    """Yield request, index from 0 and time of all tokens of the wanted requests, in parts. The cost
+    model says when each round of a run ends; where times were measured, rounds of a step are
+    equal."""
     if line.instance.first_token == "prefill":
         yield _of_prefills(line, wanted)
     rows = line.decodes[wanted[line.request[line.decodes]]]
@@ -239,13 +220,11 @@ def _ask_models(line: Timeline, rows: IntColumn, ends: IntColumn) -> None:
 
 
 def largest_gaps_ns(line: Timeline, first_round_ns: IntColumn | None = None) -> IntColumn:
-    """Return the largest time between two successive tokens of every request, in nanoseconds.
-
-    0 for a request of fewer than two tokens. A token comes at the end of its round, or of the
-    complete prefill that yields it; evictions, rounds that leave the request out and the prefills
-    of others lengthen the gap. Invalid tokens do not count. Where times were measured, the rounds
-    of a step are equal, to the nanosecond. ``first_round_ns`` is for ``first_tokens_ns``.
-    """
+    """Return the largest time between two successive tokens of every request, in nanoseconds; 0 for
+    a request of fewer than two tokens. A token comes at the end of its round, or of the complete
+    prefill that yields it; evictions, rounds that leave the request out and the prefills of others
+    lengthen the gap. Invalid tokens do not count. Where times were measured, the rounds of a step
+    are equal, to the nanosecond. ``first_round_ns`` is for ``first_tokens_ns``."""
     rows = line.decodes
     found = np.zeros(len(line.instance), np.int64)
     places = np.flatnonzero(line.has_rounds)

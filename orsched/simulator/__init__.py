@@ -24,13 +24,10 @@ def simulate_policy(
     observer: Callable[[View, Step], None] | None = None,
     deadline: Callable[[], None] | None = None,
 ) -> Simulated:
-    """Run a policy on an instance and return its schedule.
+    """Run a fresh policy object on an instance and return its schedule.
 
-    Args:
-        instance: the problem.
-        policy: a fresh policy object.
-        observer: called with the view and the step before each step is taken.
-        deadline: called now and then; raises to stop the run.
+    ``observer`` is called with the view and the step before each step is taken; ``deadline`` now
+    and then: it raises to stop the run.
 
     Raises:
         InfeasibleError: no schedule exists.

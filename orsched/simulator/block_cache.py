@@ -26,17 +26,8 @@ class BlockCache:
 
     A block is held by some requests, or free. A free block without content is taken first, then
     those with content in the order of the eviction rule. Several blocks may have one key: a hit
-    takes the one that got it first.
-
-    While ``log`` is a list, each operation adds what undoes it: so a plan is tried on the cache
-    itself.
-
-    Attributes:
-        free: how many blocks no request holds.
-        tables: request -> its blocks, first to last.
-        evictions: how often content was lost so far.
-        users: counts who will ask for blocks, where the eviction rule needs it, else None.
-        releasing: the request whose blocks were freed last.
+    takes the one that got it first. While ``log`` is a list, each operation adds what undoes it: so
+    a plan is tried on the cache itself. ``releasing`` is the request whose blocks were freed last.
     """
 
     def __init__(
@@ -51,20 +42,18 @@ class BlockCache:
         self.empty = list(range(blocks - 1, -1, -1))
         self.first: dict[int, int] = {}  # key -> the block that got it first
         self.others: dict[int, list[int]] = {}  # key -> further blocks, in order
-        self.tables: dict[int, list[int]] = {}
+        self.tables: dict[int, list[int]] = {}  # request -> its blocks, first to last
         self.returning: set[int] = set()  # requests that may have private keys here
-        self.evictions = 0
-        self.users: FutureUsers | None = None
+        self.evictions = 0  # how often content was lost so far
+        self.users: FutureUsers | None = None  # where the eviction rule counts who will ask
         self.worker = self.releasing = 0
         self.log: Log | None = None
 
     # -- questions ------------------------------------------------------------------------
 
     def lookup(self, request: int, due: int) -> list[int]:
-        """Return the blocks that a request with so many tokens to prefill would hit.
-
-        The longest run from the start that leaves at least one token to compute.
-        """
+        """Return the blocks that a request with so many tokens to prefill would hit: the longest
+        run from the start that leaves at least one token to compute."""
         most = (due - 1) // self.size
         first = self.first
         found: list[int] = []
@@ -106,10 +95,8 @@ class BlockCache:
         return hit
 
     def extend(self, request: int, cached: int, tokens: int) -> None:
-        """Let a request prefill some tokens behind those cached.
-
-        Takes the blocks for them; those that they fill get their keys at once, if others may ask.
-        """
+        """Let a request prefill some tokens behind those cached, and take the blocks for them;
+        those that they fill get their keys at once, if others may ask."""
         table, size = self.tables[request], self.size
         last = cached + tokens
         more = -(-last // size) - len(table)
@@ -149,10 +136,8 @@ class BlockCache:
 
     def release(self, request: int, cached: int, due: int | None = None) -> None:
         """Free the blocks of a request with so many tokens in its cache, the last one first.
-
         ``due``: what it has to prefill when it resumes after an eviction; None: it is done. One
-        that resumes will ask again for what only itself can hit.
-        """
+        that resumes will ask again for what only itself can hit."""
         table, key_of = self.tables.pop(request), self.key_of
         self.releasing = request
         if due is not None and self.users is not None:

@@ -21,33 +21,24 @@ if TYPE_CHECKING:
 
 
 class Caches:
-    """Sizes of caches, kept up to date only as far as cost and memory model ask for them.
-
-    A cache that grows has ``base + rounds`` tokens, where the base is the request's prompt less
-    the round from which its tokens count: so nothing changes from round to round.
-
-    Attributes:
-        context_matters: whether the cost model asks for contexts.
-        pages: the filled blocks under paged memory, else None.
-        shared: the same where the worker has a prefix cache, else None.
-        blocks: blocks of the worker, 0 without a memory model.
-        tracks: whether anything is kept.
-    """
+    """Sizes of caches, kept up to date only as far as cost and memory model ask for them. A cache
+    that grows has ``base + rounds`` tokens, where the base is the request's prompt less the round
+    from which its tokens count: so nothing changes from round to round."""
 
     def __init__(self, state: WorkerState, block_cache: BlockCache | None = None) -> None:
         worker, memory = state.worker, state.worker.memory
         self.state = state
         self.padding = worker.padding
         self.context_matters = worker.cost.context_matters
-        self.blocks = 0 if memory is None else memory.blocks
-        self.pages: Pages | PaddedPages | None = None
-        self.shared: SharedPages | None = None
+        self.blocks = 0 if memory is None else memory.blocks  # of the worker
+        self.pages: Pages | PaddedPages | None = None  # the filled blocks under paged memory
+        self.shared: SharedPages | None = None  # the same for a prefix cache
         if block_cache is not None:
             self.pages = self.shared = state.pages = SharedPages(block_cache)
         elif memory is not None and memory.is_paged:
             kind = PaddedPages if worker.padding else Pages
             self.pages = state.pages = kind(memory.blocks, memory.block_tokens)
-        self.tracks = self.context_matters or self.pages is not None
+        self.tracks = self.context_matters or self.pages is not None  # whether anything is kept
         self.base_sum = 0
         self.largest: list[tuple[int, int]] = []
         self.bases: dict[int, int] = {}
@@ -126,24 +117,18 @@ class Served(Protocol):
 
 
 class PrefixStays:
-    """What a worker's set of requests does beyond counting blocks, where contents are kept.
-
-    Attributes:
-        found: request -> tokens that it found in the cache, of those that the last step admitted.
-    """
+    """What a worker's set of requests does beyond counting blocks, where contents are kept."""
 
     def __init__(self, running_set: Served, pages: SharedPages) -> None:
         self.running_set = running_set
         self.pages = pages
-        self.found: dict[int, int] = {}
+        self.found: dict[int, int] = {}  # request -> hit tokens, of the last step's admissions
 
     def admit(self, step: Step, new: Sequence[int], index: int) -> tuple[list[int], list[int]]:
-        """Let requests process prompt tokens; those that are new have their clients.
-
-        Prefills that have begun take blocks first, in the order of admission, then new requests in
-        the order of the step: each finds what was stored before it. Returns the tokens that each
-        computes, in the order of the step, and the requests whose prefill this completes.
-        """
+        """Let requests process prompt tokens; those that are new have their clients. Prefills that
+        have begun take blocks first, in the order of admission, then new requests in the order of
+        the step: each finds what was stored before it. Returns the tokens that each computes, in
+        the order of the step, and the requests whose prefill this completes."""
         requests, asked = list(map(whole, step.prefill)), step.tokens
         if asked is not None and len(asked) != len(requests):
             raise PolicyError(f"{len(asked)} numbers of tokens for {len(requests)} requests")

@@ -1,8 +1,6 @@
-"""The loops over workers that come and go: they start, fail and are repaired, or are scaled.
-
-A worker that is lost in the middle of a step: the step is undone, all its caches are lost. With
-autoscaling workers are ordered, start, drain and are off.
-"""
+"""The loops over workers that come and go: they start, fail and are repaired, or are scaled
+(ordered, start, drain and are off). Of a worker that is lost in the middle of a step the step is
+undone, all its caches are lost."""
 
 from __future__ import annotations
 
@@ -33,18 +31,12 @@ DOWN, UP = 0, 1
 
 
 class LosingWorker(WorkerRun):
-    """Cuts a run of rounds at the last border before its loss, which nobody is told of.
+    """Cuts a run of rounds at the last border before its loss, which nobody is told of. The round
+    that the loss falls into is a run of its own, which the loss undoes: what was yielded by then is
+    kept, and the policy decides nothing that it would not have decided anyway."""
 
-    The round that the loss falls into is a run of its own, which the loss undoes: what was yielded
-    by then is kept, and the policy decides nothing that it would not have decided anyway.
-
-    Attributes:
-        lost_ns: when the worker is lost next, NEVER if it is not.
-        began_ns: when the step in progress began.
-    """
-
-    lost_ns = NEVER
-    began_ns = 0
+    lost_ns = NEVER  # when the worker is lost next
+    began_ns = 0  # when the step in progress began
 
     def take(self, step: Step) -> bool:
         """Begin a step, and note what its undoing needs."""
@@ -83,10 +75,8 @@ class LosingWorker(WorkerRun):
         self.steps.end_ns[-1], self.steps.rounds[-1] = self.until_ns, count
 
     def lose(self) -> tuple[int, int] | None:
-        """Undo the step in progress and evict all requests; the caches are gone.
-
-        Returns the times between which a step was in progress that is lost, if one was.
-        """
+        """Undo the step in progress and evict all requests; the caches are gone. Returns the times
+        between which a step was in progress that is lost, if one was."""
         lost, new = None, list[int]()
         if self.busy:
             if self.began_ns < self.lost_ns:
@@ -100,12 +90,10 @@ class LosingWorker(WorkerRun):
 
 
 def abort_step(worker: WorkerRun, before: Mapping[int, int]) -> list[int]:
-    """Undo what a worker's step in progress did when it began; the worker is free then.
-
-    The evictions and pauses that came with it stand. A request that was new leaves its client, and
-    its stay never began: those are returned. ``before`` are the tokens in the cache before the step
-    by request, of those that it prefills.
-    """
+    """Undo what a worker's step in progress did when it began; the worker is free then. Evictions
+    and pauses that came with it stand. A request that was new leaves its client, and its stay never
+    began: those are returned. ``before``: request -> tokens in the cache before the step, of those
+    that it prefills."""
     running_set, steps = worker.running_set, worker.steps
     for column in (steps.end_ns, steps.rounds, steps.phase):
         column.pop()
@@ -148,10 +136,8 @@ def _take_back_rows(worker: WorkerRun, requests: Mapping[int, int]) -> None:
 
 
 def evict_all(worker: WorkerRun) -> list[int]:
-    """Evict all requests of a free worker, the last admitted first; return them.
-
-    Those that are done and held in a static batch finish.
-    """
+    """Evict all requests of a free worker, the last admitted first; return them. Those that are
+    done and held in a static batch finish."""
     worker.running_set.release_held()
     requests = list(reversed(worker.state.running))
     worker.running_set.evict(requests)
@@ -163,11 +149,6 @@ class ChangingLoop(Loop):
 
     At one moment losses come first, then starts and repairs, then all that the other loop knows. A
     step that ends at its worker's loss has ended. Nobody knows of a change before it happens.
-
-    Attributes:
-        changes: time, kind, worker of the losses and starts to come, a heap.
-        ends: when a worker's interval that starts at a moment ends, by worker and that moment.
-        lost: worker, start and end of the steps that losses cut.
 
     Raises:
         InputError: the policy does not serve such workers, or a worker has a prefix cache.
@@ -201,9 +182,9 @@ class ChangingLoop(Loop):
             )
 
     def _prepare(self) -> None:
-        self.lost: list[tuple[int, int, int]] = []
-        self.changes: list[tuple[int, int, int]] = []
-        self.ends: dict[tuple[int, int], int] = {}
+        self.lost: list[tuple[int, int, int]] = []  # worker, start and end of the steps lost
+        self.changes: list[tuple[int, int, int]] = []  # a heap: time, kind, worker of each to come
+        self.ends: dict[tuple[int, int], int] = {}  # worker, start of an interval -> its end
         for index, worker in enumerate(self.instance.workers):
             intervals = worker.available_ns
             if intervals and intervals[0][0]:
@@ -315,19 +296,11 @@ LOOK = UP + 1
 
 
 class ScaledLoop(ChangingLoop):
-    """The loop, with looks at the load that order workers and let them drain.
-
-    A look comes before all else that happens at its moment, starts of workers apart: it counts what
-    arrived before, and is not done by then.
-
-    Attributes:
-        on: the present time of each worker that is on or starts.
-        over: those that are over.
-
-    Raises:
-        InputError: the policy gives draining workers new requests, or the first workers cannot hold
-            every request.
-    """
+    """The loop, with looks at the load that order workers and let them drain. A look comes before
+    all else that happens at its moment, starts of workers apart: it counts what arrived before, and
+    is not done by then. Raises ``InputError`` if the policy gives draining workers new requests, or
+    the first workers cannot hold every request. ``on`` has the present time of each worker that is
+    on or starts, ``over`` those that are over."""
 
     def _refuse(self, instance: Instance, policy: Policy) -> None:
         if not policy.drains:

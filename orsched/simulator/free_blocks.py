@@ -1,9 +1,5 @@
-"""Which free block of a prefix cache loses its content: by time, or by who will ask for it.
-
-Each order of the free blocks undoes what it did, the last first: plans are tried on the cache
-itself. ``PrefixChains`` are the keys by which blocks are known, ``FutureUsers`` counts the requests
-that wait for each key.
-"""
+"""Which free block of a prefix cache loses its content: by time, or by who will ask for it. Each
+order of the free blocks undoes what it did, the last first: plans are tried on the cache itself."""
 
 from __future__ import annotations
 
@@ -25,15 +21,10 @@ _PLACE_BITS = 32
 
 
 class PrefixChains:
-    """The hash chains of all requests, and keys for the blocks that no other request shares.
-
-    A block has a key when it is full. It is the identifier of the prefix if the block is full of
-    prompt tokens and has one, else a private one, below 0.
-
-    Attributes:
-        size: tokens a block.
-        shared: how many blocks of each request have identifiers and are full of prompt tokens.
-    """
+    """The hash chains of all requests, and keys for the blocks that no other request shares. A
+    block has a key when it is full: the identifier of the prefix if the block is full of prompt
+    tokens and has one, else a private one, below 0. ``shared`` are each request's blocks that have
+    identifiers and are full of prompt tokens."""
 
     def __init__(self, instance: Instance, block_tokens: int) -> None:
         self.size = block_tokens
@@ -91,11 +82,9 @@ class FreeBlocks(Protocol):
 
 
 class LeastRecent:
-    """The block that was freed first is taken first (vLLM's queue).
-
-    The queue holds an entry for each time that a block was freed; those of blocks that were hit
-    since are stale. ``entry`` has the one of each block that counts.
-    """
+    """The block that was freed first is taken first (vLLM's queue). The queue holds an entry for
+    each time that a block was freed; those of blocks that were hit since are stale. ``entry`` has
+    the one of each block that counts."""
 
     def __init__(self, blocks: int) -> None:
         self.entry = [_NOWHERE] * blocks
@@ -157,11 +146,9 @@ class LeastRecent:
 
 
 class LeastWorth:
-    """The block of the least worth is taken first, ties by the time of their freeing.
-
-    Entries of a heap are (worth, number, block) as of when they were made. Where a block's worth
-    falls ``fell`` is called; where it rises, that shows when its entry comes up.
-    """
+    """The block of the least worth is taken first, ties by the time of their freeing. Entries of a
+    heap are (worth, number, block) as of when they were made. Where a block's worth falls ``fell``
+    is called; where it rises, that shows when its entry comes up."""
 
     def __init__(self, blocks: int, worth: BlockWorth) -> None:
         self.number_of = [_NOWHERE] * blocks
@@ -254,15 +241,11 @@ class CountedCache(Protocol):
 
 
 class FutureUsers:
-    """Counts, by the key of a block, the requests without a client that have it in what is due.
-
-    ``task_aware`` counts batch requests that have arrived, ``least_future_use`` all. A step knows
-    of the stays that began or were evicted before it began, and of those of its own worker; what
-    happens at the same moment elsewhere it does not: a schedule does not say which was first.
-
-    Attributes:
-        caches: the workers' caches, where a block is worth less when its count falls.
-    """
+    """Counts, by the key of a block, the requests without a client that have it in what is due:
+    ``task_aware`` batch requests that have arrived, ``least_future_use`` all. A step knows of the
+    stays that began or were evicted before it began, and of those of its own worker; what happens
+    at the same moment elsewhere it does not: a schedule does not say which was first. In ``caches``
+    a block is worth less when its count falls."""
 
     def __init__(
         self, instance: Instance, run_state: Arrivals, chains: PrefixChains, rule: Eviction

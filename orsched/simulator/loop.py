@@ -1,7 +1,4 @@
-"""The loop over the workers' events, and who of them waits to be asked.
-
-Truth (output lengths) lives here; policies see ``View`` only.
-"""
+"""The loop over the workers' events. Truth (output lengths) is here; policies see ``View`` only."""
 
 from __future__ import annotations
 
@@ -48,10 +45,8 @@ class Simulated(NamedTuple):
 
 
 class Loop:
-    """One run: asks the policy for each worker that is free, in order of time, then worker.
-
-    The runner's loop is a subclass, in which a device says how long a step takes.
-    """
+    """One run: asks the policy for each worker that is free, in order of time, then worker. The
+    runner's loop is a subclass, in which a device says how long a step takes."""
 
     worker_type: type[WorkerRun] = WorkerRun
 
@@ -243,10 +238,8 @@ class Loop:
         heappush(self.events, (moment_ns, index, number))
 
     def _ask_all(self) -> None:
-        """Ask for those that are to be asked, the first first; an eviction may add some.
-
-        Those woken are asked as long as the policy says that one of them may have something to do.
-        """
+        """Ask for those that are to be asked, the first first; an eviction may add some. Those
+        woken are asked as long as the policy says that one of them may have something to do."""
         to_ask, asleep, run_state = self.to_ask, self.asleep, self.run_state
         listed: list[int] = []
         while run_state.left:
@@ -359,14 +352,9 @@ def _information_of(policy: Policy) -> Information:
 
 
 class Asleep(set[int]):
-    """The workers that sleep, and which of them are to be asked.
-
-    All that sleep may be woken together. They are then asked one by one, the first
-    first, and as a rule the first that is asked takes what there is: nothing is done for those
-    that are not asked any more.
-
-    The views of those that sleep show the time of the run.
-    """
+    """The workers that sleep, and which of them are to be asked. All may be woken together. They
+    are then asked one by one, and as a rule the first takes what there is: nothing is done for
+    those that are not asked any more. The views of those that sleep show the time of the run."""
 
     def __init__(self, run_state: RunState, states: Sequence[WorkerState]) -> None:
         super().__init__()

@@ -1,8 +1,5 @@
-"""Paged blocks: how many the caches fill, how many rounds still fit, and what is shared.
-
-``Pages`` counts, ``PaddedPages`` where every cache is as long as the longest, and ``SharedPages``
-where a prefix cache keeps contents, which policies see by ``PrefixView`` and try by a ``Trial``.
-"""
+"""Paged blocks: how many the caches fill, how many rounds still fit, and what is shared: policies
+see the contents of a prefix cache by ``PrefixView`` and try steps on it by a ``Trial``."""
 
 from __future__ import annotations
 
@@ -19,17 +16,11 @@ if TYPE_CHECKING:
 
 
 class Pages:
-    """Blocks that caches fill on a worker with paged memory.
-
-    A cache that grows has ``base + rounds`` tokens after so many rounds of the worker, and takes a
-    new block in the round after one in which its size is a multiple of ``block_tokens``. So the
-    caches that grow are kept by ``base`` modulo the block size, and what a run of rounds needs
-    is a sum over residues.
-
-    Attributes:
-        blocks: blocks of the worker.
-        used: blocks that are filled now.
-    """
+    """Blocks that caches fill on a worker with paged memory. A cache that grows has ``base +
+    rounds`` tokens after so many rounds of the worker, and takes a new block in the round after one
+    in which its size is a multiple of ``block_tokens``. So the caches that grow are kept by
+    ``base`` modulo the block size, and what a run of rounds needs is a sum over residues. ``used``
+    blocks of ``blocks`` are filled now."""
 
     def __init__(self, blocks: int, block_tokens: int) -> None:
         self.blocks = blocks
@@ -68,12 +59,9 @@ class Pages:
         self.rounds += count
 
     def needed(self, count: int, paused: Sequence[int] = ()) -> int:
-        """Return the new blocks that the next rounds take.
-
-        ``paused`` are caches of so many tokens that do not grow now, and would then. The next round
-        takes one for each cache of residue ``-rounds``, the one after it for each of the residue
-        before, and so on.
-        """
+        """Return the new blocks that the next rounds take. ``paused`` are caches of so many tokens
+        that do not grow now, and would then. The next round takes one for each cache of residue
+        ``-rounds``, the one after it for each of the residue before, and so on."""
         size, residues = self.size, self.residues
         if paused:
             more = sum(-(-(tokens + count) // size) + -tokens // size for tokens in paused)
@@ -101,25 +89,18 @@ class Pages:
 
 
 class SharedPages(Pages):
-    """Counts rounds as ``Pages`` does; the blocks themselves are those of a cache.
-
-    Tokens in the cache of a request that does not grow are known to who calls: its blocks stay
-    until ``release``.
-
-    Attributes:
-        cache: the worker's blocks.
-        busy: whether a step is in progress.
-        places: request -> how many were admitted on this worker before it.
-    """
+    """Counts rounds as ``Pages`` does; the blocks themselves are those of a cache. Tokens in the
+    cache of a request that does not grow are known to who calls: its blocks stay until
+    ``release``."""
 
     def __init__(self, cache: BlockCache) -> None:
         super().__init__(cache.blocks, cache.size)
         self.cache = cache
-        self.places: dict[int, int] = {}
+        self.places: dict[int, int] = {}  # request -> how many were admitted here before it
         self.admitted = 0
         self.bases: dict[int, int] = {}
         self.begun = False  # whether the blocks of the next round are taken already
-        self.busy = False
+        self.busy = False  # whether a step is in progress
 
     # -- steps ----------------------------------------------------------------------------
 
@@ -334,11 +315,9 @@ class PrefixView:
         return self._pages.size
 
     def hit_tokens(self, request: int) -> int:
-        """Return the tokens that a waiting request would find now, 0 before it arrives.
-
-        As it stands: a step may take the blocks before the request starts. With the prefill chunks
-        of a step in progress, and without the tokens of its rounds. Closes a trial that is open.
-        """
+        """Return the tokens that a waiting request would find now, 0 before it arrives. As it
+        stands: a step may take the blocks before the request starts. With the prefill chunks of a
+        step in progress, and without the tokens of its rounds. Closes a trial that is open."""
         self._pages.cache.undo()
         due = due_tokens(self._view, request)
         return len(self._pages.cache.lookup(request, due)) * self._pages.size if due else 0
@@ -352,10 +331,8 @@ class PrefixView:
 
 
 def due_tokens(view: SeenWorker, request: int) -> int:
-    """Return the tokens to prefill before a request that waits can decode, hits included.
-
-    Its prompt and what it has yielded; 0 before it arrives.
-    """
+    """Return the tokens to prefill before a request that waits can decode (its prompt and what it
+    has yielded), hits included; 0 before it arrives."""
     prompt = view.prompt_tokens[request]
     return prompt + view.generated(request) if prompt else 0
 
@@ -390,10 +367,8 @@ class Trial:
         return self._open().free
 
     def hit(self, request: int) -> tuple[int, int]:
-        """Return the tokens that a waiting request would find, and how many blocks would leave.
-
-        Blocks that it finds free are free no more once it has them.
-        """
+        """Return the tokens that a waiting request would find, and how many blocks would be free no
+        more."""
         cache, due = self._open(), due_tokens(self._view, request)
         blocks = cache.lookup(request, due) if due else []
         return len(blocks) * cache.size, cache.leaving(blocks)

@@ -34,31 +34,11 @@ class Clock(Protocol):
 
 
 class WorkerState:
-    """Live state of a worker as far as any policy may see it: it holds no true output length.
-
-    Only the executor (the simulator, or a real worker) writes to it; policies read it through
-    a ``View``. Nothing in it is copied or sorted anew for a decision.
-
-    Attributes:
-        running: request -> client of all requests on clients, oldest first.
-        origin: request -> round from which its tokens count, of the requests that decode: each has
-            yielded ``rounds - origin`` tokens.
-        yielded: request -> tokens of those that have yielded some and do not decode now; shared by
-            all workers.
-        partial: request -> tokens prefilled, of those whose prefill is not complete.
-        held: request -> origin of those that are done and held in a static batch.
-        paused: requests that could decode and are left out of the rounds.
-        sending: request -> client of those handed to another worker that does not have all of
-            their caches yet.
-        receiving: request -> client of those whose caches are on their way here.
-        blocks_set_aside: memory blocks that are set aside at admission.
-        pages: counts the blocks that caches fill (``used``) under paged memory, else None.
-        prefixes: what the view shows of the prefix cache, None without one.
-        available: whether the worker is there; False before its start and from a failure on until
-            its repair.
-        draining: whether it gets no more requests, and is off when it has none left.
-        clock: while the worker waits to be asked, the run, whose ``now_ns`` is the time; else None.
-    """
+    """Live state of a worker as far as any policy may see it: it holds no true output length. Only
+    the executor (the simulator, or a real worker) writes to it; policies read it through a
+    ``View``. Nothing in it is copied or sorted anew for a decision. ``yielded``: request -> tokens
+    of those that have yielded some and do not decode now; shared by all workers. ``pages`` counts
+    the blocks that caches fill (``used``) under paged memory."""
 
     __slots__ = (
         "available", "blocks_set_aside", "client_request", "clock", "draining", "first_token",
@@ -77,26 +57,26 @@ class WorkerState:
     ) -> None:
         self.worker = worker.as_seen
         self.index = index
-        self.available = True
-        self.draining = False
+        self.available = True  # False before its start, and from a failure until its repair
+        self.draining = False  # whether it gets no more requests, and is off when it has none left
         self.first_token = first_token
         self.output_limit_tokens = output_limit_tokens
         self.now_ns = 0
         self.rounds = 0
-        self.running: dict[int, int] = {}
-        self.origin: dict[int, int] = {}
+        self.running: dict[int, int] = {}  # request -> client of all on clients, oldest first
+        self.origin: dict[int, int] = {}  # request -> round its tokens count from, if it decodes
         self.yielded: dict[int, int] = {} if yielded is None else yielded
-        self.partial: dict[int, int] = {}
-        self.held: dict[int, int] = {}
-        self.paused: dict[int, None] = {}
-        self.sending: dict[int, int] = {}
-        self.receiving: dict[int, int] = {}
+        self.partial: dict[int, int] = {}  # request -> tokens prefilled, where not complete
+        self.held: dict[int, int] = {}  # request -> origin: done, held in a static batch
+        self.paused: dict[int, None] = {}  # could decode, and are left out of the rounds
+        self.sending: dict[int, int] = {}  # request -> client; handed over, cache not there yet
+        self.receiving: dict[int, int] = {}  # request -> client; its cache is on its way here
         self.client_request: list[int] = [-1] * worker.clients
         self.free_clients = worker.clients
-        self.blocks_set_aside = 0
+        self.blocks_set_aside = 0  # at admission
         self.pages: Pages | PaddedPages | None = None
-        self.prefixes: PrefixView | None = None
-        self.clock: Clock | None = None
+        self.prefixes: PrefixView | None = None  # what the view shows of the prefix cache
+        self.clock: Clock | None = None  # while the worker waits to be asked: the run
 
 
 class View:
@@ -166,10 +146,8 @@ class View:
 
     @property
     def available(self) -> bool:
-        """Whether the worker is there: False before its start, and after a failure until repaired.
-
-        How long it stays so is not known to any policy.
-        """
+        """Whether the worker is there: False before its start, and after a failure until repaired;
+        how long that takes no policy knows."""
         return self._state.available
 
     @property
@@ -202,10 +180,8 @@ class View:
         return state.yielded.get(request, 0) if origin is None else state.rounds - origin
 
     def to_prefill(self, request: int) -> int:
-        """Return the tokens to prefill before a request can decode: 0 once it does.
-
-        Those of a request without a client are its prompt and the tokens that it has yielded.
-        """
+        """Return the tokens to prefill before a request can decode: 0 once it does; without a
+        client its prompt and the tokens that it has yielded."""
         state = self._state
         done = state.partial.get(request)
         if done is None:
@@ -231,11 +207,9 @@ class View:
         return self.prompt_tokens[request] + tokens - (self.first_token == "prefill")
 
     def blocks_of(self, request: int) -> int:
-        """Return the memory blocks to set aside for a request, 0 without a memory model.
-
-        Counted with the true output length for clairvoyant policies, else with the limit. Where no
-        worker has as many blocks, it is all blocks of the largest worker that takes the prompt.
-        """
+        """Return the memory blocks to set aside for a request, 0 without a memory model: those of
+        the true output length for clairvoyant policies, else of the limit. Where no worker has as
+        many blocks, it is all blocks of the largest worker that takes the prompt."""
         return 0 if self._blocks is None else int(self._blocks[request])
 
     @property
@@ -246,11 +220,9 @@ class View:
 
     @property
     def blocks_unused(self) -> int | None:
-        """Memory blocks that no cache fills now, or None without a memory model.
-
-        With ``whole`` allocation the same as ``blocks_free``. During a step (of another worker) its
-        prefill chunks are counted, the tokens of its rounds are not yet.
-        """
+        """Memory blocks that no cache fills now, or None without a memory model; with ``whole``
+        allocation ``blocks_free``. During a step (of another worker) its prefill chunks are
+        counted, the tokens of its rounds are not yet."""
         memory = self.worker.memory
         if memory is None:
             return None
@@ -260,20 +232,15 @@ class View:
 
     @property
     def prefixes(self) -> PrefixView | None:
-        """The worker's prefix cache, or None without one.
-
-        ``hit_tokens(request)`` are the tokens that a waiting request would find in it, which it
-        does not prefill: ``to_prefill`` of a request that waits counts them all the same.
-        ``trial()`` tries a step on it.
-        """
+        """The worker's prefix cache, or None without one. ``hit_tokens(request)`` are the tokens
+        that a waiting request would find in it, which it does not prefill: ``to_prefill`` of a
+        request that waits counts them all the same. ``trial()`` tries a step on it."""
         return self._state.prefixes
 
     def blocks_left(self, rounds: int) -> int | None:
-        """Return the memory blocks that no cache fills after a number of further rounds.
-
-        All requests that can decode take part in them. Negative where memory does not suffice; None
-        without a memory model. With ``whole`` allocation the same as ``blocks_free``.
-        """
+        """Return the memory blocks that no cache fills after a number of further rounds, in which
+        all that can decode take part. Negative where memory does not suffice; None without a memory
+        model. With ``whole`` allocation the same as ``blocks_free``."""
         memory, state = self.worker.memory, self._state
         if memory is None:
             return None
@@ -284,10 +251,8 @@ class View:
         return memory.blocks - pages.used - pages.needed(rounds, paused)
 
     def needing_blocks(self) -> Collection[int]:
-        """Return the requests whose next token takes a new block of paged memory, in any order.
-
-        Of those that can decode. None on a padding worker, where a cache counts as the longest.
-        """
+        """Return the requests that can decode whose next token takes a new block of paged memory,
+        in any order. None on a padding worker, where a cache counts as the longest."""
         state, memory = self._state, self.worker.memory
         if memory is None or state.pages is None or self.worker.padding:
             return ()
@@ -319,10 +284,8 @@ class PredictedView(View):
         self.quantile_levels, self._quantiles = levels, tuple(columns)
 
     def predicted_quantiles(self, request: int) -> list[int]:
-        """Return the quantiles of a request's predicted length, one a level; [] without any.
-
-        0 for requests that have not arrived.
-        """
+        """Return the quantiles of a request's predicted length, one a level; [] without any. 0 for
+        requests that have not arrived."""
         return [column[request] for column in self._quantiles]
 
 
@@ -382,20 +345,16 @@ class Policy(ABC):
         """Prepare for a run; no request has arrived yet."""
 
     def on_arrival(self, view: View, request: int) -> int | None:  # noqa: B027
-        """Handle the arrival of a request.
-
-        A policy that ``assigns`` returns the index of the worker that it concerns, None for all.
-        """
+        """Handle the arrival of a request. A policy that ``assigns`` returns the index of the
+        worker that it concerns, None for all."""
 
     def on_first_token(self, view: View, request: int) -> None:  # noqa: B027
         """Handle a request's first token."""
 
     def on_prefilled(self, view: View, request: int) -> int | None:  # noqa: B027
-        """Say who decodes a request whose prefill is complete, in instances with a link.
-
-        None: the worker itself. An index: that worker, whose steps then ``receive`` the request; it
-        keeps client and blocks of the first until its transfer ends.
-        """
+        """Say who decodes a request whose prefill is complete, in instances with a link. None: the
+        worker itself. An index: that worker, whose steps then ``receive`` the request; it keeps
+        client and blocks of the first until its transfer ends."""
 
     def on_finish(self, view: View, request: int, client: int) -> None:  # noqa: B027
         """Handle a request's last token; its client is free."""
@@ -404,66 +363,44 @@ class Policy(ABC):
         """Handle an eviction: the request waits again and keeps its yielded tokens."""
 
     def on_unavailable(self, view: View) -> None:  # noqa: B027
-        """Handle the loss of a worker: it is not asked until it is back.
-
-        Each request that was on it has been reported as evicted before; what only waited for it has
-        not. All others are asked after it.
-        """
+        """Handle the loss of a worker: it is not asked until it is back. Each request that was on
+        it has been reported as evicted before; what only waited for it has not. All others are
+        asked after it."""
 
     def on_available(self, view: View) -> None:  # noqa: B027
         """Handle a worker's start or repair: it is there, with nothing in its memory."""
 
     def on_draining(self, view: View) -> None:  # noqa: B027
-        """Handle that a worker is to get no new requests; ``on_available`` may take it back.
-
-        It is off, which ``on_unavailable`` tells, once nothing runs on it and ``decide`` is None.
-        """
+        """Handle that a worker is to get no new requests; ``on_available`` may take it back. It is
+        off, which ``on_unavailable`` tells, once nothing runs on it and ``decide`` is None."""
 
     def workers_wanted(self, now_ns: int, open_requests: int, wanted: int) -> int:
-        """Return how many workers are to be on, where the autoscaling has the rule ``policy``.
-
-        Args:
-            now_ns: the time.
-            open_requests: how many have arrived and are not done.
-            wanted: what the reactive rule would say.
-        """
+        """Return how many workers are to be on, where the autoscaling has the rule ``policy``:
+        ``open_requests`` have arrived and are not done; ``wanted`` is what the reactive rule would
+        say."""
         return wanted
 
     def hears_of_evictions(self) -> bool:
-        """Return whether the policy reschedules evicted requests.
-
-        A policy that passes evictions on to other policies returns their answer.
-        """
+        """Return whether the policy reschedules evicted requests; one that passes evictions on to
+        other policies returns their answer."""
         return type(self).on_preempt is not Policy.on_preempt
 
     def survives_losses(self) -> bool:
-        """Return whether the policy serves workers that come and go: if it reschedules evictions.
-
-        A request that was on the worker is reported by ``on_preempt``, like any other eviction.
-        """
+        """Return whether the policy serves workers that come and go: if it reschedules evicted
+        requests, as those that were on a lost worker are reported."""
         return self.hears_of_evictions()
 
     def take_over(self, view: View, away: Iterable[int]) -> bool:
-        """Move requests that wait for lost workers to an idle worker.
-
-        Policies that serve several workers themselves need not: they reschedule what was evicted.
-
-        Args:
-            view: the view of the idle worker.
-            away: indices of lost workers that are not yet restarted.
-
-        Returns:
-            Whether any were moved; ``decide`` is then called again.
-        """
+        """Move requests that wait for lost workers, of the indices ``away``, to an idle worker,
+        that of the view; return whether any were moved: ``decide`` is then called again. Policies
+        that serve several workers themselves need not: they reschedule what was evicted."""
         return False
 
     def idle_may_act(self) -> bool:
-        """Return whether a worker that waits may have something to do, were it asked now.
-
-        Asked where an arrival or an eviction may have given it something. Where the policy is sure
-        that there is nothing, those that wait are not asked, which costs nothing however many they
-        are; but the ones that ``on_arrival`` named always are. Policies need not define it.
-        """
+        """Return whether a worker that waits may have something to do, were it asked now. Asked
+        where an arrival or an eviction may have given it something. Where the policy is sure that
+        there is nothing, those that wait are not asked, which costs nothing however many they are;
+        but the ones that ``on_arrival`` named always are. Policies need not define it."""
         return True
 
     def counted(self) -> dict[str, int]:

@@ -25,37 +25,25 @@ if TYPE_CHECKING:
 
 
 class Handed(NamedTuple):
-    """A request that has been prefilled on one worker and is to decode on another.
-
-    Attributes:
-        source, target: the workers.
-        tokens: tokens in its cache.
-    """
+    """A request that has been prefilled on one worker and is to decode on another."""
 
     source: int
     target: int
-    tokens: int
+    tokens: int  # in its cache
 
 
 class Handovers:
-    """The requests that change workers, and the link of each worker that sends.
+    """The requests that change workers, and the link of each worker that sends."""
 
-    Attributes:
-        handed: those that no worker has taken yet.
-        under_way: those whose transfers have been asked for and have not ended.
-        wake: lets a worker be asked at the next border; ``wake_all``: all workers.
-        release: frees what a request whose cache has gone holds on the worker that sent it.
-    """
-
-    wake: Callable[[int], None]
-    wake_all: Callable[[], None]
-    release: Callable[[Handed, int], None]
+    wake: Callable[[int], None]  # lets a worker be asked at the next border
+    wake_all: Callable[[], None]  # the same for all workers
+    release: Callable[[Handed, int], None]  # frees what a sent request holds on its sender
 
     def __init__(self, link: Link, workers: int) -> None:
         self.link = link
         self.free_ns = [0] * workers
-        self.handed: dict[int, Handed] = {}
-        self.under_way: dict[int, Handed] = {}
+        self.handed: dict[int, Handed] = {}  # those that no worker has taken yet
+        self.under_way: dict[int, Handed] = {}  # whose transfers are asked for and not over
         self.rows: list[tuple[int, int, int, int, int, int, int]] = []
         self.ends: list[tuple[int, int]] = []  # (end, request) of transfers not told of yet
 
@@ -65,10 +53,8 @@ class Handovers:
         self.wake(handed.target)
 
     def send(self, request: int, stay: int, now_ns: int) -> bool:
-        """Let a cache go over its link, after those that were asked for before; say if it is there.
-
-        It is at once where the link takes no time and is free.
-        """
+        """Let a cache go over its link, after those that were asked for before; say if it is there,
+        as it is at once where the link takes no time and is free."""
         sent = self.under_way[request] = self.handed.pop(request)
         start = max(now_ns, self.free_ns[sent.source])
         end = self.free_ns[sent.source] = start + self.link.transfer_ns(sent.tokens)
@@ -96,10 +82,8 @@ _TRANSFER = -1
 
 class PoolRunningSet(RunningSet):
     """The requests on a worker that may hand them over when they are prefilled, or take others'.
-
     One that is handed over is no longer in ``state.running``, nor yet there while it is received:
-    policies of one worker count those only that they serve.
-    """
+    policies of one worker count those only that they serve."""
 
     handovers: Handovers
 
@@ -143,10 +127,8 @@ class PoolRunningSet(RunningSet):
         self.handovers.hand(request, Handed(state.index, target, tokens))
 
     def receive(self, requests: Sequence[int]) -> None:
-        """Take requests over: client and blocks now, their caches when the link has brought them.
-
-        Blocks are kept for the cache and a further token.
-        """
+        """Take requests over: client and blocks now (for the cache and a further token), their
+        caches when the link has brought them."""
         state, run_state, handovers = self.state, self.run_state, self.handovers
         for request in map(whole, requests):
             handed = handovers.handed.get(request)
@@ -221,11 +203,9 @@ class PoolWorker(WorkerRun):
 
 
 class PoolLoop(Loop):
-    """The loop over the workers' events and the ends of transfers.
-
-    The end of a transfer comes before what happens to workers at that time. Workers that share a
-    device are asked in their order whenever it is free, and sleep while another of them works.
-    """
+    """The loop over the workers' events and the ends of transfers, which come before what happens
+    to workers at that time. Workers that share a device are asked in their order whenever it is
+    free, and sleep while another of them works."""
 
     worker_type = PoolWorker
     workers: list[PoolWorker]  # type: ignore[assignment]

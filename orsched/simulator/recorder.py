@@ -20,23 +20,15 @@ _REQUEST_BITS = 32
 
 
 class StayRecorder:
-    """Hits and turns of stays that begin, and when those that are evicted end.
-
-    Attributes:
-        begun: request, stay, tokens hit and turn, one after the other.
-        ended: worker, request, stay, the worker's step before which it is evicted, and how many
-            stays began on the worker before it; in the order of the evictions.
-    """
+    """Hits and turns of stays that begin, and when those that are evicted end."""
 
     def __init__(self) -> None:
-        self.begun = array("q")
-        self.ended = array("q")
+        self.begun = array("q")  # request, stay, tokens hit and turn, one after the other
+        self.ended = array("q")  # evicted: worker, request, stay, next step, stays before it
 
     def columns(self, rows: dict[str, IntColumn]) -> dict[str, IntColumn]:
-        """Return the columns ``hit``, ``turn``, ``rested`` and ``exit`` of rows in any order.
-
-        ``rows`` number the steps by worker.
-        """
+        """Return the columns ``hit``, ``turn``, ``rested`` and ``exit`` of rows, with steps by
+        worker, in any order."""
         key = _key(rows["request"], rows["stay"])
         columns = {name: np.zeros(len(key), np.int64) for name in ("hit", "turn")}
         order = np.lexsort((rows["phase"], rows["first_step"], key))
@@ -86,11 +78,9 @@ _FIELDS = ("worker", "request", "client", "phase", "first_step", "last_step", "t
 
 
 class WorkRecorder:
-    """Work of all workers: two plain rows a request in arrays, all others one after the other.
-
-    The plain rows are the first prefill, of the whole prompt unless other tokens are noted, and the
-    first decode row of a request's first stay.
-    """
+    """Work of all workers: two plain rows a request in arrays, all others one after the other. The
+    plain rows are the first prefill, of the whole prompt unless other tokens are noted, and the
+    first decode row of a request's first stay."""
 
     def __init__(self, prompts: Sequence[int] | memoryview) -> None:
         count = len(prompts)
@@ -151,10 +141,8 @@ class WorkRecorder:
 
 
 class StepRecorder:
-    """The steps of one worker; each starts where the last one ended, but after a wait.
-
-    The worker appends to the columns ``end_ns``, ``rounds`` and ``phase``.
-    """
+    """The steps of one worker; each starts where the last one ended, but after a wait. The worker
+    appends to the columns ``end_ns``, ``rounds`` and ``phase``."""
 
     def __init__(self) -> None:
         self.end_ns = array("q")

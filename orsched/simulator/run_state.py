@@ -1,7 +1,5 @@
-"""What all workers share in a run: true lengths, the place of each request, and what views show.
-
-A view shows what an information class grants a policy, and nothing more.
-"""
+"""What all workers share in a run: true lengths, the place of each request, and what views show:
+what an information class grants a policy, and nothing more."""
 
 from __future__ import annotations
 
@@ -47,20 +45,8 @@ _CHECK_DEADLINE_EVERY = 4095
 
 
 class RunState:
-    """Requests, arrivals and hooks of one run.
-
-    Attributes:
-        prompts, outputs: true lengths by request.
-        status: WAITING, SERVED or DONE by request.
-        stays: number of the present (or next) stay, of requests that were evicted.
-        yielded: tokens of the requests that have yielded some and do not decode now.
-        left: unfinished requests.
-        assigns: whether arrivals end rounds only where the policy says so.
-        concerned: what it said of the arrivals that were told last, if so.
-        next_arrival_ns: time of the next arrival that has not been told, NEVER without one.
-        now_ns: the time of the event that is being handled.
-        prefix_caches: makes those of the workers that have one, else None.
-    """
+    """Requests, arrivals and hooks of one run. ``assigns``: whether arrivals end rounds only where
+    the policy says so."""
 
     def __init__(self, instance: Instance, policy: Policy) -> None:
         requests, n = instance.requests, len(instance)
@@ -68,19 +54,19 @@ class RunState:
         self.outputs = read_only(requests.output_tokens)
         self.arrivals = read_only(requests.arrival_ns)
         self.first_from_prefill = instance.first_token == "prefill"
-        self.status = bytearray(n)
-        self.stays: dict[int, int] = {}
-        self.yielded: dict[int, int] = {}
-        self.left = n
+        self.status = bytearray(n)  # WAITING, SERVED or DONE by request
+        self.stays: dict[int, int] = {}  # number of the present (or next) stay, of those evicted
+        self.yielded: dict[int, int] = {}  # tokens of those that do not decode now
+        self.left = n  # unfinished requests
         self.assigns = policy.assigns and len(instance.workers) > 1
-        self.concerned: list[int | None] = []
-        self.now_ns = 0
+        self.concerned: list[int | None] = []  # what the policy said of the arrivals told last
+        self.now_ns = 0  # the time of the event that is being handled
         self.hidden: list[tuple[memoryview, memoryview]] = []
         order = np.argsort(requests.arrival_ns, kind="stable")
         self.arrival_order = read_only(order)
         self.arrival_times = read_only(requests.arrival_ns[order])
         self.next_arrival = 0
-        self.next_arrival_ns = self.arrival_times[0] if n else NEVER
+        self.next_arrival_ns = self.arrival_times[0] if n else NEVER  # of the next one to tell
         self.deadline: Callable[[], None] | None = None
         self.prefix_caches = (
             PrefixCaches(instance, policy, self) if instance.caches_prefixes else None
@@ -120,15 +106,11 @@ class RunState:
 
 
 class PrefixCaches:
-    """Makes the workers' caches.
-
-    Attributes:
-        eviction: the rule that a policy put in place of the workers' own, or None.
-    """
+    """Makes the workers' caches."""
 
     def __init__(self, instance: Instance, policy: Policy, run_state: Arrivals) -> None:
         self.instance = instance
-        self.eviction: Eviction | None = policy.eviction
+        self.eviction: Eviction | None = policy.eviction  # in place of the workers' own rules
         self.chains: dict[int, PrefixChains] = {}
         self.users: dict[tuple[int, Eviction], FutureUsers] = {}
         self.run_state = run_state
@@ -173,12 +155,10 @@ def build_views(
     chunks: bool = False,
 ) -> tuple[list[View], list[tuple[memoryview, memoryview]]]:
     """Return the workers' views that an information class grants, and what is hidden from them.
-
     Prompts, arrivals, predictions, classes, tenants, deadlines, weights and memory needs of
     requests that have not arrived read as 0 unless the policy is clairvoyant. The second value
     pairs each shown column with its truth: at a request's arrival the executor copies that row.
-    ``chunks``: the policy may prefill a prompt in parts.
-    """
+    ``chunks``: the policy may prefill a prompt in parts."""
     req = instance.requests
     sighted = information is Information.CLAIRVOYANT
     columns = [req.prompt_tokens, req.arrival_ns]
@@ -229,11 +209,10 @@ def blocks_set_aside(
     instance: Instance, sighted: bool, chunks: bool
 ) -> dict[BlockMemory, IntColumn]:
     """Return the blocks to set aside for each request, by memory: all that any policy goes by.
-
     Those of prompt and output limit, for a clairvoyant policy of prompt and true output. Where no
     worker has as many, the largest of those that take the prompt sets all its blocks aside: the
-    request runs alone there, as one of a server runs whose limit is cut to what its memory holds.
-    """
+    request runs alone there, as one of a server runs whose limit is cut to what its memory
+    holds."""
     req = instance.requests
     tokens = req.prompt_tokens + (req.output_tokens if sighted else instance.output_limit_tokens)
     models = dict.fromkeys(w.memory for w in instance.workers if w.memory is not None)

@@ -29,17 +29,12 @@ _REQUEST_MASK = 2**_REQUEST_BITS - 1
 
 
 class RunningSet:
-    """Who is on the worker, and in which part of a request's life.
-
-    A request whose prefill is not complete is in ``state.partial``, one that decodes in
-    ``state.origin``, one that is done and held in ``state.held``, one that could decode but is left
-    out in ``state.paused``. Finishes are packed as (round, request); those of requests that paused
-    or left since are stale.
-
-    Attributes:
-        cached: tokens of its request in the cache before each chunk of the last step that
-            prefilled; empty where all are 0, or where the cost model is not told.
-    """
+    """Who is on the worker, and in which part of a request's life: one whose prefill is not
+    complete is in ``state.partial``, one that decodes in ``state.origin``, one that is done and
+    held in ``state.held``, one that could decode but is left out in ``state.paused``. Finishes are
+    packed as (round, request); those of requests that paused or left since are stale. ``cached``
+    has the tokens of its request in the cache before each chunk of the last step that prefilled;
+    empty where all are 0, or where the cost model is not told."""
 
     def __init__(
         self,
@@ -72,10 +67,8 @@ class RunningSet:
     # -- admission and prefill ------------------------------------------------------------
 
     def admit(self, step: Step, index: int) -> tuple[list[int], list[int]]:
-        """Let requests process prompt tokens, on free clients if they are new.
-
-        Returns the tokens of each, and the requests whose prefill this completes.
-        """
+        """Let requests process prompt tokens, on free clients if they are new. Returns the tokens
+        of each, and the requests whose prefill this completes."""
         requests, partial = list(map(whole, step.prefill)), self.state.partial
         prompts, yielded, pages = self.run_state.prompts, self.run_state.yielded, self.caches.pages
         if self.prefix_stays is not None:
@@ -307,11 +300,9 @@ class RunningSet:
         return self.state.origin[request] == self.state.rounds - self.steps.rounds[index]
 
     def take_finishes(self, hold: bool, done: Sequence[int] = ()) -> bool:
-        """Let the requests go, or be held, that have all their tokens; say if there were any.
-
-        Those that a prefill has just completed are ``done`` otherwise: what is left of them in the
-        queue is from an earlier stay.
-        """
+        """Let the requests go, or be held, that have all their tokens; say if there were any. Those
+        that a prefill has just completed are ``done`` otherwise: what is left of them in the queue
+        is from an earlier stay."""
         state, finishes = self.state, self.finishes
         border = (state.rounds + 1) << _REQUEST_BITS
         any_finished = False
@@ -337,10 +328,8 @@ class RunningSet:
     # -- leaving --------------------------------------------------------------------------
 
     def free_blocks(self, done: Sequence[int], decoding: bool) -> None:
-        """Free the shared blocks of all that are done now, before they go one by one.
-
-        Those that a prefill has just completed are ``done``; ``decoding``: rounds have passed.
-        """
+        """Free the shared blocks of all that are done now, before they go one by one. Those that a
+        prefill has just completed are ``done``; ``decoding``: rounds have passed."""
         assert self.prefix_stays is not None
         border, some = (self.state.rounds + 1) << _REQUEST_BITS, list(done)
         popped = []

@@ -1,8 +1,6 @@
-"""One worker of a run: takes steps, and lets their effects happen at their end.
-
-Between two events every decoding request yields one token a round, so a whole run of rounds is one
-entry of the timeline.
-"""
+"""One worker of a run: takes steps, and lets their effects happen at their end. Between two events
+every decoding request yields one token a round: a whole run of rounds is one entry of the
+timeline."""
 
 from __future__ import annotations
 
@@ -30,12 +28,7 @@ if TYPE_CHECKING:
 
 
 class WorkerRun:
-    """The executor's side of one worker.
-
-    Attributes:
-        until_ns: when the step in progress ends; meaningful while ``busy``.
-        busy: whether a step is in progress.
-    """
+    """The executor's side of one worker."""
 
     running_set_type: type[RunningSet] = RunningSet
 
@@ -59,8 +52,8 @@ class WorkerRun:
         self.running_set = self.running_set_type(instance, run_state, view, self.caches, work)
         self.steps = self.running_set.steps
         self.first_from_prefill = run_state.first_from_prefill
-        self.busy = False
-        self.until_ns = 0
+        self.busy = False  # whether a step is in progress
+        self.until_ns = 0  # when that one ends
         self.completed: list[int] | None = None  # of a prefill or mixed step in progress
         self.foreseen = 0 if run_state.assigns else ARRIVAL  # events that are known beforehand
         self.count = self.target = self.until = 0
@@ -211,11 +204,8 @@ class WorkerRun:
         steps.phase.append(phase)
 
     def interrupt(self, moment_ns: int) -> bool:
-        """Let rounds that arrivals end stop at the first border from a moment on.
-
-        The moment is not before the run of rounds in progress began. Says if that run ends earlier
-        than it would have.
-        """
+        """Let rounds that arrivals end stop at the first border from a moment on, which is not
+        before the run in progress began; say if that run ends earlier than it would have."""
         rounds_alone = self.busy and self.completed is None
         if not rounds_alone or not self.until & ARRIVAL or self.arrival < NEVER:
             return False

@@ -1,8 +1,6 @@
 """One run of a method, from what was asked to a checked result: nothing leaves unchecked.
-
 ``Task.result`` is the whole way: bounds from before, the method with something to fall back to,
-bounds that hold for what it did, the check, the verdict, the history of the search and remarks.
-"""
+bounds that hold for what it did, the check, the verdict, the history of the search and remarks."""
 
 from __future__ import annotations
 
@@ -120,10 +118,8 @@ def require_start(instance: Instance, initial: Scheduled, told: Information) -> 
 
 
 class Limits(NamedTuple):
-    """What ends a search: the first of a criterion, seconds, iterations and a gap that are given.
-
-    A method without a search that a gap could end has the reason in ``no_search``.
-    """
+    """What ends a search: the first of a criterion, seconds, iterations and a gap that are given. A
+    method without a search that a gap could end has the reason in ``no_search``."""
 
     stop: Stop | None
     time_limit: float | None
@@ -132,11 +128,9 @@ class Limits(NamedTuple):
     no_search: str | None
 
     def criterion(self, requests: int) -> Stop:
-        """Return the criterion of a search of so many requests.
-
-        A time limit keeps back what checking takes: 5 microseconds a request, and at most 30 % of
-        the limit. A search with only a gap to reach, which may be out of reach, gets a limit.
-        """
+        """Return the criterion of a search of so many requests. A time limit keeps back what
+        checking takes: 5 microseconds a request, and at most 30 % of the limit. A search with only
+        a gap to reach, which may be out of reach, gets a limit."""
         criteria: list[Stop] = [] if self.stop is None else [self.stop]
         time_limit = self.time_limit
         if self.gap is not None:
@@ -188,18 +182,13 @@ def why_no_search(chosen: Chosen) -> str | None:
 
 @dataclass
 class Task:
-    """One run of one method on an instance, all of it checked before.
-
-    Attributes:
-        run: what the method is given; its clock runs since ``run.begin``.
-        bounds: further means to bound beside the objective's.
-    """
+    """One run of one method on an instance, all of it checked before."""
 
     instance: Instance
     chosen: Chosen
     limits: Limits
-    run: Run
-    bounds: tuple[str, ...] = ()
+    run: Run  # what the method is given; its clock runs since ``run.begin``
+    bounds: tuple[str, ...] = ()  # further means to bound beside the objective's
 
     def result(self, *, progress: bool = False) -> Result:
         """Run the method; ``progress``: show the search while it goes on."""
@@ -244,10 +233,8 @@ class Task:
         return [f"{method.name} decides by its own rule: it does not search for {aim.name}"]
 
     def _means_after(self, schedule: Schedule, before: dict[str, Bound]) -> dict[str, Any]:
-        """Return proven bounds on means that hold for what a schedule does, in the time left.
-
-        Those of the objective from before, where they hold for it, and those asked for.
-        """
+        """Return proven bounds on means that hold for what a schedule does, in the time left: those
+        of the objective from before, where they hold for it, and those asked for."""
         holding = before if not allowances_of(self.instance, schedule) else {}
         asked = dict.fromkeys([*before, *self.bounds])
         missing = [name for name in asked if name not in holding]
@@ -310,10 +297,8 @@ def _all_of(callbacks: Sequence[Callable[[Progress], None]]) -> Callable[[Progre
 
 def _outcome_in_time(instance: Instance, chosen: Chosen, run: Run) -> Outcome:
     """Run a method; one that searches never returns without a schedule, however short its time is.
-
-    Before it searches under a time limit there is a schedule already: the given one or that of a
-    policy. Where time ends before the method has one of its own, that schedule is the outcome.
-    """
+    Before it searches under a time limit there is a schedule already, the given one or that of a
+    policy: the outcome where time ends before the method has one of its own."""
     method = chosen.method
     if getattr(method, "live", False) or run.stop.seconds_left == math.inf:
         return method(instance, run)
@@ -369,11 +354,9 @@ def _not_worse(
 
 
 def judged(result: Result, aim: Objective | None = None) -> Result:
-    """Return a result with its verdict, which stands in the schedule's run block as well.
-
-    A value that meets its certified bound is optimal, whatever the method proved. ``aim`` is
-    another objective than that of the method, whose own proof says nothing of it.
-    """
+    """Return a result with its verdict, which stands in the schedule's run block as well. A value
+    that meets its certified bound is optimal, whatever the method proved. ``aim`` is another
+    objective than that of the method, whose own proof says nothing of it."""
     if aim is not None:
         result = replace(result, objective=aim, status=Status.FEASIBLE, best_of=None)
     if result.certified:
@@ -387,12 +370,10 @@ def judged(result: Result, aim: Objective | None = None) -> Result:
 
 
 def _with_history(result: Result, history: HistoryRecorder, lower: Bound) -> Result:
-    """Return the result with its search, whose last moment is the result itself.
-
-    ``lower`` is the bound from before: where it does not hold for what the schedule does (mixed
-    steps, say), neither do those that the search has found. Nor do they where a given schedule is
-    better than the best of the class that was searched.
-    """
+    """Return the result with its search, whose last moment is the result itself. ``lower`` is the
+    bound from before: where it does not hold for what the schedule does (mixed steps, say), neither
+    do those that the search has found. Nor do they where a given schedule is better than the best
+    of the class that was searched."""
     unit = NS_PER_S if result.objective.is_time else 1
     value, bound = (
         None if each is None else each * unit
@@ -410,11 +391,9 @@ def _with_history(result: Result, history: HistoryRecorder, lower: Bound) -> Res
 
 
 def with_shared_bounds(instance: Instance, results: list[Result]) -> list[Result]:
-    """Return the results of an instance, each with the best bounds that any of them has for it.
-
-    A bound is of an instance and a class of schedules, not of a method: within a time limit each
-    method had time of its own to prove it, and what holds for a class holds for those within.
-    """
+    """Return the results of an instance, each with the best bounds that any of them has for it. A
+    bound is of an instance and a class of schedules, not of a method: within a time limit each
+    method had time of its own to prove it, and what holds for a class holds for those within."""
 
     def best(own: dict[str, Any], others: list[dict[str, Any]], needed: frozenset[str]) -> Any:
         held = [each for each in others if Bound(**each, reference={}).allows >= needed]
@@ -443,10 +422,8 @@ def with_shared_bounds(instance: Instance, results: list[Result]) -> list[Result
 
 
 def _bounds_before(instance: Instance, wanted: Sequence[str], seconds: float) -> dict[str, Bound]:
-    """Return the best bounds of objectives, found in a tenth of the seconds left, all together.
-
-    Prompts longer than any prefill step: those that hold for schedules that split them.
-    """
+    """Return the best bounds of objectives, found in a tenth of the seconds left, all together;
+    with prompts longer than any prefill step those that hold for schedules that split them."""
     share = None if seconds == math.inf else max(1e-3, seconds / 10 / max(1, len(wanted)))
     allows = ["chunks"] if instance.needs_chunks else []
     return {name: bound(instance, name, share, allows) for name in wanted}

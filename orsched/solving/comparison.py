@@ -32,25 +32,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Failure:
-    """A method of a comparison without a schedule.
+    """A method of a comparison without a schedule."""
 
-    Attributes:
-        method: what it is called in the comparison.
-        reason: why, in full.
-        short: why, for a table, which cuts it: without the remedy, an error's place first.
-        position: its place among the methods that were asked for, from 0.
-        error: what was raised.
-        target: the name of the method itself.
-        information: what it was to know of output lengths, where the policy itself does not say it.
-    """
-
-    method: str
-    reason: str
-    short: str
-    position: int = 0
-    error: BaseException = field(default_factory=Exception, repr=False, compare=False)
-    target: str = ""
-    information: str | None = None
+    method: str  # what it is called in the comparison
+    reason: str  # why, in full
+    short: str  # why, for a table, which cuts it: without the remedy, an error's place first
+    position: int = 0  # its place among the methods that were asked for, from 0
+    error: BaseException = field(default_factory=Exception, repr=False, compare=False)  # raised
+    target: str = ""  # the name of the method itself
+    information: str | None = None  # what it was to know, where the policy itself does not say it
 
     @property
     def timed_out(self) -> bool:
@@ -67,10 +57,8 @@ class Failure:
 
 
 def attempted(chosen: Chosen, position: int, solve: Callable[[Chosen], Result]) -> Result | Failure:
-    """Return what a method makes, or why it makes nothing.
-
-    A bug in the library passes through, and Ctrl-C.
-    """
+    """Return what a method makes, or why it makes nothing; a bug in the library passes through, and
+    Ctrl-C."""
     try:
         return solve(chosen)
     except KeyboardInterrupt:
@@ -203,29 +191,23 @@ class Comparison(Sequence[Result]):
 
     @property
     def objective(self) -> Objective:
-        """The objective that was asked for, or that fits.
-
-        With limits it is the attainment, with arrivals the mean JCT, else the makespan.
-        Where all attain the limits alike it is the mean JCT, as in tables and reports.
-        """
+        """The objective that was asked for, or that fits: with limits the attainment (where all
+        attain them alike the mean JCT, as in tables and reports), with arrivals the mean JCT, else
+        the makespan."""
         if self.asked is not None or self.instance is None:
             return self.asked or objective_named("makespan")
         return fitting_objective(self.instance, self.results)
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return one dictionary per method, as ``orsched compare --format json`` prints.
-
-        A method that failed has its reason, in full, under ``error`` and None elsewhere.
-        """
+        """Return one dictionary per method, as ``orsched compare --format json`` prints. A method
+        that failed has its reason, in full, under ``error`` and None elsewhere."""
         return self.with_failed([result.to_row() for result in self.results])
 
     def with_failed(
         self, rows: Sequence[dict[str, Any]], *, short: bool = False
     ) -> list[dict[str, Any]]:
-        """Return rows of the results with those of the failed methods between them.
-
-        ``short``: their reasons in a few words, for a table.
-        """
+        """Return rows of the results with those of the failed methods between them; ``short``: with
+        reasons in a few words, for a table."""
         names = list(rows[0]) if rows else ["method"]
         found = [{**row, "error": None} for row in rows]
         for failure in self.failed:

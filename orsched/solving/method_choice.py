@@ -1,10 +1,7 @@
-"""One way from what a user names to what runs, simulated or real.
-
-A name with its parameters, ``module:Class``, a registered policy, a method, a policy class or a
-policy object: each becomes a method. Those that are policies (``LiveMethod``) decide live on a real
-worker, too; for the others a schedule is made and then followed. Below: whether it suits what it is
-to run on, and what there is to know of each method before it runs.
-"""
+"""One way from what a user names (a name with its parameters, ``module:Class``, a registered
+policy, a method, a policy class or a policy object) to what runs, simulated or real: a method.
+Those that are policies (``LiveMethod``) decide live on a real worker, too; for the others a
+schedule is made and then followed."""
 
 from __future__ import annotations
 
@@ -39,25 +36,17 @@ class Spec(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """A method, and what it is run with.
-
-    Attributes:
-        information: what it may know; of a policy of the user's own the policy says it.
-        parameters: by name.
-        label: what it is called in comparisons; empty: the name in its schedule.
-    """
+    """A method, and what it is run with."""
 
     method: Method
-    information: Information
+    information: Information  # what it may know; a policy of the user's own says it itself
     parameters: dict[str, Any]
-    label: str = ""
+    label: str = ""  # what it is called in comparisons; empty: the name in its schedule
 
 
 def read_spec(text: str, field: str = "method") -> Spec:
     """Return the parts of a method's specification; values are JSON where they can be, else text.
-
-    Raises ``InputError`` at the field for a parameter without a value or given twice.
-    """
+    Raises ``InputError`` at the field for a parameter without a value or given twice."""
     path = path_in(text) or ""
     head, *pairs = text[len(path) :].split("+")
     name, at, information = head.partition("@")
@@ -78,12 +67,10 @@ def choose(
     parameters: Mapping[str, Any] | None = None,
     field: str = "method",
 ) -> Chosen:
-    """Return the method that a name, ``module:Class``, a class or an object stands for.
-
-    What the name itself specifies takes precedence over ``information`` and ``parameters``. What
-    has been chosen already is returned as it is. Raises ``InputError`` where there is no such
-    method, which is named at ``field``, or it does not run with the information.
-    """
+    """Return the method that a name, ``module:Class``, a class or an object stands for. What the
+    name itself specifies takes precedence over ``information`` and ``parameters``. What has been
+    chosen already is returned as it is. Raises ``InputError`` where there is no such method, which
+    is named at ``field``, or it does not run with the information."""
     if isinstance(source, Chosen):
         return source
     given, label = dict(parameters or {}), ""
@@ -116,11 +103,9 @@ def choose_all(
     parameters: Mapping[str, Any] | None = None,
     field: str = "methods",
 ) -> list[Chosen]:
-    """Return the methods that several sources stand for, each labelled as it was given.
-
-    A policy object is copied: it stays as it is, and can be given more than once, unless it has run
-    before or cannot be copied.
-    """
+    """Return the methods that several sources stand for, each labelled as it was given. A policy
+    object is copied: it stays as it is, and can be given more than once, unless it has run before
+    or cannot be copied."""
     found: list[Chosen] = []
     seen: list[Policy] = []
     for source in sources:
@@ -236,12 +221,10 @@ def require_choice(
     parameters: Mapping[str, Any],
     fields: tuple[str, str, str] = ("policy", "information", "parameters"),
 ) -> None:
-    """Refuse, before anything runs, an unknown method or a parameter that it does not have.
-
-    What depends on the workers or the instance is left to the run, as are methods that check their
+    """Refuse, before anything runs, an unknown method or a parameter that it does not have. What
+    depends on the workers or the instance is left to the run, as are methods that check their
     parameters themselves, and the user's own, since looking at it would run it. ``fields`` say
-    where name, information and parameters stand.
-    """
+    where name, information and parameters stand."""
     if is_own(source):
         return
     try:
@@ -260,13 +243,11 @@ def require_choice(
 
 
 def require_fit(instance: Instance, chosen: Chosen) -> None:
-    """Refuse what does not go together, at the parameter that the user set where there is one.
-
-    What every command and ``solve`` ask before bounds, searches and simulations. A method says it
-    by ``check_parameters(parameters)``, for whatever instance, and by ``require_fit(instance,
+    """Refuse what does not go together, at the parameter that the user set where there is one;
+    asked before bounds, searches and simulations. A method says it by
+    ``check_parameters(parameters)``, for whatever instance, and by ``require_fit(instance,
     information, parameters)``; both are optional. A cost model of the user's own must return times
-    that are whole nanoseconds.
-    """
+    that are whole nanoseconds."""
     for cost in {id(worker.cost): worker.cost for worker in instance.workers}.values():
         require_whole_times(cost)
     _check_parameters(chosen)
@@ -323,10 +304,8 @@ SETS_ASIDE = (
     "fcfs", "offline", "online", "hybrid", "static", "dynamic", "one_at_a_time", "sls", "ils",
     "robust",
 )  # fmt: skip
-"""Methods that set aside prompt and answer at admission where memory is paged, too.
-
-Of the answer they count what they may know: its true length, else the output limit.
-"""
+"""Methods that set aside prompt and answer (as they know it, else the output limit) where memory is
+paged, too."""
 
 
 def all_methods() -> list[MethodInfo]:

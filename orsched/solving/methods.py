@@ -112,10 +112,8 @@ class Run:
         tell_bound(self.stop, self.bound_ns)
 
     def why_ended(self, iteration: int, best_ns: int | None) -> Termination | None:
-        """Return why the search ends after an iteration, or None where it goes on.
-
-        ``best_ns`` is the incumbent's value of the objective, times in nanoseconds, rounded up.
-        """
+        """Return why the search ends after an iteration, or None where it goes on; ``best_ns`` is
+        the incumbent's value of the objective, times in nanoseconds, rounded up."""
         if not self.stop(iteration, best_ns):
             return None
         if gap_met(self.stop, best_ns):
@@ -127,10 +125,8 @@ class Run:
         return self.stop.seconds_left <= 0
 
     def require_time(self, reserve: float = 0.0) -> None:
-        """Raise ``TimeLimitError`` unless more time than a reserve, in seconds, is left.
-
-        A first schedule has ``FIRST_S`` seconds from the call, whatever the limit.
-        """
+        """Raise ``TimeLimitError`` unless more time than a reserve, in seconds, is left; a first
+        schedule has ``FIRST_S`` seconds from the call, whatever the limit."""
         left = self.stop.seconds_left
         if left <= reserve and not self.has_schedule:
             left = self.begin + FIRST_S - perf_counter()
@@ -175,11 +171,8 @@ class Outcome(NamedTuple):
 
 
 class Method(Protocol):
-    """A way to make a schedule.
-
-    One that minimises something else than the makespan says so in an attribute ``objectives``, a
-    tuple of names from ``orsched.solving.objectives.MINIMISED`` (``objectives_of``).
-    """
+    """A way to make a schedule. One that minimises something else than the makespan says so in an
+    attribute ``objectives``, a tuple of names from ``orsched.solving.objectives.MINIMISED``."""
 
     @property
     def name(self) -> str:
@@ -242,11 +235,8 @@ class MethodList(list[MethodInfo]):
 
 
 def methods() -> list[MethodInfo]:
-    """Return all methods and registered policies, a row each: ``orsched.methods()``.
-
-    Name, information, number of workers, whether it searches, what it does, its parameters with
-    defaults and meanings, and the paper. Importing them all may take a second.
-    """
+    """Return all methods and registered policies, a row each: ``orsched.methods()``. Importing them
+    all may take a second."""
     return MethodList(attached("all_methods")())
 
 

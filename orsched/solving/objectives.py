@@ -74,10 +74,8 @@ class Objective:
         return self.name in ("slo_attainment", "goodput_per_s")
 
     def value(self, result: Any) -> float | None:
-        """Return the figure of a ``Result``, of a row, or of a schedule's ``results``.
-
-        Times are seconds; None where the figure is not defined.
-        """
+        """Return the figure of a ``Result``, of a row, or of a schedule's ``results``; times are
+        seconds; None where the figure is not defined."""
         if self.shares:
             return _total((share.weight, share.objective.value(result)) for share in self.shares)
         if not isinstance(result, Mapping):
@@ -117,11 +115,9 @@ class Objective:
     def best_by_information(
         self, results: Sequence[Any], told: Sequence[str] | None = None
     ) -> list[tuple[str, list[int]]]:
-        """Return the places of the best results of each class of information, none first.
-
-        What knows more cannot be deployed where that is not known, and competes with its like.
-        ``told`` are the classes of results that do not say it themselves.
-        """
+        """Return the places of the best results of each class of information, none first. What
+        knows more cannot be deployed where that is not known, and competes with its like. ``told``
+        are the classes of results that do not say it themselves."""
         classes: dict[str, list[int]] = {}
         for place, each in enumerate(results):
             name = _information(each) if told is None else told[place]
@@ -199,11 +195,9 @@ OBJECTIVES = {
 
 def objective_named(name: str | Objective, known: Iterable[str] = OBJECTIVES) -> Objective:
     """Return the objective of a name, as ``jct_mean`` or as rows have it, ``jct_mean_s``.
-
     ``mean_jct`` and ``mean_ttft``, the names of bounds, are understood, and weighted sums of times:
     ``0.3*makespan+0.7*jct_mean``. Raises ``InputError`` for an unknown name, with the nearest of
-    the ``known`` ones, and for weights that are none.
-    """
+    the ``known`` ones, and for weights that are none."""
     if isinstance(name, Objective):
         return name
     if isinstance(name, str) and ("*" in name or "+" in name):
@@ -237,10 +231,8 @@ def other_name(name: str) -> str:
 
 
 def named_as_bounds(objective: Objective) -> tuple[str, ...]:
-    """Return the means that an objective is made of as bounds name them.
-
-    ``mean_jct``, ``mean_ttft`` and ``weighted_jct_mean``.
-    """
+    """Return the means of an objective as bounds name them: ``mean_jct``, ``mean_ttft``,
+    ``weighted_jct_mean``."""
     means = (*ALIASES.items(), ("weighted_jct_mean", "weighted_jct_mean"))
     return tuple(other for other, own in means if own in objective.parts)
 
@@ -305,17 +297,11 @@ MAKESPAN = OBJECTIVES["makespan"]
 
 
 def fitting_objective(instance: Instance, results: Sequence[Any]) -> Objective:
-    """Return the objective by which results on an instance are best compared.
-
-    With limits (an SLO, or those of classes) it is the attainment, or the mean JCT where several
-    results attain them alike; without, the makespan where all
-    requests arrive together and the mean JCT where they do not: then the makespan is mostly that of
-    the last arrival.
-
-    Args:
-        instance: the problem.
-        results: of ``solve``, or rows, or what schedules report.
-    """
+    """Return the objective by which results on an instance are best compared: with limits (an SLO,
+    or those of classes) the attainment, or the mean JCT where several results attain them alike;
+    without, the makespan where all requests arrive together and the mean JCT where they do not:
+    then the makespan is mostly that of the last arrival. Results are those of ``solve``, rows, or
+    what schedules report."""
     return fitting(results, over_time=arrives_over_time(instance))
 
 
@@ -337,9 +323,7 @@ def arrives_over_time(instance: Instance) -> bool:
 
 
 def arrivals_decide(instance: Instance, makespan_ns: int) -> bool:
-    """Return whether a makespan is the last arrival's: at most 5 % of it come after.
-
-    Then no method can end more than 5 % sooner, and makespans tell little about methods.
-    """
+    """Return whether a makespan is the last arrival's: at most 5 % of it come after. Then no method
+    can end more than 5 % sooner, and makespans tell little about methods."""
     last = int(instance.requests.arrival_ns.max(initial=0))
     return last > 0 and 20 * (makespan_ns - last) <= makespan_ns

@@ -1,7 +1,5 @@
 """Work under way, for people who wait: in place on a terminal, in lines elsewhere, in notebooks.
-
-What takes less than a moment shows nothing. ``watch`` picks the way by where it is shown.
-"""
+What takes less than a moment shows nothing."""
 
 from __future__ import annotations
 
@@ -53,10 +51,8 @@ class State:
         return max(0.0, self.record.seconds_left - (perf_counter() - self._received))
 
     def parts(self) -> list[tuple[int, str]]:
-        """Return the pieces of the status line behind the time and the name, each with its rank.
-
-        Where there is no room, pieces of the highest rank are left out.
-        """
+        """Return the pieces of the status line behind the time and the name, each with its rank:
+        where there is no room, pieces of the highest rank are left out."""
         seen = self.record
         if seen is None:
             return []
@@ -114,10 +110,8 @@ class Lines:
 
 
 class InPlace:
-    """One line of a terminal that is written anew, as wide as the terminal is at that moment.
-
-    No escape codes: the cursor goes back with a carriage return, blanks cover what was there.
-    """
+    """One line of a terminal that is written anew, as wide as the terminal is at that moment. No
+    escape codes: the cursor goes back with a carriage return, blanks cover what was there."""
 
     first_s, interval_s = FIRST_S, TICK_S
     current: InPlace | None = None
@@ -163,10 +157,8 @@ class InPlace:
 
 
 class Cell:
-    """A line below a notebook's cell, with a bar of the time limit; needs no widgets.
-
-    It is renewed when the search reports, in the thread of the cell.
-    """
+    """A line below a notebook's cell, with a bar of the time limit; needs no widgets. It is renewed
+    when the search reports, in the thread of the cell."""
 
     first_s, interval_s = 0.0, inf
 
@@ -197,10 +189,8 @@ class Cell:
 
 
 class Watch:
-    """Shows what is being done until its block ends; ``surface`` None shows nothing.
-
-    ``callback`` goes to ``solve``, ``say`` names a step of the work.
-    """
+    """Shows what is being done until its block ends; ``surface`` None shows nothing. ``callback``
+    goes to ``solve``, ``say`` names a step of the work."""
 
     def __init__(self, what: str, surface: Surface | None) -> None:
         self.state, self._surface = State(what), surface
@@ -239,11 +229,8 @@ class Watch:
 
 
 def watch(what: str, write: Callable[[str], None] | None = None) -> Watch:
-    """Return a watch that shows its work where this process can be seen.
-
-    In a notebook below the cell, on a terminal in place, else in lines on standard error; ``write``
-    writes such a line.
-    """
+    """Return a watch that shows its work where this process can be seen: in a notebook below the
+    cell, on a terminal in place, else in lines on standard error; ``write`` writes such a line."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if hasattr(shell, "kernel"):  # of a notebook; nothing is imported for it
         return Watch(what, Cell())
@@ -262,10 +249,8 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def clear_line(*, end: bool = False) -> None:
-    """Take a status line away: something else is about to be printed on the terminal.
-
-    ``end``: results, after which no status is shown.
-    """
+    """Take a status line away before something else is printed; ``end``: no status is shown
+    afterwards."""
     if InPlace.current is not None:
         InPlace.current.clear(end=end)
 

@@ -173,10 +173,8 @@ class Result:
 
     @property
     def objective_bound(self) -> float | None:
-        """The proven bound on the objective, in its unit; None where none is known.
-
-        It is the value itself where a search proved that no schedule is better.
-        """
+        """The proven bound on the objective, in its unit; None where none is known. It is the value
+        itself where a search proved that no schedule is better."""
         proven = self.status is Status.OPTIMAL
         return self.objective_value if proven else self.certified_bound
 
@@ -221,19 +219,15 @@ class Result:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """The figures that people ask for, times in seconds (``orsched.metrics.flat_figures``).
-
-        The gap is that of the makespan, and None where the objective is another.
-        """
+        """The figures that people ask for, times in seconds (``orsched.metrics.flat_figures``). The
+        gap is that of the makespan, and None where the objective is another."""
         gap = self.gap if self.objective.is_makespan else None
         return flat_figures(self.schedule.results) | {"gap": gap}
 
     @property
     def certified(self) -> bool:
-        """Whether the objective equals its bound, so that the certificate proves it optimal.
-
-        An optimal result that is not certified was proven by a search alone.
-        """
+        """Whether the objective equals its bound, so that the certificate proves it optimal; an
+        optimal result that is not certified was proven by a search alone."""
         if self.objective.is_makespan:
             return self.makespan_ns == self.bound_ns
         value = self.objective_value
@@ -265,19 +259,15 @@ class Result:
 
     def attainment(self, name: str = "interactive") -> float:
         """Return the share of a class's requests that are within its limits on TTFT and TPOT.
-
-        Raises ``InputError`` for an unknown class, and for one without limits or requests.
-        """
+        Raises ``InputError`` for an unknown class, and for one without limits or requests."""
         from orsched.metrics.class_metrics import attainment_of
 
         return attainment_of(self.schedule.results, name)
 
     def to_row(self) -> dict[str, Any]:
-        """Return the figures of one line of ``orsched compare``.
-
-        ``objective_value``, ``objective_bound`` and ``gap`` are of the objective, as in ``gap``;
-        ``bound_s`` is the certified bound on the makespan.
-        """
+        """Return the figures of one line of ``orsched compare``: ``objective_value``,
+        ``objective_bound`` and ``gap`` are of the objective, ``bound_s`` is the certified bound on
+        the makespan."""
         results = self.schedule.results
         p99 = (self.schedule.run.get("decision_ns") or {}).get("p99")
         row = {
@@ -367,13 +357,11 @@ def _verdict_text(result: Result) -> str:
 
 
 def request_columns(instance: Instance, schedule: Schedule) -> dict[str, Any]:
-    """Return a column for each figure of requests, one row a request, times in seconds.
-
-    ``request`` is the id, or the row; ``worker`` and ``client`` are those of the first stay;
-    ``waiting_s`` is the time from the arrival to the begin of the prefill, ``itl_max_s`` the
-    largest time between two successive tokens. A figure that is not defined is NaN: TPOT and gaps
-    of a single token, times of a request that a stopped run did not serve to its end.
-    """
+    """Return a column for each figure of requests, one row a request, times in seconds. ``request``
+    is the id, or the row; ``worker`` and ``client`` are those of the first stay; ``waiting_s`` is
+    the time from the arrival to the begin of the prefill, ``itl_max_s`` the largest time between
+    two successive tokens. A figure that is not defined is NaN: TPOT and gaps of a single token,
+    times of a request that a stopped run did not serve to its end."""
     import numpy as np  # which help does without
 
     from orsched.metrics.timeline import Timeline

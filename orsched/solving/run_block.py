@@ -1,8 +1,5 @@
-"""What a schedule's ``run`` block keeps of how it was found, for reports and files.
-
-The verdict: of which schedules it is the best, and who says so. The history: each better value and
-bound with its time. The block is free, and nothing is proven by it: what cannot be read is left.
-"""
+"""What a schedule's ``run`` block keeps of how it was found, for reports and files: the verdict and
+the history of the search. Nothing is proven by it: what cannot be read is left."""
 
 from __future__ import annotations
 
@@ -16,22 +13,13 @@ if TYPE_CHECKING:
 
 
 class Verdict(NamedTuple):
-    """What is proven of a schedule, as its file keeps it.
+    """What is proven of a schedule, as its file keeps it."""
 
-    Attributes:
-        objective: name of what was minimised.
-        status: ``optimal`` or ``feasible``.
-        certified: whether a certificate proves the optimum. Without one a search did, which the
-            checker cannot repeat.
-        termination: why the method ended.
-        features: of the class of schedules of which this one is the best; None: of none.
-    """
-
-    objective: str
-    status: str
-    certified: bool
-    termination: str
-    features: list[str] | None = None
+    objective: str  # name of what was minimised
+    status: str  # ``optimal`` or ``feasible``
+    certified: bool  # by a certificate; else by a search, which the checker cannot repeat
+    termination: str  # why the method ended
+    features: list[str] | None = None  # of the class of which this one is the best; None: of none
 
     @property
     def by_search(self) -> bool:
@@ -68,17 +56,11 @@ def verdict_of(schedule: Schedule) -> Verdict | None:
 
 
 class HistoryPoint(NamedTuple):
-    """What was known at a moment of the search.
+    """What was known at a moment of the search."""
 
-    Attributes:
-        seconds: since ``solve`` was called.
-        value: of the objective, of the best schedule so far, or None; times in nanoseconds.
-        bound: on the objective, the best so far, or None.
-    """
-
-    seconds: float
-    value: float | None
-    bound: float | None
+    seconds: float  # since ``solve`` was called
+    value: float | None  # of the objective, of the best schedule so far; times in nanoseconds
+    bound: float | None  # on the objective, the best so far
 
 
 class HistoryRecorder:

@@ -82,10 +82,8 @@ def _parts(spec: str) -> list[str]:
 
 
 def worker_files(spec: object, base: str | os.PathLike[str] = ".") -> tuple[Path, ...]:
-    """Return the files that ``read_workers`` reads for a specification it takes.
-
-    Those are the worker files, and the cost-model files that they name.
-    """
+    """Return the files that ``read_workers`` reads for a specification it takes: the worker files,
+    and the cost-model files that they name."""
     if isinstance(spec, str) and read_split(spec) is not None:
         return ()
     items = _parts(spec) if isinstance(spec, str) else spec
@@ -149,11 +147,8 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def with_workers(instance: Instance, workers: Workers) -> Instance:
-    """Return an instance on other workers.
-
-    Raises:
-        InputError: copies are asked for of workers that differ in more than their names.
-    """
+    """Return an instance on other workers; raises ``InputError`` where copies are asked for of
+    workers that differ in more than their names."""
     link, label = instance.link, ""
     if isinstance(workers, (int, Split)):
         first = instance.workers[0]

@@ -1,8 +1,6 @@
-"""The public functions: ``solve``, ``simulate`` and ``compare``.
-
-They are doors, with a keyword for all that can be asked: it is looked up and checked here, and a
-``Task`` (``orsched.solving.checked_run``) holds it from then on.
-"""
+"""The public functions: ``solve``, ``simulate`` and ``compare``. Each has a keyword for all that
+can be asked, which is looked up and checked here; a ``Task`` (``checked_run``) holds it from then
+on."""
 
 from __future__ import annotations
 

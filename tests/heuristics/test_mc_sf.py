@@ -1,9 +1,6 @@
-"""MC-SF in the unit rounds of its paper: by hand, and against a literal reading of algorithm 1.
-
-In unit rounds a decode round takes one second whoever is in it, a prefill takes no time, and
-memory alone limits who takes part: a request that starts at round k holds s + (t - k) tokens in
-round t and ends at k + o.
-"""
+"""MC-SF in the unit rounds of its paper: by hand, and against a literal reading of algorithm 1. A
+decode round takes one second whoever is in it, a prefill no time, and memory alone limits who takes
+part: a request that starts at round k holds s + (t - k) tokens in round t and ends at k + o."""
 
 from __future__ import annotations
 

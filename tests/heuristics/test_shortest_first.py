@@ -1,8 +1,5 @@
-"""Shortest job first on schedules that can be followed by hand.
-
-Cost: a step takes 10 ns, and 1 ns for each prompt token and each request that decodes. A request of
-prompt 1 and n tokens alone takes 11 ns and n - 1 rounds of 11 ns: 11 n.
-"""
+"""Shortest job first by hand: a step takes 10 ns, and 1 ns for each prompt token and request that
+decodes. A request of prompt 1 and n tokens alone takes 11 ns and n - 1 rounds of 11 ns: 11 n."""
 
 from __future__ import annotations
 
@@ -85,10 +82,8 @@ def test_nobody_is_preempted_for_a_shorter_one():
 
 
 def test_dynamic_batches_the_shortest_together():
-    """Four wait at once, batches of two: the short ones go first, and nobody joins.
-
-    The prefill takes 12 and yields all of 1; 3 has one more round, alone.
-    """
+    """Four wait at once, batches of two: the short ones go first, and nobody joins. The prefill
+    takes 12 and yields all of 1; 3 has one more round, alone."""
     schedule = run("sjf", [7, 1, 8, 2], clients=4, batching="dynamic", max_batch_size=2)
     starts = order(schedule)
     assert starts[1] == starts[3] == 0
@@ -106,11 +101,9 @@ SHORT = {"outputs": [2, 10, *[2] * 8], "arrivals": [0, 1, *range(2, 162, 20)]}
 
 @pytest.mark.parametrize(("aging_ns", "before"), [(None, 8), (1, 1), (5, 2), (0, 0)])
 def test_aging_bounds_who_overtakes(aging_ns, before):
-    """Request 1, ten tokens, arrives at 1; short ones follow at 2, 22, 42 ... every 20 ns.
-
-    A short one of 2 tokens overtakes if it arrives before 1 + (10 - 2) aging: with 1 ns by 9, only
-    the first; with 5 ns by 41, the first two; with 0 nobody, first come first served.
-    """
+    """Request 1, ten tokens, arrives at 1; short ones of 2 tokens follow at 2, 22, 42 ... every 20
+    ns, and overtake if they arrive before 1 + (10 - 2) aging: with 1 ns by 9, only the first; with
+    5 ns by 41, the first two; with 0 nobody, first come first served."""
     aging = {} if aging_ns is None else {"aging_s": aging_ns / 1e9}
     starts = order(run("sjf", batching="none", **SHORT, **aging))
     assert sum(starts[row] < starts[1] for row in range(2, 10)) == before
@@ -265,10 +258,8 @@ def test_the_true_lengths_of_unfinished_requests_do_not_matter(mode):
 @pytest.mark.parametrize("batching", ["none", "continuous"])
 def test_with_aging_nobody_starves(batching, name):
     """Of those that arrive after a request, only early ones start before it: L - 1 agings at most.
-
-    So what it waits for is what had arrived by then, whatever comes later: the load here is far
-    above what the worker can serve, all the time.
-    """
+    So it waits only for what had arrived by then: the load is far above what the worker can
+    serve."""
     rng = np.random.default_rng(5)
     aging_ns, n = 40, 400
     outputs = rng.integers(1, 60, n)

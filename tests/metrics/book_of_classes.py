@@ -1,7 +1,5 @@
-"""Numbers by class and tenant read literally: every token, every pair of times, one by one.
-
-Shares no line with ``orsched.metrics.class_metrics``, ``tenant_metrics`` and ``token_times``.
-"""
+"""Numbers by class and tenant read literally, without a line shared with ``orsched.metrics``: every
+token, every pair of times, one by one."""
 
 from __future__ import annotations
 

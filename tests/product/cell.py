@@ -21,16 +21,11 @@ SEED = 1
 
 
 class Size(NamedTuple):
-    """How large the instances are, and where the boundary of information is tried.
+    """How large the instances are, and where the boundary of information is tried."""
 
-    Attributes:
-        requests, limit: most requests, and most output tokens of each.
-        cuts: shares of the steps, after which the rest of the lengths are changed.
-    """
-
-    requests: int
-    limit: int
-    cuts: tuple[float, ...]
+    requests: int  # most of them
+    limit: int  # most output tokens of each
+    cuts: tuple[float, ...]  # shares of the steps after which the rest of the lengths change
 
 
 def instance_of_cell(cell, size):

@@ -1,9 +1,6 @@
-"""The numbered invariants of the documentation, asserted from the rows of a schedule alone.
-
-Nothing of checker and metrics is used, and of the cost model nothing at all: times are judged by
-their order. Each law is about the invariants in its first line. The last functions are about INV-8
-end to end: what a policy cannot know yet does not change what is done until it can.
-"""
+"""The numbered invariants of the documentation, asserted from the rows of a schedule alone: nothing
+of checker, metrics and cost model is used, times are judged by their order. The last functions are
+about INV-8 end to end: what a policy cannot know yet does not change what is done until it can."""
 
 from __future__ import annotations
 
@@ -232,10 +229,8 @@ LAWS = (
 
 
 def revealed_by(instance, schedule, moment):
-    """Return tokens by request, and the requests that are done, in the steps begun by a moment.
-
-    A step that has begun counts as a whole: who is done in it is done.
-    """
+    """Return tokens by request, and the requests that are done, in the steps begun by a moment,
+    each counted as a whole."""
     account = Account(instance, schedule)
     prefix = sum(step.start_ns <= moment for step in account.steps)
     tokens = np.zeros(len(instance), np.int64)
@@ -255,10 +250,8 @@ def revealed_by(instance, schedule, moment):
 
 
 def otherwise(instance, schedule, moment):
-    """Return the instance with other lengths of all who are not done at a moment, or None.
-
-    Each gets what another has left; where that changes nothing, as much as the limit allows.
-    """
+    """Return the instance with other lengths of all who are not done at a moment, or None. Each
+    gets what another has left; where that changes nothing, as much as the limit allows."""
     tokens, done, prefix = revealed_by(instance, schedule, moment)
     outputs = instance.requests.output_tokens.copy()
     open_rows = np.flatnonzero(~done)
@@ -272,11 +265,9 @@ def otherwise(instance, schedule, moment):
 
 
 def begun(schedule, prefix, moment):
-    """Return what is begun by a moment: the steps, and who does what in them.
-
-    ``prefix`` is their number. Of a step that is under way its end is left out: that of rounds may
-    hang on what happens to other workers until then.
-    """
+    """Return the ``prefix`` steps that are begun by a moment, and who does what in them. Of a step
+    that is under way its end is left out: that of rounds may hang on what happens to other workers
+    until then."""
     steps = rows_of(Step, schedule.steps)[:prefix]
     seen = [s if s.end_ns <= moment else (s.worker, s.phase, s.start_ns) for s in steps]
     last = {step.worker: number for number, step in enumerate(steps)}

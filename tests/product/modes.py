@@ -59,10 +59,8 @@ FACTORS = {
 
 @cache
 def instance_of(workers, memory, padding, first_token, cost, workload, n, limit):
-    """Return the instance of n requests at most, none of which yields more than ``limit`` tokens.
-
-    Every worker can hold every request, in a tight memory the largest of them only alone.
-    """
+    """Return the instance of at most n requests of at most ``limit`` tokens. Every worker can hold
+    every request, in a tight memory the largest of them only alone."""
     requests = _requests(workload, n, limit)
     most = int(requests.prompt_tokens.max()) + limit
     unequal = workers.endswith("unequal")

@@ -6,11 +6,8 @@ from itertools import combinations
 
 
 def pairs_of(factors, allowed):
-    """Return all pairs of levels that may stand in one row, in order.
-
-    ``factors`` maps a name to its levels; ``allowed(level, level)`` is asked for two pairs
-    (factor, level).
-    """
+    """Return all pairs of levels that may stand in one row, in order: ``factors`` maps a name to
+    its levels; ``allowed(level, level)`` is asked for two pairs (factor, level)."""
     return [
         (one, other)
         for first, second in combinations(factors, 2)
@@ -21,13 +18,11 @@ def pairs_of(factors, allowed):
 
 
 def pairwise(factors, allowed=lambda one, other: True):
-    """Return rows (factor -> level) that cover every allowed pair; equal input, equal rows.
-
-    Greedy: a row begins with the first pair that is not covered, and takes of each other factor
-    the level that covers the most; among equals the one that stands in the fewest rows so far.
-    A level is taken back where it leaves another factor without one. Raises ``ValueError`` for a
-    pair that no row can hold.
-    """
+    """Return rows (factor -> level) that cover every allowed pair; equal input, equal rows. Greedy:
+    a row begins with the first pair that is not covered, and takes of each other factor the level
+    that covers the most; among equals the one in the fewest rows so far. A level is taken back
+    where it leaves another factor without one. Raises ``ValueError`` for a pair that no row can
+    hold."""
     left = dict.fromkeys(pairs_of(factors, allowed))
     used = {(name, level): 0 for name, levels in factors.items() for level in levels}
     rows = []

@@ -1,9 +1,6 @@
-"""The policies of the product: every registered method, as it is and with its notable parameters.
-
-A method that is registered anew is in the product by itself, with each information class that it
-declares. What it refuses is to be named in ``REFUSALS``: which modes it does not go together with,
-and the error that says so.
-"""
+"""The policies of the product: every registered method, as it is and with its notable parameters,
+with each information class that it declares. What it refuses, and the error that says so, is named
+in ``REFUSALS``."""
 
 from __future__ import annotations
 
@@ -91,11 +88,9 @@ NEVER_IDLE = (
 
 
 def conserves_work(spec, sharing):
-    """Whether the documentation promises INV-12 of a policy.
-
-    Not where requests wait for a batch to fill or for their prediction. A worker that steals is
-    asked at arrivals and evictions only: what it takes may have waited elsewhere while it rested.
-    """
+    """Whether the documentation promises INV-12 of a policy: not where requests wait for a batch to
+    fill or for their prediction. A worker that steals is asked at arrivals and evictions only: what
+    it takes may have waited elsewhere while it rested."""
     waits = any(part in spec for part in ("batching=dynamic", "predictor_latency_s="))
     steals = "steal" in SHARING[sharing]
     return spec.partition("@")[0] in NEVER_IDLE and not waits and not steals
@@ -112,19 +107,12 @@ BATCHED = ("ssjf", "sjf", "fcfs_batched")
 
 
 class Refusal(NamedTuple):
-    """A mode that methods refuse with an ``InputError``, unless ``lacks`` is among the parameters.
+    """A mode that methods refuse with an ``InputError``, unless ``lacks`` is a parameter."""
 
-    Attributes:
-        methods: their names.
-        factor, levels: the mode.
-        field: what the error names.
-        why: the reason.
-    """
-
-    methods: tuple[str, ...]
+    methods: tuple[str, ...]  # their names
     factor: str
     levels: tuple[str, ...]
-    field: str
+    field: str  # what the error names
     why: str
     lacks: tuple[str, ...] = ()
 

@@ -1,10 +1,8 @@
-"""The full product of policies, modes and workloads, on small instances: all invariants hold.
-
-The modes are cut to those that differ in kind: one worker and two unequal ones; no memory, room for
-two and a half requests set aside whole or in pages, and pages for one request. The second product
-is that of four equal workers with all dispatchers and stealing, under one cost model and one rule
-for the first token.
-"""
+"""The full product of policies, modes and workloads, on small instances: all invariants hold. The
+modes are cut to those that differ in kind: one worker and two unequal ones; no memory, room for two
+and a half requests set aside whole or in pages, and pages for one request. The second product is
+that of four equal workers with all dispatchers and stealing, under one cost model and one rule for
+the first token."""
 
 from __future__ import annotations
 

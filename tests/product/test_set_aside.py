@@ -30,10 +30,8 @@ def most_set_aside(instance, schedule, outputs):
 
 @pytest.mark.parametrize("policy", UNINFORMED)
 def test_lengths_that_are_not_revealed_change_nothing_under_whole_memory(policy):
-    """The output limit fits for all on a worker, and other true lengths decide nothing before.
-
-    Policies without information and with predictions alike: a prediction only orders.
-    """
+    """The output limit fits for all on a worker, and other true lengths decide nothing before: with
+    predictions alike, which only order."""
     for memory, workload in (("whole", "poisson"), ("whole_tight", "all_at_0")):
         cell = plain(policy, memory=memory, workload=workload)
         instance = instance_of_cell(cell, SIZE)

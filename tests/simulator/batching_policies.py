@@ -1,7 +1,5 @@
 """Random policies for all batching modes on any number of workers; each finishes every instance.
-
-``BATCHING`` maps a name to a function from a seed to a fresh policy object.
-"""
+``BATCHING`` maps a name to a function from a seed to a fresh policy object."""
 
 from __future__ import annotations
 
@@ -259,11 +257,9 @@ class TokenBudget(Sharing):
 
 
 class Batches(Sharing):
-    """Static batches: fill the clients, then rounds until all are done or a slice is over.
-
-    After a slice those that are not done are evicted and wait for a place in a later batch
-    (anywhere), at once or beside the prefill of the next one.
-    """
+    """Static batches: fill the clients, then rounds until all are done or a slice is over. After it
+    those that are not done are evicted and wait for a place in a later batch (anywhere), at once or
+    beside the prefill of the next one."""
 
     def __init__(self, seed, slices=()):
         super().__init__(seed)

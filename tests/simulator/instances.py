@@ -17,10 +17,8 @@ from tests.in_order import in_order
 
 @dataclass(frozen=True)
 class ContextCost:
-    """A round takes ``fixed + client * active + total * sum(contexts) + most * max(contexts)``.
-
-    A prefill stage takes ``stage * (7 + sum of squared prompts)``.
-    """
+    """A round takes ``fixed + client * active + total * sum(contexts) + most * max(contexts)``, a
+    prefill stage ``stage * (7 + sum of squared prompts)``."""
 
     fixed: int = 5
     client: int = 2

@@ -1,8 +1,5 @@
-"""Policies that the simulator is compared with the oracle on.
-
-``POLICIES`` maps a name to a function that returns a fresh policy object. Add a policy here and
-every test of this folder runs on it.
-"""
+"""Policies that the simulator is compared with the oracle on: ``POLICIES`` maps a name to a
+function that returns a fresh policy object; every test of this folder runs on each."""
 
 from __future__ import annotations
 

@@ -7,11 +7,8 @@ from orsched.simulator.policy import Policy
 
 
 class Script(Policy):
-    """Takes the given steps of each worker one after the other, then decodes (or waits).
-
-    A step may be a function of the view. ``told`` holds what it was told: event, request, worker
-    and time.
-    """
+    """Takes the given steps of each worker one after the other, then decodes (or waits). A step may
+    be a function of the view. ``told`` holds what it was told: event, request, worker and time."""
 
     name = "script"
     many_workers = True

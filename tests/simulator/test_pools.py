@@ -44,11 +44,9 @@ def make(instance, method, **parameters):
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_pools_do_is_valid_and_conserves_caches_and_link_time(seed, rule):
-    """INV-33, INV-34: accepted by the checker and the literal reading.
-
-    What leaves a worker was prefilled there, and is what the other one goes on with. A link is busy
-    with one cache at a time, for as long as its tokens take.
-    """
+    """INV-33, INV-34: accepted by the checker and the literal reading. What leaves a worker was
+    prefilled there, and is what the other one goes on with. A link is busy with one cache at a
+    time, for as long as its tokens take."""
     instance = pool_instance(seed, rule)
     schedule = simulate_policy(instance, pool_policy(seed)).schedule
     assert check(instance, schedule) == []

@@ -1,7 +1,4 @@
-"""vLLM V1's rules (0.33) read literally: one iteration after the other, every request in each.
-
-Slow and simple: what the policy is compared with.
-"""
+"""vLLM V1's rules (0.33) read literally: every iteration, and every request in each."""
 
 from __future__ import annotations
 
@@ -156,11 +153,9 @@ class Naive:
 
 
 class NaiveAsync(Naive):
-    """The same with asynchronous scheduling: a step is planned when the one before it begins.
-
-    What is scheduled counts as computed at once, and the token that will come of it as there, but
-    for its end: a request goes when the step's result does.
-    """
+    """The same with asynchronous scheduling: a step is planned when the one before it begins. What
+    is scheduled counts as computed at once, and the token that will come of it as there, but for
+    its end: a request goes when the step's result does."""
 
     def run(self, starts):
         req = self.instance.requests

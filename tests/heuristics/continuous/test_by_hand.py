@@ -1,7 +1,4 @@
-"""Schedules of every batching mode that can be followed by hand.
-
-Cost: a step takes 10 ns, and 1 ns for each prompt token and each request that decodes.
-"""
+"""Batching modes by hand: a step takes 10 ns, and 1 ns a prompt token and decoding request."""
 
 from __future__ import annotations
 
@@ -55,11 +52,9 @@ def test_without_chunks_a_prompt_waits_for_its_budget():
 
 
 def test_the_last_admitted_is_preempted_and_recomputed():
-    """Blocks of 2, 5 of them: both fill two, and both need a third for their second token.
-
-    0 takes the fifth block, 1 finds none and goes; nobody is admitted in that step, nor before its
-    prompt and token (5 tokens, 3 blocks) fit.
-    """
+    """Blocks of 2, 5 of them: both fill two, and both need a third for their second token. 0 takes
+    the fifth block, 1 finds none and goes; nobody is admitted in that step, nor before its prompt
+    and token (5 tokens, 3 blocks) fit."""
     memory = BlockMemory(5, 2, "paged")
     steps, schedule = run("vllm", ([4, 4], [3, 3]), 2, memory)
     assert steps == [({0: 4, 1: 4}, []), ({0: 1}, [1]), ({0: 1}, []), ({1: 5}, []), ({1: 1}, [])]
