@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from orsched.runner.worker.language_model import Shape
 
 
-COUNTER_BYTES = 8
-"""A token of a slot has its number beside its cache."""
+COUNTER_BYTES = 8  # a token of a slot has its number beside its cache
 
 MOST_SLOTS = 2**20
 
@@ -204,8 +203,7 @@ def largest_steps(worker: Any, most_tokens: int) -> list[int]:
     return lengths
 
 
-_SPARE = 0.1
-"""Share of the free memory that is left to everything but weights and caches."""
+_SPARE = 0.1  # share of the free memory that is left to everything but weights and caches
 
 
 class Size(NamedTuple):

@@ -117,8 +117,7 @@ def rehearse(device: TorchDevice, requests: Requests, most_tokens: int, seed: in
 REQUESTS_A_SLOT = 6
 """Requests of a rehearsal for each slot: the first and the last ones run on a half-full worker."""
 
-PARTS = 2
-"""Into which a rehearsal is cut."""
+PARTS = 2  # into which a rehearsal is cut
 
 
 class WorkerOptions(NamedTuple):

@@ -17,17 +17,10 @@ if TYPE_CHECKING:
     from orsched.runner.devices.device import TorchDevice
 
 
-ROUNDS = 4
-"""Rounds that a point of the decode grid is measured over."""
-
-SMALL = 512
-"""Tokens up to which the lengths of single prompts grow by factors of 2."""
-
-SEVERAL = 4
-"""Prompts beside a round at some points: runs seldom have one alone."""
-
-BEHIND = 3
-"""Numbers of cached tokens, the largest of the grid, behind which chunks are measured."""
+ROUNDS = 4  # rounds that a point of the decode grid is measured over
+SMALL = 512  # tokens up to which the lengths of single prompts grow by factors of 2
+SEVERAL = 4  # prompts beside a round at some points: runs seldom have one alone
+BEHIND = 3  # numbers of cached tokens, the largest of the grid, behind which chunks are measured
 
 LEAST_LENGTH = 36
 """Tokens of the shortest slot and stage of a grid: there are five lengths at least."""
@@ -211,13 +204,11 @@ def _rows(times: dict[Point, int]) -> Measurements:
     )
 
 
-LEAST_NS = 50_000_000
-"""Time of a look: long enough to see others that take turns on a core."""
+LEAST_NS = 50_000_000  # time of a look: long enough to see others that take turns on a core
 
 LEAST_STEPS = 4
 
-STEADY = 0.1
-"""Relative drift of the speed beyond which a warning is given."""
+STEADY = 0.1  # relative drift of the speed beyond which a warning is given
 
 
 class Speed(NamedTuple):

@@ -26,11 +26,8 @@ MODELS = ("affine", "levels", "bilinear", "pooling", "profiled", "linear", "roof
 SIMPLEST_FIRST = ("affine", "levels", "roofline", "linear", "bilinear", "pooling", "profiled")
 """Of models that are as good but for noise, the first: so repeats choose alike."""
 
-NOISE = 0.1
-"""Share by which scores of repeats on one device differ."""
-
-EVERY = 4
-"""One of this many points is held out."""
+NOISE = 0.1  # share by which scores of repeats on one device differ
+EVERY = 4  # one of this many points is held out
 
 MOST_LEVELS = 8
 
@@ -39,36 +36,28 @@ MOST_LEVELS = 8
 class Candidate:
     """A cost model fitted to the points that were not held out.
 
-    Attributes:
-        model: its name.
-        cost: the fitted model, or None where the points do not suffice.
-        errors: absolute relative errors on the points held out, by phase and over ``all`` of
-            prefill and decode: ``points``, ``mean``, ``p95``, ``worst``; and ``run``: by how much
-            the sums over the steps of a run that were held out are missed, by phase (over those
-            of the grid in phases that no run has), and the ``score`` to choose by.
-        notes: what was noticed while fitting, or why there is no model.
-        constants: by name, as fitted, with standard error and 95 % interval; none for levels.
+
+    Errors are absolute relative ones on the points held out, by phase and over ``all`` of prefill
+    and decode: ``points``, ``mean``, ``p95``, ``worst``; and ``run``: by how much the sums over the
+    steps of a run that were held out are missed, by phase (over those of the grid in phases that no
+    run has), and the ``score`` to choose by. Constants are by name, with standard error and 95 %
+    interval; none for levels.
     """
 
     model: str
-    cost: CostModel | None
+    cost: CostModel | None  # None where the points do not suffice
     errors: dict[str, dict[str, Any]]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # noticed while fitting, or why there is no model
     constants: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """All candidates, and which points they were fitted to.
+    """All candidates, and which points they were fitted to."""
 
-    Attributes:
-        candidates: in the order of ``MODELS``.
-        fitted, held: rows of the measurements.
-    """
-
-    candidates: tuple[Candidate, ...]
-    fitted: IntColumn
-    held: IntColumn
+    candidates: tuple[Candidate, ...]  # in the order of ``MODELS``
+    fitted: IntColumn  # rows of the measurements
+    held: IntColumn  # rows of the measurements
 
     def candidate(self, model: str = "best") -> Candidate:
         """Return a candidate by name, or the best: the one with the least score.
@@ -193,14 +182,12 @@ def joined(*parts: Measurements) -> Measurements:
 def anchored(grid: Measurements, run: Measurements) -> tuple[Measurements, dict[str, float]]:
     """Return a grid with its times multiplied, phase by phase, until they agree with a run.
 
+
     A step of a grid finds the worker as the same step left it; in a run others came between, and
     decisions. What of a run's time the best fit to the grid says, and what it took, gives the
     factor. Steps of the run that are averages of equally long times (``averaged``) count alike.
 
-    Returns:
-        The grid, and the factors by phase; mixed steps have that of rounds.
-
-    Raises as ``calibrate``.
+    Also returns the factors by phase; mixed steps have that of rounds. Raises as ``calibrate``.
     """
     cost = calibrate(grid).candidate().cost
     assert cost is not None

@@ -216,11 +216,10 @@ def read_machine(
 ) -> tuple[CostModel, BlockMemory | None]:
     """Return cost model and memory of a machine's name, or of a cost-model file.
 
+
     What has a suffix ``.json`` or a folder in it, or is a file, is a file; its path is from
     ``base``. The memory is None where the machine, or the report in the file, does not state it.
-
-    Raises:
-        InputError: there is neither, or the file is wrong.
+    Raises ``InputError`` where there is neither, or the file is wrong.
     """
     text = os.fspath(source)
     path = Path(text) if base is None else base / text

@@ -16,23 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One accelerator by its data sheet.
+    """One accelerator by its data sheet."""
 
-    Attributes:
-        name: in the catalogue.
-        title: as its maker calls it.
-        flops: peak of matrix products in BF16 with FP32 sums, without sparsity, a second.
-        memory_bytes: of the device (GB of data sheets are 10^9).
-        bandwidth: of its memory, bytes a second.
-        source: where the three are from; read for this table in November 2026.
-    """
-
-    name: str
-    title: str
-    flops: int
-    memory_bytes: int
-    bandwidth: int
-    source: str
+    name: str  # in the catalogue
+    title: str  # as its maker calls it
+    flops: int  # a second: peak of matrix products in BF16 with FP32 sums, without sparsity
+    memory_bytes: int  # of the device (GB of data sheets are 10^9)
+    bandwidth: int  # of its memory, bytes a second
+    source: str  # of the three numbers; read for this table in November 2026
 
 
 _SHEET = "NVIDIA {} data sheet, nvidia.com"
@@ -67,17 +58,10 @@ GPUS = {
 EFFICIENCY = 0.6
 """Share of the peaks that is assumed: what good engines reach, in rounds and in long prefills."""
 
-LAYER_S = 30e-6
-"""Of each layer in each step: some ten small kernels between the matrix products."""
-
-ALL_REDUCE_S = 10e-6
-"""Of each of a layer's two sums over several GPUs."""
-
-NUMBER_BYTES = 2
-"""BF16, for caches, and for weights that are not quantised."""
-
-MEMORY_SHARE = 0.9
-"""Of a GPU's memory that weights and caches may take."""
+LAYER_S = 30e-6  # of each layer in each step: some ten small kernels between the matrix products
+ALL_REDUCE_S = 10e-6  # of each of a layer's two sums over several GPUs
+NUMBER_BYTES = 2  # BF16, for caches, and for weights that are not quantised
+MEMORY_SHARE = 0.9  # of a GPU's memory that weights and caches may take
 
 BLOCK_TOKENS = 16
 
@@ -102,14 +86,13 @@ def data_sheet_cost(
 ) -> RooflineCost:
     """Return the roofline of a model on GPUs, in BF16, from their peaks alone.
 
+
     A step reads the layers and the output layer, 2 bytes a number unless they are quantised, at
     ``memory_efficiency`` (None: ``efficiency``) of the bandwidth. A token is a multiplication and
     an addition for each number in the layers, at ``efficiency`` of the peak; the output layer,
     which a prompt passes once, is left out. A token of context is read once for each token that a
-    round makes. On several GPUs all of it is divided, and each layer waits for two sums.
-
-    Raises:
-        InputError: an efficiency that is no share in (0, 1], or a wrong number of GPUs.
+    round makes. On several GPUs all of it is divided, and each layer waits for two sums. Raises
+    ``InputError`` for an efficiency that is no share in (0, 1], or a wrong number of GPUs.
     """
     if memory_efficiency is None:
         memory_efficiency = efficiency
@@ -131,11 +114,7 @@ def data_sheet_cost(
 
 
 def fitting(gpu: Gpu, shape: ModelShape, tensor_parallel: int = 1) -> Fitting:
-    """Return what fits into the memory of GPUs beside a model's weights.
-
-    Raises:
-        InputError: the weights themselves do not fit.
-    """
+    """Return what fits into GPUs beside a model's weights; ``InputError`` if those do not fit."""
     room = int(gpu.memory_bytes * MEMORY_SHARE) * tensor_parallel - shape.weight_bytes
     tokens = room // (shape.kv_numbers * NUMBER_BYTES)
     if tokens < BLOCK_TOKENS:

@@ -332,17 +332,13 @@ class _Found(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """Steps that a roofline is fitted to, by row.
-
-    Attributes:
-        weights, target: of the residuals, and what is to be met, weighted.
-    """
+    """Steps that a roofline is fitted to, by row."""
 
     x: FloatArray  # tokens through the layers
     more: FloatArray  # tokens of context that are read, and attended ones
     run: IntColumn  # 0 for rows of a grid
-    weights: FloatArray
-    target: FloatArray
+    weights: FloatArray  # of the residuals
+    target: FloatArray  # what is to be met, weighted
 
     def at(self, work: Work, knee: float) -> _Found:
         """Return the least squares at a knee; raises as ``work.least``."""

@@ -61,10 +61,7 @@ def wilson(attained: int, requests: int, level: float) -> tuple[float, float]:
 
 @cache
 def student_quantile(probability: float, freedom: int) -> float:
-    """Return the quantile of Student's t law with some degrees of freedom, by bisection.
-
-    Raises ``ValueError`` unless 0.5 <= probability < 1 and freedom >= 1.
-    """
+    """Return Student's t quantile by bisection; ``ValueError`` unless 0.5 <= p < 1 <= freedom."""
     if not 0.5 <= probability < 1 or freedom < 1:
         raise ValueError(f"no quantile at {probability} with {freedom} degrees of freedom")
     low, high = 0.0, 1.0

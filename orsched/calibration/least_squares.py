@@ -112,27 +112,19 @@ def _spanning(design: FloatArray, order: Sequence[int]) -> set[int]:
     return found
 
 
-LEVEL = 0.95
-"""How often an interval holds the true constant, if the model's form is right."""
+LEVEL = 0.95  # how often an interval holds the true constant, if the model's form is right
 
 NOT_DETERMINED = "not determined by these rows"
 
 
 class Constant(NamedTuple):
-    """A fitted constant and what the rows say of it.
+    """A fitted constant and what the rows say of it; its interval is that at ``LEVEL``."""
 
-    Attributes:
-        name: with its unit in the end, or without one: nanoseconds.
-        value: as fitted.
-        standard_error: None where the rows do not determine it.
-        low, high: the interval at ``LEVEL``; None where it has no end.
-    """
-
-    name: str
-    value: float
-    standard_error: float | None
-    low: float | None
-    high: float | None
+    name: str  # with its unit in the end, or without one: nanoseconds
+    value: float  # as fitted
+    standard_error: float | None  # None where the rows do not determine it
+    low: float | None  # None where it has no end
+    high: float | None  # None where it has no end
 
     @property
     def determined(self) -> bool:

@@ -18,21 +18,16 @@ if TYPE_CHECKING:
 
 
 class StepContents(NamedTuple):
-    """Columns with one row a step, in the order of each worker's steps, worker by worker.
+    """Columns with one row a step, in the order of each worker's steps, worker by worker."""
 
-    Attributes:
-        worker, phase, start_ns, end_ns, rounds: as in ``Steps``.
-        context_sum, context_max: over their contexts in the first round.
-    """
-
-    worker: IntColumn
+    worker: IntColumn  # as in ``Steps``, and the next four
     phase: IntColumn
     start_ns: IntColumn
     end_ns: IntColumn
     rounds: IntColumn
     active: IntColumn  # requests in the round; those that yield invalid tokens count
-    context_sum: IntColumn
-    context_max: IntColumn
+    context_sum: IntColumn  # of the first round
+    context_max: IntColumn  # in the first round
     prompts: IntColumn  # chunks of prompts
     tokens: IntColumn  # prompt tokens of all of them
     longest: IntColumn  # tokens of the longest
@@ -74,12 +69,7 @@ ROWS = 16
 
 
 class Observed(NamedTuple):
-    """Steps or runs of rounds.
-
-    Attributes:
-        count, tokens, longest, context_sum, context_max, cached: as in ``Measurements``, of the
-            mean round.
-    """
+    """Steps or runs of rounds; counts and tokens as in ``Measurements``, of the mean round."""
 
     phase: Sequence[str]  # prefill, decode or mixed
     rounds: IntColumn  # how many rounds ``total_ns`` is for
@@ -108,14 +98,10 @@ class Observed(NamedTuple):
 def observed(instance: Instance, trace: Schedule, gaps: bool = False) -> Observed:
     """Return the steps of a trace, but for those that a row cannot say.
 
-    These are mixed steps over several prompts, and stages over several of which some are chunks
-    after a prompt's first.
 
-    Args:
-        instance: the trace's.
-        trace: a schedule with measured times.
-        gaps: whether the time since the worker's step before counts as part of a step; only for
-            traces without waits for arrivals.
+    These are mixed steps over several prompts, and stages over several of which some are chunks
+    after a prompt's first. With ``gaps`` the time since the worker's step before counts as part of
+    a step: only for traces without waits for arrivals.
     """
     steps = step_contents(instance, trace)
     start = steps.start_ns.copy()

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 NEW_SHARE = 1e-3
 """A term whose column is nearer than this to those before it is left out: it cannot be told."""
 
-MOST_ROWS = 20_000
-"""Rows, about, that the cost model is fitted to."""
+MOST_ROWS = 20_000  # rows, about, that the cost model is fitted to
 
 _DIGITS = 6  # of a nanosecond: below is noise of the solution
 
@@ -49,24 +48,18 @@ _DIGITS = 6  # of a nanosecond: below is noise of the solution
 class Term(NamedTuple):
     """A term of the time of steps.
 
-    Attributes:
-        phase: of the steps.
-        term: ``constant`` (a step, a round), ``tokens`` (prompt tokens), ``active`` (requests in a
-            round) or ``context`` (tokens that are attended to).
-        planned_ns: its coefficient in the cost model, as the executed steps show it; nanoseconds.
-        measured_ns: its coefficient in the measured times, fitted together with the others.
-        error_ns: what the difference adds up to over all steps.
-        alone_ns: the best coefficient, at least 0, if the other terms are as planned.
-        explains: share of the phase's squared error that this alone would remove.
+
+    ``term`` is ``constant`` (a step, a round), ``tokens`` (prompt tokens), ``active`` (requests in
+    a round) or ``context`` (tokens that are attended to).
     """
 
-    phase: str
+    phase: str  # of the steps
     term: str
-    planned_ns: float
-    measured_ns: float
-    error_ns: int
-    alone_ns: float
-    explains: float
+    planned_ns: float  # its coefficient in the cost model, as the executed steps show it
+    measured_ns: float  # its coefficient in the measured times, fitted together with the others
+    error_ns: int  # what the difference adds up to over all steps
+    alone_ns: float  # the best coefficient, at least 0, if the other terms are as planned
+    explains: float  # share of the phase's squared error that this alone would remove
 
 
 def error_terms(contents: StepContents, times: StepTimes) -> list[Term]:
@@ -151,15 +144,10 @@ def _told_apart(columns: dict[str, FloatArray], rounds: IntColumn) -> dict[str, 
 
 
 class Refit(NamedTuple):
-    """The cost model fitted again to a run.
+    """The cost model fitted again to a run."""
 
-    Attributes:
-        cost: the model; None where the run does not determine it, and ``reason`` says why.
-        reason: a text, or None.
-    """
-
-    cost: CostModel | None
-    reason: str | None
+    cost: CostModel | None  # None where the run does not determine it
+    reason: str | None  # why there is none
 
 
 def refitted(instance: Instance, trace: Schedule, times: StepTimes) -> Refit:
@@ -206,25 +194,16 @@ def _fitted_rows(measured: Measurements, model: str) -> Measurements:
 
 
 class PhaseError(NamedTuple):
-    """The stages of a phase, or all of them.
+    """The stages of a phase, or all of them."""
 
-    Attributes:
-        phase: ``prefill``, ``mixed``, ``decode``, or ``all``.
-        stages, rounds: how many.
-        planned_ns, took_ns: sums; what a stage took includes the gaps before its steps.
-        gap_ns: these gaps.
-        error: (took - planned) / planned.
-        mean, p95, worst: of the absolute relative errors of single stages.
-    """
-
-    phase: str
+    phase: str  # ``prefill``, ``mixed``, ``decode``, or ``all``
     stages: int
     rounds: int
-    planned_ns: int
-    took_ns: int
-    gap_ns: int
-    error: float | None
-    mean: float | None
+    planned_ns: int  # a sum
+    took_ns: int  # a sum, gaps before the steps included
+    gap_ns: int  # these gaps
+    error: float | None  # (took - planned) / planned
+    mean: float | None  # of the absolute relative errors of single stages, as the next two
     p95: float | None
     worst: float | None
 

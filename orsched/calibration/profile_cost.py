@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 TABLES = ("dense", "attention", "per_sequence", "moe", "all_reduce")
 _NEEDED = ("dense", "attention")
-_ABOVE = 6
-"""Folders above the tables in which ``hardware.yaml`` is looked for."""
+_ABOVE = 6  # folders above the tables in which ``hardware.yaml`` is looked for
 
 LAYOUT = "DIR/tp1/dense.csv and DIR/tp1/attention.csv"
 
@@ -116,32 +115,27 @@ A_LAYER = {
 }
 """Kernels that every layer runs, and how often: a norm is before attention and before the MLP."""
 
-MLP = ("gate_up_proj", "act_fn", "down_proj")
-"""Kernels of a layer without experts."""
-
-A_STEP = ("embedding", "final_layernorm", "lm_head", "sampler")
-"""Kernels that a step runs once."""
+MLP = ("gate_up_proj", "act_fn", "down_proj")  # kernels of a layer without experts
+A_STEP = ("embedding", "final_layernorm", "lm_head", "sampler")  # kernels that a step runs once
 
 MOST_LAYERS = 10_000
 
-_BYTES = 2
-"""Of a number that is reduced, unless said otherwise: 16 bits."""
+_BYTES = 2  # of a number that is reduced, unless said otherwise: 16 bits
 
 
 @dataclass(frozen=True)
 class ModelFacts:
     """What a profile does not say of its model; None: not known.
 
-    Attributes:
-        activated: experts that a step activates; None: on average, of random choices.
-        times_a_step: how often a step runs a kernel, where that is not what its name says.
+
+    ``times_a_step``: how often a step runs a kernel, where that is not what its name says.
     """
 
     layers: int  # of the whole model: the profile has the times of one
     hidden: int | None = None  # numbers of a token between layers, for all-reduce times by bytes
     dense_layers: int = 0  # of a mixture of experts, layers that have none
     expert_parallel: int = 1  # groups of GPUs among which the experts are divided
-    activated: int | None = None
+    activated: int | None = None  # experts a step; None: on average, of random choices
     times_a_step: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -245,10 +239,7 @@ _CONFIG = {"layers": "num_hidden_layers", "hidden": "hidden_size"}
 
 
 def config_facts(path: Path) -> dict[str, int]:
-    """Return layers and hidden size of a model's ``config.json``, of any family.
-
-    Raises ``InputError`` for what cannot be read.
-    """
+    """Return layers and hidden size of any family's ``config.json``; raises ``InputError``."""
     from orsched.files.text import locating, parse_json, read_text
 
     file = path / "config.json" if path.is_dir() else path

@@ -20,14 +20,9 @@ if TYPE_CHECKING:
 
     from orsched.costs.profiled_kernels import AttentionRow
 
-KernelRow = tuple[str, int, int]
-"""Kernel, tokens or sequences, picoseconds."""
-
-_PICOSECONDS = 10**6
-"""Of a microsecond."""
-
-_SHARE = 10**6
-"""Experts that are activated on average are counted in millionths."""
+KernelRow = tuple[str, int, int]  # kernel, tokens or sequences, picoseconds
+_PICOSECONDS = 10**6  # of a microsecond
+_SHARE = 10**6  # experts that are activated on average are counted in millionths
 
 _EXACT_BITS = 2**22
 """Bits of a power up to which it is computed exactly: more take minutes, and then all memory."""
@@ -178,11 +173,10 @@ def _activated(tokens: int, one: int, most: int, fixed: int | None) -> Fraction:
 def all_reduce_rows(path: Path, tokens: Sequence[int], token_bytes: int | None) -> list[KernelRow]:
     """Read all-reduce times, as times of the kernel ``all_reduce`` at these numbers of tokens.
 
-    ``path`` is a table with ``time_us`` by ``tokens`` or by ``bytes``, or LLMServingSim's
-    ``hardware.yaml`` with samples by bytes. By bytes, a token has ``token_bytes`` of them.
 
-    Raises:
-        InputError: no such times, or the bytes of a token are not known.
+    ``path`` is a table with ``time_us`` by ``tokens`` or by ``bytes``, or LLMServingSim's
+    ``hardware.yaml`` with samples by bytes. By bytes, a token has ``token_bytes`` of them. Raises
+    ``InputError`` without such times, or without the bytes of a token.
     """
     if path.suffix == ".yaml":
         by, points = "bytes", _samples(path)

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from orsched.data.schedule import Schedule
 
 
-BYTES = 2
-"""Of a number: 16 bits."""
+BYTES = 2  # of a number: 16 bits
 
 GIGA, TERA = 10**9, 10**12
 _KNOTS = tuple(sorted({int(2 ** (half / 2)) for half in range(29)}))
@@ -47,19 +46,14 @@ _KNOTS = tuple(sorted({int(2 ** (half / 2)) for half in range(29)}))
 
 _CHUNKS = (0, *sorted({int(2 ** (half / 2)) for half in range(6, 29)}))
 _LONGEST = 131_072
-_LEAST = 1.0
-"""Nanoseconds: no constant is taken for smaller while the curve is made straight."""
+_LEAST = 1.0  # nanoseconds: no constant is taken for smaller while the curve is made straight
 
 
 class StepWork(NamedTuple):
-    """What is in a step, or in a run of rounds.
+    """What is in a step, or in a run of rounds."""
 
-    Attributes:
-        prompts, cached: tokens of each chunk, and those in the cache before it.
-    """
-
-    prompts: Sequence[int]
-    cached: Sequence[int]
+    prompts: Sequence[int]  # tokens of each chunk
+    cached: Sequence[int]  # tokens in the cache before each
     rounds: int  # how many
     active: int  # requests of the round
     context_sum: int  # of the first round
@@ -249,20 +243,16 @@ LEAST_REQUESTS = 20
 class RunFit:
     """A cost model fitted to a measured run.
 
-    Attributes:
-        cost: the model.
-        constants: as fitted, with standard errors and 95 % intervals, in the units of their names.
-        fitted: requests whose times were fitted to, the first to arrive.
-        weighting: seconds or relative.
-        error: root mean square of what the spans are missed by: seconds, or a share.
-        measured, simulated: figures of all requests in seconds; ``rest`` those not fitted to.
+
+    ``measured`` and ``simulated`` are figures of all requests in seconds, ``rest`` of those not
+    fitted to.
     """
 
     cost: CostModel
-    constants: tuple[Constant, ...]
-    fitted: int
-    weighting: str
-    error: float
+    constants: tuple[Constant, ...]  # with errors and intervals, in the units of their names
+    fitted: int  # requests whose times were fitted to, the first to arrive
+    weighting: str  # seconds or relative
+    error: float  # root mean square of what the spans are missed by: seconds, or a share
     measured: dict[str, float]
     simulated: dict[str, float]
     measured_rest: dict[str, float]
@@ -309,27 +299,21 @@ def fit_run(
 ) -> RunFit:
     """Fit a cost model to a measured run, and simulate the run with it.
 
+
     With a profile (``base`` is its cost model) one constant is fitted, a factor of all its times;
-    with a model's shape two: the time of a byte read and of an operation. Least squares over the
-    spans of the first requests, with constants of at least 0: from each one's first to its last
-    token, and from its arrival to its first. A simulation with the constants so far says
-    which steps lie in a span; that is repeated until they stay, or ``MOST_ITERATIONS`` times, and
-    the least error is taken. The simulation knows arrivals and lengths, and no measured time.
+    with a model's shape two: the time of a byte read and of an operation; or those of a family of
+    one's own. Least squares over the spans of the first requests (default: half, at least
+    ``LEAST_REQUESTS``), with constants of at least 0: from each one's first to its last token, and
+    from its arrival to its first. A simulation with the constants so far says which steps lie in a
+    span; that is repeated until they stay, or ``MOST_ITERATIONS`` times, and the least error is
+    taken. The simulation knows arrivals and lengths, and no measured time.
 
     Standard errors are those of leaving out each of ``BLOCKS`` blocks of consecutive requests
-    (jackknife), the steps of each span as they are.
+    (jackknife), the steps of each span as they are. ``weighting`` "seconds" makes squared seconds
+    small, so that sums over the run are met; "relative" the squared shares, in which short times
+    count most.
 
-    Args:
-        run, server: what was measured, and the settings it was measured with.
-        base: what is known of the model; or a family of cost models of one's own.
-        requests: how many, the first to arrive, are fitted to; default: half, at least
-            ``LEAST_REQUESTS``.
-        weighting: "seconds" makes squared seconds small, so that sums over the run are met;
-            "relative" the squared shares, in which short times count most.
-
-    Raises:
-        InputError: fewer than ``LEAST_REQUESTS`` requests, or constants that the run does not
-            determine, which it names.
+    Raises ``InputError`` for too few requests, or constants that the run does not determine, named.
     """
     require_one_of(weighting, "weighting", WEIGHTINGS)
     require_enough(run)

@@ -51,19 +51,12 @@ _JSON = ("queued_ts", "first_token_ts", "last_token_ts")
 
 @dataclass(frozen=True)
 class Server:
-    """Settings of the server that was measured: those of vLLM that matter here.
+    """Settings of the server that was measured: those of vLLM that matter here."""
 
-    Attributes:
-        clients: most requests at once (``max_num_seqs``).
-        memory_blocks: KV-cache blocks for requests; None: memory never limits.
-        block_tokens: of a block.
-        token_budget: most tokens of a step (``max_num_batched_tokens``).
-    """
-
-    clients: int
-    memory_blocks: int | None = None
-    block_tokens: int = 16
-    token_budget: int = 2048
+    clients: int  # most requests at once (``max_num_seqs``)
+    memory_blocks: int | None = None  # KV-cache blocks for requests; None: memory never limits
+    block_tokens: int = 16  # of a block
+    token_budget: int = 2048  # most tokens of a step (``max_num_batched_tokens``)
 
     def __post_init__(self) -> None:
         for name in ("clients", "block_tokens", "token_budget", "memory_blocks"):
@@ -103,19 +96,12 @@ class Times:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A measured run, on the clock of the arrivals.
+    """A measured run, on the clock of the arrivals."""
 
-    Attributes:
-        name: of its file.
-        requests: arrivals and lengths.
-        times: as measured.
-        offset_ns: by how much the engine's clock was behind that of the arrivals.
-    """
-
-    name: str
-    requests: Requests
+    name: str  # of its file
+    requests: Requests  # arrivals and lengths
     times: Times
-    offset_ns: int
+    offset_ns: int  # by how much the engine's clock was behind that of the arrivals
 
     def simulate(self, cost: CostModel, server: Server) -> tuple[Instance, Schedule, Times]:
         """Run vLLM's rules on the requests; the policy knows no lengths."""
@@ -135,11 +121,9 @@ class MeasuredRun:
 def recorded_settings(path: str | PathLike[str]) -> dict[str, int]:
     """Return what ``meta.json`` beside a run that LLMServingSim recorded says of its server.
 
-    Fields of ``Server``, those that it has; nothing if there is no such file. vLLM keeps one block
-    of its cache for itself.
 
-    Raises:
-        InputError: the file is wrong, or the run is of several engines.
+    Fields of ``Server``, those that it has; nothing if there is no such file. vLLM keeps one block
+    of its cache for itself. Raises ``InputError`` for a wrong file or a run of several engines.
     """
     from orsched.files.text import locating, parse_json, read_text
 
@@ -172,14 +156,12 @@ def recorded_settings(path: str | PathLike[str]) -> dict[str, int]:
 def read_run(path: str | PathLike[str]) -> MeasuredRun:
     """Read a measured run: CSV with ``arrival_s``, lengths, ``first_token_s`` and ``last_token_s``.
 
-    Or the ``requests.jsonl`` of a run that LLMServingSim recorded, or the result of ``vllm bench
-    serve --save-detailed``, whose times are the client's. Where the engine's own clock is
-    recorded (``queued_s``, ``queued_ts``), it is taken to be behind by the largest difference of
-    arrival and queueing: so the fastest request took no time from one to the other.
 
-    Raises:
-        InputError: a column is missing or wrong, or a request is answered before it arrives; names
-            file, row and field.
+    Or the ``requests.jsonl`` of a run that LLMServingSim recorded, or the result of ``vllm bench
+    serve --save-detailed``, whose times are the client's. Where the engine's own clock is recorded
+    (``queued_s``, ``queued_ts``), it is taken to be behind by the largest difference of arrival and
+    queueing: so the fastest request took no time from one to the other. Raises ``InputError`` for a
+    column that is missing or wrong, or a request answered before it arrives.
     """
     file = Path(path)
     form = detect(file)

@@ -86,11 +86,8 @@ IRRELEVANT = frozenset({
 })  # fmt: skip
 """Fields that change neither the sizes nor the times that a data sheet gives."""
 
-_DTYPES = ("bfloat16", "float16", "float32")
-"""Types that engines serve in 16 bits."""
-
-METHODS = ("gptq", "awq")
-"""Quantised weights that are read in few bits and multiplied in 16."""
+_DTYPES = ("bfloat16", "float16", "float32")  # types that engines serve in 16 bits
+METHODS = ("gptq", "awq")  # quantised weights that are read in few bits and multiplied in 16
 
 _QUANTISATION = frozenset({
     "desc_act", "sym", "damp_percent", "static_groups", "true_sequential", "model_name_or_path",
@@ -214,28 +211,22 @@ _MOST = 2**24
 class ModelShape:
     """A decoder of the LLaMA family: gated feed-forward layers, grouped heads of keys.
 
-    Attributes:
-        name: in the catalogue.
-        title: as its makers call it.
-        layers, hidden, heads, kv_heads, ffn, vocabulary: of ``config.json``.
-        head_size: numbers of a head.
-        tied: whether the output layer is the embedding.
-        source: where the numbers are from.
-        layer_bits: bits of a number in the layers' matrices; all else has 16.
+
+    Sizes are those of ``config.json``.
     """
 
-    name: str
-    title: str
+    name: str  # in the catalogue
+    title: str  # as its makers call it
     layers: int
     hidden: int
     heads: int
     kv_heads: int
     ffn: int
     vocabulary: int
-    head_size: int
-    tied: bool = False
-    source: str = ""
-    layer_bits: float = 16
+    head_size: int  # numbers of a head
+    tied: bool = False  # whether the output layer is the embedding
+    source: str = ""  # where the numbers are from
+    layer_bits: float = 16  # bits of a number in the layers' matrices; all else has 16
 
     @property
     def layer_weights(self) -> int:
@@ -308,10 +299,7 @@ class ModelShape:
 
 
 def read_config(path: Path) -> ModelShape:
-    """Return the shape of a model's ``config.json`` (or of the folder that holds it).
-
-    Raises ``InputError`` as ``from_config``, or for what cannot be read.
-    """
+    """Return the shape of a model's ``config.json``, or its folder's; raises as ``from_config``."""
     from orsched.files.text import locating, parse_json, read_text
 
     file = path / "config.json" if path.is_dir() else path

@@ -36,30 +36,19 @@ Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class Stages(NamedTuple):
-    """Columns with one row a stage, worker by worker in order of time.
+    """Columns with one row a stage, worker by worker in order of time."""
 
-    Attributes:
-        worker, phase, rounds: as in ``Steps``.
-        start_ns, end_ns: times.
-        took_ns: durations of its steps and the gaps before them (``gaps_ns``).
-        gap_ns: these gaps alone.
-        model_ns: what the cost model says of the same steps.
-        requests: the most that are served at a time.
-        tokens: prompt tokens.
-        content: a hash of who is prefilled, and of who decodes in which of its rounds.
-    """
-
-    worker: IntColumn
+    worker: IntColumn  # as in ``Steps``, and the next two
     phase: IntColumn
     rounds: IntColumn
     start_ns: IntColumn
     end_ns: IntColumn
-    took_ns: IntColumn
-    gap_ns: IntColumn
-    model_ns: IntColumn
-    requests: IntColumn
-    tokens: IntColumn
-    content: Hashes
+    took_ns: IntColumn  # durations of its steps and the gaps before them (``gaps_ns``)
+    gap_ns: IntColumn  # these gaps alone
+    model_ns: IntColumn  # what the cost model says of the same steps
+    requests: IntColumn  # the most that are served at a time
+    tokens: IntColumn  # prompt tokens
+    content: Hashes  # a hash of who is prefilled, and of who decodes in which of its rounds
 
 
 class StepTimes(NamedTuple):

@@ -211,24 +211,18 @@ _OF_STEPS = (*_NEEDED, *dict.fromkeys(name for names in _OF.values() for name in
 
 
 class RunStep(NamedTuple):
-    """A step of a run, or a run of rounds.
-
-    Attributes:
-        start_ns, end_ns: when it ran.
-        active, context_sum, context_max: of the (first) round.
-        prompts, tokens, longest: prompts in the step, their tokens in it, and those of the longest.
-    """
+    """A step of a run, or a run of rounds."""
 
     phase: str  # prefill, decode or mixed
     start_ns: int
     end_ns: int
     rounds: int = 1  # how many, in phase decode
-    active: int = 0
+    active: int = 0  # of the (first) round, and the next two
     context_sum: int = 0
     context_max: int = 0
     prompts: int = 0
-    tokens: int = 0
-    longest: int = 0
+    tokens: int = 0  # of the prompts in the step
+    longest: int = 0  # tokens of the longest prompt
     cached: int = 0  # tokens in the cache before them, added up
     attended: int = 0  # tokens that the prompt tokens attend to, added up; 0: not known
 
@@ -256,11 +250,7 @@ class RunStep(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run took, and what a cost model says of it; nanoseconds, by phase and in all.
-
-    Attributes:
-        measured_ns, predicted_ns: sums over the steps of each phase that the run has.
-    """
+    """What a run took, and what a cost model says of it; sums in ns by phase that the run has."""
 
     file: str  # of the run's steps
     measured_ns: dict[str, int]

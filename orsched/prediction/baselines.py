@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-BINS = 20
-"""Classes of prompt lengths, with equally many rows each."""
+BINS = 20  # classes of prompt lengths, with equally many rows each
 
 
 @dataclass(frozen=True, eq=False)

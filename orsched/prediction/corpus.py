@@ -18,12 +18,10 @@ from orsched.prediction.data import LabelledPrompts, Prompt
 if TYPE_CHECKING:
     import os
 
-SIGMA = 0.35
-"""Standard deviation of the logarithm of the length around the law."""
+SIGMA = 0.35  # standard deviation of the logarithm of the length around the law
 
 LONGEST = 4096
-AGAIN = 0.4
-"""Probability that a conversation goes on after a reply, of four turns at most."""
+AGAIN = 0.4  # probability that a conversation goes on after a reply, of four turns at most
 
 _TOPICS = (
     "tides", "the French Revolution", "compound interest", "bees", "volcanoes", "chess openings",
@@ -38,21 +36,13 @@ _WORDS = (
 
 
 class Task(NamedTuple):
-    """A kind of request.
+    """A kind of request."""
 
-    Attributes:
-        text: with places for ``topic``, a number ``n`` and a text ``body`` of ``k`` words.
-        fixed: tokens of the reply, in the middle.
-        each: further tokens for each of n.
-        share: further tokens for each word of the body.
-        most: n is drawn from 2 to that.
-    """
-
-    text: str
-    fixed: float
-    each: float = 0.0
-    share: float = 0.0
-    most: int = 12
+    text: str  # with places for ``topic``, a number ``n`` and a text ``body`` of ``k`` words
+    fixed: float  # tokens of the reply, in the middle
+    each: float = 0.0  # further tokens for each of n
+    share: float = 0.0  # further tokens for each word of the body
+    most: int = 12  # n is drawn from 2 to that
 
 
 DOMAINS: dict[str, tuple[Task, ...]] = {

@@ -34,29 +34,24 @@ BEYOND = (0.5, 0.2, 0.1, 0.04, 0.02)
 """Shares of a tail's probability that its knots leave beyond them: above the quantile 0.95 the
 quantiles 0.975, 0.99, 0.995, 0.998 and 0.999. Between knots the logarithm is linear."""
 
-LEAST_ROWS = 20
-"""Held-out replies beyond the outermost quantile that a tail is fitted on, at least."""
+LEAST_ROWS = 20  # held-out replies beyond the outermost quantile that a tail is fitted on, at least
 
 MOST_SCALE = 10.0
 
-MOST_LOG = 40.0
-"""Logarithm of a length that no knot exceeds: no file can make one overflow."""
+MOST_LOG = 40.0  # logarithm of a length that no knot exceeds: no file can make one overflow
 
 
 @dataclass(frozen=True)
 class Tail:
     """One side beyond the outermost quantile, whose level leaves a share p beyond it.
 
+
     The logarithm of a length is as far beyond that quantile's as ``scale`` times the difference of
     the quantiles of Student's t.
-
-    Attributes:
-        freedom: degrees of freedom, one of ``FREEDOMS``.
-        scale: of the logarithm of the length, above 0.
     """
 
-    freedom: int
-    scale: float
+    freedom: int  # degrees of freedom, one of ``FREEDOMS``
+    scale: float  # of the logarithm of the length, above 0
 
     def beyond(self, share: float) -> Floats:
         """Return how far the knots are beyond the quantile that leaves a share; ``BEYOND``."""
@@ -94,13 +89,9 @@ class Tails:
 def fit_tails(logs: Floats, truth: Floats, levels: Floats) -> Tails:
     """Return the tails under which held-out lengths beyond the outermost quantiles are likeliest.
 
-    Args:
-        logs: calibrated logarithms of the quantiles; shape (n, k).
-        truth: logarithms of the lengths; shape (n,).
-        levels: (k,).
 
-    Raises:
-        InputError: fewer than ``LEAST_ROWS`` lengths are beyond one of them.
+    Logarithms of calibrated quantiles are (n, k), those of the lengths (n,), levels (k,). Raises
+    ``InputError`` where fewer than ``LEAST_ROWS`` lengths are beyond one of them.
     """
     below, above = logs.min(axis=1) - truth, truth - logs.max(axis=1)
     return Tails(

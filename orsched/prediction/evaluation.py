@@ -65,23 +65,15 @@ def inversions(ranks: IntColumn) -> int:
     return total
 
 
-PERCENTILES = (25, 50, 75, 99)
-"""Where SSJF's five classes end (Qiu et al., arXiv 2404.08509)."""
-
-BATCHES = (1, 64)
-"""Sizes of the batches whose latency is measured."""
+PERCENTILES = (25, 50, 75, 99)  # where SSJF's five classes end (Qiu et al., arXiv 2404.08509)
+BATCHES = (1, 64)  # sizes of the batches whose latency is measured
 
 LATENCY_S = 10.0
 """Most seconds that the latency of a size of batches is measured for, but for the last call."""
 
 
 class Latency(NamedTuple):
-    """How long a prediction for a batch takes.
-
-    Attributes:
-        seconds: the median over the calls.
-        calls: how many were measured.
-    """
+    """How long a prediction for a batch takes: the median over calls."""
 
     seconds: float
     calls: int

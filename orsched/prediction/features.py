@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from orsched.prediction.data import Prompt
 
-WINDOW = 250
-"""Characters at each end of a message in which words and marks are looked for."""
+WINDOW = 250  # characters at each end of a message in which words and marks are looked for
 
 COUNTED = 1000
 """Characters at each end in which blanks, lines and punctuation are counted; in longer messages

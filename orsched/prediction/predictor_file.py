@@ -183,11 +183,8 @@ def predictor_from(document: object, *, nested: bool = False) -> LengthPredictor
         raise InputError(error.problem, row=error.row, field=name, remedy=remedy) from None
 
 
-KINDS = tuple(CLASSES)
-"""The kinds of predictors, the simplest first; ``lexical`` is the default."""
-
-TAILED = ("lexical", "online")
-"""The kinds that take ``tails``."""
+KINDS = tuple(CLASSES)  # the kinds of predictors, the simplest first; ``lexical`` is the default
+TAILED = ("lexical", "online")  # the kinds that take ``tails``
 
 
 def train(

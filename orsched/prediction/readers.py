@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     Row = tuple[int, dict[str, Any]]
 
 
-LETTERS_A_TOKEN = 6
-"""Letters of one word that the rule takes for one token."""
+LETTERS_A_TOKEN = 6  # letters of one word that the rule takes for one token
 
 _PIECES = re.compile(r"[A-Za-z]+|\s*\n\s*|[^\sA-Za-z]")
 
@@ -46,13 +45,10 @@ def count_by_rule(text: str) -> int:
 def token_counter(tokenizer: str | os.PathLike[str] | None = None) -> Callable[[str], int]:
     """Return what counts the tokens of a text.
 
-    Args:
-        tokenizer: a ``tokenizer.json`` or the folder that holds it, read without running any code
-            of the folder; None for the rule (``count_by_rule``).
 
-    Raises:
-        InputError: there is no such file, or it is no tokenizer.
-        MissingDependencyError: the package ``tokenizers`` is not installed.
+    ``tokenizer``: a ``tokenizer.json`` or the folder that holds it, read without running any code
+    of the folder; None for the rule (``count_by_rule``). Raises ``InputError`` for no such file or
+    no tokenizer, ``MissingDependencyError`` without the package ``tokenizers``.
     """
     if tokenizer is None:
         return count_by_rule

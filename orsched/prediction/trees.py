@@ -34,30 +34,21 @@ _OTHERS = ("roots", "sizes", "start")
 class Trees:
     """Several sums of trees over the same features; sum k is one output.
 
+
     All trees stand one behind the other in the columns of nodes. A leaf has itself as both
     children, so that walking all trees down for as many steps as the deepest one needs ends in
     their leaves.
-
-    Attributes:
-        feature: (nodes,), column that a node looks at; 0 at leaves.
-        threshold: (nodes,), a row goes left where its feature is at most that; 0 at leaves.
-        left, right: (nodes,), children, each behind its parent; the node itself at leaves.
-        value: (nodes,), what a leaf adds to its sum; 0 elsewhere.
-        roots: (trees,), first node of each tree, increasing.
-        sizes: (sums,), number of trees in each sum; those of a sum stand together.
-        start: (sums,), what each sum starts from.
-        features: number of columns of the rows.
     """
 
-    feature: IntColumn
-    threshold: Floats
-    left: IntColumn
-    right: IntColumn
-    value: Floats
-    roots: IntColumn
-    sizes: IntColumn
-    start: Floats
-    features: int
+    feature: IntColumn  # (nodes,) column that a node looks at; 0 at leaves
+    threshold: Floats  # (nodes,) a row goes left where its feature is at most that; 0 at leaves
+    left: IntColumn  # (nodes,) child, behind its parent; the node itself at leaves
+    right: IntColumn  # (nodes,) likewise
+    value: Floats  # (nodes,) what a leaf adds to its sum; 0 elsewhere
+    roots: IntColumn  # (trees,) first node of each tree, increasing
+    sizes: IntColumn  # (sums,) number of trees in each sum; those of a sum stand together
+    start: Floats  # (sums,) what each sum starts from
+    features: int  # number of columns of the rows
 
     def __post_init__(self) -> None:
         _require_trees(self)
@@ -213,10 +204,9 @@ def fit_quantiles(
 ) -> Trees:
     """Return trees whose sum k is the quantile of level k of the targets given the features.
 
-    Gradient boosting on the pinball loss with binned features, depth at most 4.
 
-    Raises:
-        MissingDependencyError: scikit-learn is not installed.
+    Gradient boosting on the pinball loss with binned features, depth at most 4. Raises
+    ``MissingDependencyError`` without scikit-learn.
     """
     regressor, one_thread = scikit_learn()
     parts = []

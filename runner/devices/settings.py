@@ -171,8 +171,7 @@ def choose(device: str = "auto", dtype: str | None = None) -> Chosen:
     return Chosen(settled(device), dtype or usual)
 
 
-_NOISE = 0.25
-"""Load that even an idle machine has."""
+_NOISE = 0.25  # load that even an idle machine has
 
 
 def load() -> float | None:

@@ -107,8 +107,7 @@ class PrefixReuse:
         self.stored.pop(request, None)
 
 
-AT_ONCE = 8
-"""Rounds that are begun together while something may end them."""
+AT_ONCE = 8  # rounds that are begun together while something may end them
 
 
 class MeasuredSteps(StepRecorder):

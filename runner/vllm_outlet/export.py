@@ -64,8 +64,7 @@ def priorities(instance: Instance, schedule: Scheduled) -> list[int]:
     return ranks
 
 
-CHUNK_TOKENS = 16
-"""Prompt tokens that one of ``hash_ids`` stands for: vLLM's default."""
+CHUNK_TOKENS = 16  # prompt tokens that one of ``hash_ids`` stands for: vLLM's default
 
 
 def priority_rows(instance: Instance, schedule: Schedule) -> list[dict[str, Any]]:

@@ -93,8 +93,7 @@ class ShortestFirst(Order):
         return request.length * self.aging_ns + request.arrival_ns
 
 
-_LEAST_RUNNING = 32.0
-"""At least this many requests share a round, as in the policy."""
+_LEAST_RUNNING = 32.0  # at least this many requests share a round, as in the policy
 
 
 class GittinsOrder(Order):

@@ -15,8 +15,7 @@ from vllm.v1.request import RequestStatus
 from orsched.common.errors import InputError
 from orsched.runner.vllm_outlet.orders import OrderedRequests, RequestRegistry, make_order
 
-SETTINGS = "orsched"
-"""Where the settings are in vLLM's ``additional_config``."""
+SETTINGS = "orsched"  # where the settings are in vLLM's ``additional_config``
 
 _COMPLETED = (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)
 

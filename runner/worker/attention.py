@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from orsched.runner.worker.kernels import Kernel
     from orsched.runner.worker.layout import Layout
 
-NAME = "orsched"
-"""Under which transformers finds this attention."""
+NAME = "orsched"  # under which transformers finds this attention
 
 
 class SlotAttention:

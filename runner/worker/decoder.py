@@ -27,11 +27,8 @@ if TYPE_CHECKING:
     Forward = Callable[[Tensor, Tensor], Tensor]
 
 
-HEADS = 8
-"""Heads of a program that turns."""
-
-BLOCK = 1024
-"""Columns of a program that gates."""
+HEADS = 8  # heads of a program that turns
+BLOCK = 1024  # columns of a program that gates
 
 TOLERANCE = 0.07
 """Of numbers below 8 in bfloat16 that are rounded once here and some times in the plain version."""

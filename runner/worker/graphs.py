@@ -23,14 +23,9 @@ if TYPE_CHECKING:
 
     import torch
 
-WARM_UPS = 2
-"""Steps before a capture: libraries choose and load their kernels in the first."""
-
-MOST_TOKENS = 512
-"""Of chunks in a graph: kernels of larger steps take longer than launching them."""
-
-PROMPTS = (8, 64)
-"""In a graph, at most."""
+WARM_UPS = 2  # steps before a capture: libraries choose and load their kernels in the first
+MOST_TOKENS = 512  # of chunks in a graph: kernels of larger steps take longer than launching them
+PROMPTS = (8, 64)  # in a graph, at most
 
 Mode = Literal["off", "capture", "rehearse"]
 

@@ -303,11 +303,8 @@ def compiles(slots: Slots) -> bool:
 
 
 HEAD_SIZES = (16, 32, 64, 128, 256)
-LEAST_ROWS = 16
-"""Of a matrix in the hardware's products: fewer query heads are padded."""
-
-BLOCK = 64
-"""Keys at a time: with 4 warps and 3 stages the best of those tried on an H100."""
+LEAST_ROWS = 16  # of a matrix in the hardware's products: fewer query heads are padded
+BLOCK = 64  # keys at a time: with 4 warps and 3 stages the best of those tried on an H100
 
 
 class DecodeRounds:

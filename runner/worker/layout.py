@@ -88,8 +88,7 @@ class Chunk(NamedTuple):
         return not self.tokens and self.feeds is None
 
 
-REACH_STEP = 64
-"""Rounds attend to multiples of this many tokens, so that shapes seldom change."""
+REACH_STEP = 64  # rounds attend to multiples of this many tokens, so that shapes seldom change
 
 
 class Run(NamedTuple):

@@ -18,8 +18,7 @@ FAMILIES = ("llama", "qwen2", "qwen3", "gpt2", "gpt_neo")
 """Model types whose tokens are tested against ``generate``."""
 
 MAX_LAYERS = 512
-MAX_BYTES = 1 << 20
-"""Of ``config.json``; the largest ones published have a few thousand."""
+MAX_BYTES = 1 << 20  # of ``config.json``; the largest ones published have a few thousand
 MAX_TABLE = 1 << 24
 MAX_WIDTH = 1 << 18
 

@@ -34,10 +34,7 @@ LEVELS = np.array([0.05, 0.5, 0.95])
 
 
 def heavy(rows, seed):
-    """Prompts of the corpus whose replies have the tail of a log-t law with 3 degrees of freedom.
-
-    Their errors around the corpus's law are a tenth of Student's, on top of its normal ones.
-    """
+    """Corpus prompts whose replies have, on top of the law's errors, half a t with 3 degrees."""
     data = make_corpus("chat", rows, seed)
     noise = np.random.default_rng(seed).standard_t(3, rows)
     tokens = np.clip(data.output_tokens * np.exp(0.5 * noise), 1, 1e6).astype(np.int64)

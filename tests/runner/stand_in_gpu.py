@@ -1,8 +1,4 @@
-"""A stand-in for a GPU: torch's device functions, as strict as on a real one, on the CPU.
-
-What names ``cuda`` where torch wants an index fails here as it does there; tensors that belong on
-the GPU are made on the CPU. Graphs are captured and replayed in name only.
-"""
+"""A stand-in for a GPU on the CPU: torch's device functions, as strict as on a real one."""
 
 from __future__ import annotations
 

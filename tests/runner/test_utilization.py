@@ -35,10 +35,7 @@ SIZE = ModelSize(
 
 
 def trace(arrivals=(0, 0)):
-    """Two requests: a stage over both (3 and 5 tokens), three rounds of both, two of the second.
-
-    The first token comes from the prefill: 4 and 6 tokens.
-    """
+    """Two requests of 4 and 6 tokens: a stage (3, 5), three rounds of both, two of the second."""
     instance = Instance(
         Requests([3, 5], [4, 6], arrival_ns=list(arrivals)),
         (Worker(2, AffineCost()),),

@@ -56,11 +56,7 @@ FULL: dict[str, dict[str, Any]] = {
 
 
 def checked_config(encoder: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return what says how an encoder computes; all else is left out.
-
-    Raises:
-        InputError: a field outside its range, by name.
-    """
+    """Return what says how an encoder computes; ``InputError`` names a field out of range."""
     kept: dict[str, Any] = {}
     for name, most in _WHOLE[encoder].items():
         if name in values:
@@ -128,10 +124,9 @@ def encoder_width(config: Any) -> int:
 def folder_weights(folder: Path, config: Any) -> dict[str, Any]:
     """Return the encoder's tensors in a folder, by its own names for them.
 
-    Heads and poolers beside them are left; older names of normalisations are understood.
 
-    Raises:
-        InputError: there are none, they are pickled, damaged, missing or of another shape.
+    Heads and poolers beside them are left; older names of normalisations are understood. Raises
+    ``InputError``: there are none, they are pickled, damaged, missing or of another shape.
     """
     from safetensors.torch import load_file
 

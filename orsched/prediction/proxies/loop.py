@@ -35,40 +35,25 @@ _AGAIN = "remove the file to train from the start"
 
 @dataclass
 class Progress:
-    """How far a training is.
-
-    Attributes:
-        phase, epoch, step: what comes next.
-        best: the lowest loss on held-out rows so far, None before the first.
-        since: epochs of this phase since then.
-        losses: on held-out rows, one an epoch.
-        shown: sum of the losses of this epoch's steps.
-    """
+    """How far a training is; phase, epoch and step are those that come next."""
 
     phase: int = 0
     epoch: int = 0
     step: int = 0
-    best: float | None = None
-    since: int = 0
-    losses: list[float] = field(default_factory=list)
-    shown: float = 0.0
+    best: float | None = None  # lowest loss on held-out rows so far, None before the first
+    since: int = 0  # epochs of this phase since then
+    losses: list[float] = field(default_factory=list)  # on held-out rows, one an epoch
+    shown: float = 0.0  # sum of the losses of this epoch's steps
 
 
 @dataclass
 class Snapshot:
-    """A training as it stood: progress, tensors by name, and what it was a training of.
+    """A training as it stood: progress, tensors by name, and what it was a training of."""
 
-    Attributes:
-        progress: how far it was.
-        tensors: ``now.*`` the network, ``best.*`` the best so far, ``adam.*`` of the optimiser.
-        run: identifies rows, recipe and seed.
-        machine: device and version of torch, on which equal bits depend.
-    """
-
-    progress: Progress
-    tensors: dict[str, Any]
-    run: str
-    machine: str
+    progress: Progress  # how far it was
+    tensors: dict[str, Any]  # ``now.*`` network, ``best.*`` so far, ``adam.*`` optimiser
+    run: str  # identifies rows, recipe and seed
+    machine: str  # device and version of torch, on which equal bits depend
 
 
 def write_checkpoint(path: str | os.PathLike[str], snapshot: Snapshot) -> None:
@@ -81,11 +66,7 @@ def write_checkpoint(path: str | os.PathLike[str], snapshot: Snapshot) -> None:
 
 
 def read_checkpoint(path: str | os.PathLike[str], run: str) -> Snapshot:
-    """Return a checkpoint of this run.
-
-    Raises:
-        InputError: it is damaged, or of another run.
-    """
+    """Return a checkpoint of this run; ``InputError`` if it is damaged or of another."""
     from pathlib import Path
 
     from safetensors.torch import load
@@ -147,17 +128,11 @@ EVALUATION_BATCH = 64
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of tokens, one a prompt, with what the head is to give for each of its samples.
+    """Rows of tokens, one a prompt, with what the head is to give for each of its samples."""
 
-    Attributes:
-        tokens: one row a prompt.
-        labels: of all samples, those of the first prompt first.
-        samples: how many each prompt has; None: one each.
-    """
-
-    tokens: Sequence[Ints]
-    labels: Floats
-    samples: Ints | None = None
+    tokens: Sequence[Ints]  # one row a prompt
+    labels: Floats  # of all samples, those of the first prompt first
+    samples: Ints | None = None  # how many each prompt has; None: one each
 
     def chosen(self, prompts: NDArray[Any]) -> NDArray[Any]:
         """Return the places of the prompts' samples in ``labels``, prompt by prompt."""

@@ -32,42 +32,25 @@ HEADS = (*SSJF_HEADS, "buckets", "ranks")
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of a training.
+    """A part of a training."""
 
-    Attributes:
-        epochs: passes over the rows, at most.
-        rate: of AdamW at the start; it falls linearly to 0 over the phase.
-        frozen: whether the encoder stays as it is, and the head alone is trained.
-    """
-
-    epochs: int
-    rate: float
-    frozen: bool = False
+    epochs: int  # passes over the rows, at most
+    rate: float  # of AdamW at the start; it falls linearly to 0 over the phase
+    frozen: bool = False  # whether the encoder stays as it is, and the head alone is trained
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a proxy model is trained.
+    """How a proxy model is trained."""
 
-    Attributes:
-        kind: its name.
-        encoder: ``bert`` or ``distilbert``.
-        head: one of ``HEADS``.
-        phases: one after the other.
-        batch: rows a step.
-        most_input: tokens read of a prompt, its last, with the first and last mark.
-        patience: a phase ends after so many epochs without a better loss on held-out rows.
-        below: rows of 2 to ``below - 1`` tokens are trained on; None: all.
-    """
-
-    kind: str
-    encoder: str
-    head: str
-    phases: tuple[Phase, ...]
-    batch: int
-    most_input: int = 512
-    patience: int = 2
-    below: int | None = None
+    kind: str  # its name
+    encoder: str  # ``bert`` or ``distilbert``
+    head: str  # one of ``HEADS``
+    phases: tuple[Phase, ...]  # one after the other
+    batch: int  # rows a step
+    most_input: int = 512  # tokens read of a prompt, its last, with the first and last mark
+    patience: int = 2  # a phase ends after so many epochs without a better held-out loss
+    below: int | None = None  # rows of 2 to ``below - 1`` tokens are trained on; None: all
 
 
 RECIPES = {
@@ -83,15 +66,11 @@ RECIPES = {
 
 
 def recipe_of(kind: str, head: str | None = None, **changes: Any) -> Recipe:
-    """Return a recipe with another head of SSJF or other numbers.
+    """Return a recipe of ``RECIPES`` with another head of SSJF or other numbers.
 
-    Args:
-        kind: one of ``RECIPES``.
-        head: one of ``SSJF_HEADS`` for ``bert_ssjf``; None: regression with L1.
-        changes: fields of ``Recipe`` to replace.
 
-    Raises:
-        InputError: an unknown kind or head, or a number outside its range.
+    ``head``: of ``SSJF_HEADS`` for ``bert_ssjf``; None: regression with L1. ``changes`` replace
+    fields of ``Recipe``. Raises ``InputError``: unknown kind or head, number out of range.
     """
     if kind not in RECIPES:
         remedy = known_names(str(kind), list(RECIPES), "one of: ")
@@ -120,18 +99,15 @@ MICO_BUCKETS = 10
 class Targets:
     """The scale of a head.
 
-    Attributes:
-        head: one of ``HEADS``.
-        edges: (c - 1,), tokens, where classes end, increasing; empty for regression and ranks.
-        middles: tokens: (c,), what stands for a class in ordinal regression; (1,), what one unit
-            of a regression is; empty for the others.
-        longest: tokens.
+
+    ``middles`` in tokens: (c,), what stands for a class in ordinal regression; (1,), what one unit
+    of a regression is; empty for the others.
     """
 
-    head: str
-    edges: Floats
+    head: str  # one of ``HEADS``
+    edges: Floats  # (c - 1,) tokens where classes end, increasing; none for regression and ranks
     middles: Floats
-    longest: float
+    longest: float  # tokens
 
     def outputs(self) -> int:
         """Return how many numbers the head gives: one a class, else one."""
@@ -177,12 +153,11 @@ class Targets:
 def targets_for(head: str, lengths: IntColumn) -> Targets:
     """Return the scale of a head for the lengths that are trained on.
 
+
     SSJF's five classes end at the percentiles 25, 50, 75 and 99, its two at the median; MICO's ten
     buckets are ``floor(length / (longest / 10))``. A regression's unit is the mean length, so that
-    a head that starts near 0 is not thousands of steps away.
-
-    Raises:
-        InputError: all lengths are in one class.
+    a head that starts near 0 is not thousands of steps away. Raises ``InputError`` where all
+    lengths are in one class.
     """
     longest = float(lengths.max())
     nothing = np.zeros(0)

@@ -43,32 +43,22 @@ BATCH = 64
 class ProxyPredictor(LengthPredictor):
     """An encoder with a head; ``train_proxy`` makes one.
 
-    Attributes:
-        recipe: what it was trained by.
-        targets: the scale of the head.
-        network: on ``device``.
-        config: the encoder's checked configuration.
-        tokens: how texts become rows.
-        most_input: tokens of a row, at most.
-        line: logarithm of the length for a score of 0, and by how much it rises with the score;
-            (0, 1) where the head gives lengths.
-        levels: (k,).
-        shift: (k,), from the calibration.
-        longest: tokens.
-        device: where the network is.
+
+    ``line``: logarithm of the length for a score of 0, and by how much it rises with the score; (0,
+    1) where the head gives lengths.
     """
 
     kind = "proxy"
-    recipe: Recipe
-    targets: Targets
-    network: Any
-    config: dict[str, Any]
-    tokens: Tokens
-    most_input: int
+    recipe: Recipe  # what it was trained by
+    targets: Targets  # the scale of the head
+    network: Any  # on ``device``
+    config: dict[str, Any]  # the encoder's checked configuration
+    tokens: Tokens  # how texts become rows
+    most_input: int  # tokens of a row, at most
     line: tuple[float, float]
-    levels: Floats
-    shift: Floats
-    longest: float
+    levels: Floats  # (k,)
+    shift: Floats  # (k,), from the calibration
+    longest: float  # tokens
     device: str = "cpu"
 
     @classmethod

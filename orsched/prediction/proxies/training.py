@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-HELD_OUT = 0.1
-"""Share of the training conversations that decide when to stop."""
+HELD_OUT = 0.1  # share of the training conversations that decide when to stop
 
 
 def train_proxy(

@@ -38,11 +38,7 @@ def reference(instance, seed=0, ends=()):
 
 
 class FormulaDevice(VirtualDevice):
-    """Yields tokens by a formula; a step takes effect at its ``end``.
-
-    ``fails(number)`` says of each step that is begun if the worker is lost: at its "begin", or
-    before its "end".
-    """
+    """Yields tokens by a formula at a step's ``end``; ``fails(number)``: where it loses one."""
 
     def __init__(self, fails=lambda number: None, restart_ns=0):
         super().__init__()

@@ -22,10 +22,7 @@ from tests.runner.loop.spec import build
 
 
 class SleepingDevice:
-    """A language model that is a formula and sleeps for a fiftieth of the planned time.
-
-    Where it hangs, somebody presses Ctrl-C, and again when it is waited for.
-    """
+    """A formula that sleeps a fiftieth of the planned time; Ctrl-C comes twice where it hangs."""
 
     name, clock = "sleeping", "perf_counter"
 

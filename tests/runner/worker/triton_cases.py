@@ -1,9 +1,4 @@
-"""Our Triton kernels in Triton's interpreter, beside the plain ones; results as JSON lines.
-
-A program of its own, since the interpreter must be chosen before Triton is imported:
-
-TRITON_INTERPRET=1 python -m tests.runner.worker.triton_cases
-"""
+"""Our kernels in Triton's interpreter (``TRITON_INTERPRET=1``, before the import); JSON lines."""
 
 from __future__ import annotations
 
