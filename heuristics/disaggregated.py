@@ -189,7 +189,6 @@ class Disaggregated(Policy):
         return min(pool, key=lambda each: self.open[each] / views[each].worker.clients)
 
     def _decode_place(self, view: View, request: int) -> int:
-        """Return the worker that takes a prefilled request over."""
         pool = self._able(view, request, self.decode_pool)
         if self.params.decode_place == "memory":
             free = [(view.workers[each].blocks_unused, each) for each in pool]

@@ -88,8 +88,7 @@ class EchoParams(ColocationParams):
             raise InputError("must be more than 0", field="window_s")
 
 
-ROUND_SIZES = (1, 4, 16, 64)
-"""Requests in a measured round, as far as the worker has clients."""
+ROUND_SIZES = (1, 4, 16, 64)  # requests in a measured round, as far as the worker has clients
 
 MOST_LENGTHS = 12
 
@@ -258,8 +257,7 @@ class Buckets:
                 yield groups.groups[chains[(begin + step) % len(chains)]][0]
 
 
-LEAST_LONGEST = 1024
-"""Micro-benchmarks go up to the longest prompt, but at least so far."""
+LEAST_LONGEST = 1024  # micro-benchmarks go up to the longest prompt, but at least so far
 
 
 class Echo(Colocation):

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from orsched.simulator.policy import View
 
 
-KEPT = 4096
-"""Lengths that are kept; the oldest are forgotten."""
+KEPT = 4096  # lengths that are kept; the oldest are forgotten
 _LARGEST_TABLE = 1 << 16
 
 
@@ -108,14 +107,10 @@ def recent_lengths(limit: int) -> RecentLengths:
     return LengthTable(limit) if limit < _LARGEST_TABLE else SortedLengths()
 
 
-_SILENCE = 8
-"""After this many usual gaps without an arrival none is expected (chance e^-8 under Poisson)."""
-_MEMORY = 1 / 32
-"""Weight of the last gap between arrivals, and of the last prediction error, in their means."""
-_DOUBT = 20
-"""Requests with the mean hazard that the learned hazard at an age is mixed with."""
-_LOOKED_AT = 64
-"""Ends, or stages, that a decision looks at."""
+_SILENCE = 8  # after so many usual gaps without an arrival none is expected (e^-8 under Poisson)
+_MEMORY = 1 / 32  # weight of the last gap between arrivals, and prediction error, in their means
+_DOUBT = 20  # requests with the mean hazard that the learned hazard at an age is mixed with
+_LOOKED_AT = 64  # ends, or stages, that a decision looks at
 
 
 class ArrivalRate:

@@ -170,8 +170,7 @@ class ClientQueues(Offering):
 RULES = ("all", "latency")
 """``all``: every client of the worker; ``latency``: those that make the term above least."""
 
-_GROWTH = 1.5
-"""Times of rounds are worked out again whenever so many times as many requests have ended."""
+_GROWTH = 1.5  # times of rounds are worked out again when so many times as many have ended
 
 
 class ClientChoice:

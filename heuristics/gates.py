@@ -179,13 +179,10 @@ GATES = ("prefill_first", "waited_time", "idle_cost", "shadow_price")
 """Names of gates; ``gated.make_gate`` makes one."""
 
 
-_TRUSTED = 0.5
-"""Predicted ends count as known while their mean error is within this share of a usual wait."""
-_PROVEN = 16
-"""Ends after which predictions have proved right, or not."""
+_TRUSTED = 0.5  # predicted ends count as known while their mean error is so much of a usual wait
+_PROVEN = 16  # ends after which predictions have proved right, or not
 _ALL = 2**62
-_PART = 16
-"""A part of the starts to record is a stage, or so many requests of one twice as large."""
+_PART = 16  # a part of the starts to record is a stage, or so many requests of one twice as large
 
 
 class ShadowPrice:

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from orsched.simulator.policy import View
 
 
-_ROOM = 16
-"""Caches for which there is room at first; it doubles."""
+_ROOM = 16  # caches for which there is room at first; it doubles
 
 
 class FutureMemory:
@@ -167,8 +166,6 @@ class ShortestThatFits(Policy):
         predicted = view.predicted_tokens[request]
         return max(1, min(ceil(predicted * (1 + self.margin)), view.output_limit_tokens))
 
-    # -- events ---------------------------------------------------------------------------
-
     def start(self, view: View) -> None:
         """Know the memory; raises ``InputError`` for a worker that pads."""
         worker = view.worker
@@ -206,8 +203,6 @@ class ShortestThatFits(Policy):
         self.heap.remove(last)
         heapify(self.heap)
         return last[2]
-
-    # -- decisions ------------------------------------------------------------------------
 
     def decide(self, view: View) -> Step | None:
         """Return a prefill stage if someone is admitted, else rounds."""

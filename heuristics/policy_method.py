@@ -394,7 +394,6 @@ def own_method(target: str, field: str = "policy") -> OwnMethod:
 
 
 def _arguments(cls: type[Policy]) -> set[str]:
-    """Return the names of the arguments that a class takes."""
     try:
         return set(inspect.signature(cls).parameters)
     except (TypeError, ValueError):

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from orsched.simulator.policy import View
 
-_CONTEXT = 1024
-"""Context at which rounds are priced."""
+_CONTEXT = 1024  # context at which rounds are priced
 
 
 class Prices:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from orsched.simulator.policy import View
 
 
-LEVEL = 0.9
-"""What starts too late because it was thought short costs a makespan more than the reverse."""
+LEVEL = 0.9  # starting what was thought short too late costs a makespan more than the reverse
 
 
 class LongLengths(dict[int, int]):
@@ -66,10 +65,8 @@ def long_lengths(view: View) -> LongLengths | None:
 _BITS = 32
 _MASK = (1 << _BITS) - 1
 _FEW = 64
-_ENOUGH = 12
-"""Samples before which predictions are trusted."""
-_KEPT = 200
-"""Samples that count: the newest."""
+_ENOUGH = 12  # samples before which predictions are trusted
+_KEPT = 200  # samples that count: the newest
 
 
 @dataclass(frozen=True)

@@ -119,8 +119,7 @@ class GroupRates:
         return (prompts + count * answer) / (computed * self.token_ns + decode)
 
 
-LEAST = 20
-"""So many answers are needed before their quantiles count."""
+LEAST = 20  # so many answers are needed before their quantiles count
 
 
 class AnswerLengths(SortedLengths):

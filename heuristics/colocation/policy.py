@@ -268,7 +268,6 @@ class Colocation(Policy):
             self._note_due(view, draft, request)
 
     def _interactive_chunk(self, view: View, draft: Draft, left: int, cached: int) -> int:
-        """Return the tokens of an interactive prefill in this step."""
         limit_ns = UNLIMITED
         if self.limited and draft.due_ns < UNLIMITED:
             limit_ns = draft.due_ns - view.now_ns
@@ -413,8 +412,6 @@ class Colocation(Policy):
 
 
 class _Preempt(Exception):
-    """A request has to be preempted."""
-
     def __init__(self, victim: int) -> None:
         super().__init__(victim)
         self.victim = victim

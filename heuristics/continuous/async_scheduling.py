@@ -98,7 +98,6 @@ class AsyncBatching(ContinuousBatching):
         return step._replace(preempt=preempt, rounds=1)
 
     def _learn(self, view: View) -> None:
-        """Take note of what came of the last step."""
         for request in self.leaving:
             del self.places[request]
             self.queue.forget(request)
@@ -108,7 +107,6 @@ class AsyncBatching(ContinuousBatching):
         self.newcomers.clear()
 
     def _remember(self, view: View, step: Step) -> None:
-        """Note what is known of the step that begins."""
         self.rounds, self.prefilled = view.rounds, frozenset(step.prefill)
         self.before = {each: view.generated(each) for each in (*view.running, *step.prefill)}
         for request in step.prefill:

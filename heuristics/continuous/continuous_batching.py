@@ -373,7 +373,6 @@ class ContinuousBatching(Policy):
         return Step(prefill=list(plan.chunks), decode=())
 
     def _prefill(self, view: View, plan: Plan) -> Step:
-        """Return a step with prompt tokens in it."""
         tokens = None if plan.whole else list(plan.chunks.values())
         return Step(list(plan.chunks), tokens, None, plan.decode, preempt=plan.victims)
 

@@ -83,7 +83,6 @@ class StaticBatching(Policy):
         return self.batch.prefill(self._form(view))
 
     def _form(self, view: View) -> list[int]:
-        """Pop the next batch."""
         queue = self.queue
         left = min(self.size, len(queue))
         if self.all_fit:

@@ -217,10 +217,8 @@ class MostHits(FewestRequests):
         return chosen
 
 
-_FIRST_GUESS = 256
-"""Output tokens of a request before any has finished, unless the limit is smaller."""
-_LEARN_AGAIN = 1.25
-"""By which factor more requests have finished when the estimates are worked out anew."""
+_FIRST_GUESS = 256  # output tokens before any request has finished, unless the limit is smaller
+_LEARN_AGAIN = 1.25  # estimates are worked out anew when so many times more have finished
 
 Entry = tuple[float, int, int]
 """Time, open requests and index of a worker."""
@@ -389,7 +387,6 @@ class _Kind:
         self.times: dict[int, float] = {}
 
     def learn(self, prompt: float, output: float, limit: int) -> None:
-        """Take mean lengths into account."""
         memory, room = self.worker.memory, float(self.worker.clients)
         if memory is not None:
             each = prompt + (output / 2 if memory.is_paged else limit)

@@ -13,17 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-_STEPS = 6
-"""Bins for each doubling of the length."""
+_STEPS = 6  # bins for each doubling of the length
 
-_GROWTH = 1.25
-"""The tables are made again whenever this many times as many requests are done."""
+_GROWTH = 1.25  # the tables are made again whenever this many times as many requests are done
 
-_PRIOR = 2.0
-"""Requests that the prior counts as."""
+_PRIOR = 2.0  # requests that the prior counts as
 
-_LIMIT_PRIOR = 0.5
-"""Requests of any length up to the limit that every prior has beside: no length is impossible."""
+_LIMIT_PRIOR = 0.5  # requests of any length up to the limit in every prior: none is impossible
 
 
 class Lengths:
@@ -173,8 +169,7 @@ class LengthModel:
         self.all.tables(together)
 
 
-ATOMS = 16
-"""Lengths that stand for a distribution."""
+ATOMS = 16  # lengths that stand for a distribution
 
 
 class LengthAtoms:
@@ -204,11 +199,9 @@ class LengthAtoms:
         return max(1, round(sum(self.of(quantiles)) / ATOMS))
 
 
-Group: TypeAlias = tuple[int, int]
-"""A service class, and a class of predicted lengths."""
+Group: TypeAlias = tuple[int, int]  # a service class, and a class of predicted lengths
 
-_OWN_PRIOR = 16.0
-"""Requests that the prior counts as: that of a group is what holds for all of them."""
+_OWN_PRIOR = 16.0  # requests that the prior, what holds for all groups, counts as
 
 
 class OwnLengths:

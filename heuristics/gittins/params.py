@@ -22,15 +22,12 @@ _RANGES = {
     "boost_s": (1e-3, 1e9),
     "crowd": (1e-3, 1e9),
 }
-OPTIONAL = ("ttft_s", "boost_s", "crowd")
-"""Parameters that may be None, for what they do not happen."""
+OPTIONAL = ("ttft_s", "boost_s", "crowd")  # None: what they are for does not happen
 
-OVERTAKEN = 2.0
-"""By whom a request may be overtaken: those that come within so many times ``ttft_s`` after it."""
+OVERTAKEN = 2.0  # by those that come within so many times ``ttft_s`` after it
 
 
-LEAST_SHARE = 0.25
-"""Of its prompt tokens a step keeps this share, however many decode."""
+LEAST_SHARE = 0.25  # of its prompt tokens a step keeps this share, however many decode
 
 
 @dataclass(frozen=True)

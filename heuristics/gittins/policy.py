@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 
 
 _UNTIL_FINISH = decode_rounds(until=FINISH)
-_LOOK_AGAIN = 4
-"""Rounds after which a worker that left requests to others, or behind its gate, looks again."""
+_LOOK_AGAIN = 4  # rounds until one looks again that left requests to others, or behind its gate
 _SOON = decode_rounds(_LOOK_AGAIN)
 _UNTIL_ARRIVAL = decode_rounds(until=ARRIVAL)
 
-_LONGEST_GROWTH = 512
-"""Tokens up to which the growth of a running cache is reserved for."""
+_LONGEST_GROWTH = 512  # tokens up to which the growth of a running cache is reserved for
 
 
 class Gittins(Policy):
@@ -223,7 +221,6 @@ class Gittins(Policy):
         return self.queue.count > 0
 
     def _wait(self, view: View, request: int, left: int, lengths: Lengths | OwnLengths) -> None:
-        """Queue a request with this many tokens to prefill."""
         self.stamp = stamp = self.stamp + 1
         for worker in self.memories:
             if not worker.fits(request, left + 1):

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     Rival: TypeAlias = tuple[WorkerModel, int, int, int, float, float, float, float]
 
 
-MANY = 32
-"""Workers from which on columns are faster than lists."""
+MANY = 32  # workers from which on columns are faster than lists
 
 _NONE = -1
 

@@ -80,12 +80,10 @@ ABLATION: dict[str, dict[str, str]] = {
     "Q": {"distribution": "workload", "batching": "batch"},
     "I": {"distribution": "quantity", "batching": "iteration"},
     "neither": {"distribution": "quantity", "batching": "batch"},
-}
-"""What the four variants of section 4.1.3 set of ``MicoParams``."""
+}  # what the four variants of section 4.1.3 set of ``MicoParams``
 
 
-Weighted = tuple[int, int]
-"""Tokens of a request (its prompt and the middle of its bucket), and its row."""
+Weighted = tuple[int, int]  # tokens (prompt and the middle of the bucket) and row
 
 
 class Distributor:

@@ -108,10 +108,7 @@ class Mico(Policy):
             self._take_over(view)
         return cloud.decide(view)
 
-    # -- distribution ---------------------------------------------------------------------
-
     def _distribute(self, view: View) -> None:
-        """Deal the requests that have come to the clouds."""
         weights, dealt = self.weights, [list[int]() for _ in self.clouds]
         everywhere = self._deal_alone(view, dealt) if not self.alike else self.pool
         for cloud, (weight, request) in self._deal(view, everywhere):
@@ -153,8 +150,6 @@ class Mico(Policy):
             self.weights[request] = weight
             dealt[chosen].append(request)
         return everywhere
-
-    # -- back-off -------------------------------------------------------------------------
 
     def _take_over(self, view: View) -> None:
         """Fill the places of a cloud without waiting requests with those of others."""

@@ -164,8 +164,7 @@ class Insertion:
         return [max(prompts)] * len(prompts) if self.padding else list(prompts)
 
 
-Key = tuple[int, int, int]
-"""Rank, arrival and request."""
+Key = tuple[int, int, int]  # rank, arrival and request
 
 
 class WorkerQueue:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from orsched.simulator.policy import View
 
 
-LONGEST = 2048
-"""Tokens up to which other cost models are sampled: the longest total of the paper's settings."""
+LONGEST = 2048  # other cost models are sampled up to the longest total of the paper's settings
 
 
 def bilinear_of(worker: Worker) -> BilinearCost:

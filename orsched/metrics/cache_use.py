@@ -73,7 +73,6 @@ class _WatchedReplay(PrefixReplay):
         return users.ranked(index, worker.memory.blocks, rule.rule, _watched_ranks(self.many))
 
     def happen(self, place: int, kind: int, stay: int, tokens: int, moment: int) -> None:
-        """Let an event happen, and note what it changes."""
         cache = self.cache_of[stay]
         assert isinstance(cache, _Counts)
         cache.user = self.class_of[self.request_of[stay]]
@@ -91,14 +90,12 @@ class _Counts(CacheBlocks):
     """Counts blocks by the class that they belong to."""
 
     def watch(self, classes: int) -> None:
-        """Begin to count."""
         self.user = 0  # class of the request that acts now
         self.owner: dict[int, int] = {}
         self.running = [0] * classes
         self.cached = [0] * classes
 
     def take(self, many: int) -> list[int]:
-        """As before."""
         taken = super().take(many)
         for block in taken:
             self.owner[block] = self.user
@@ -106,13 +103,11 @@ class _Counts(CacheBlocks):
         return taken
 
     def pop(self) -> int:
-        """As before."""
         block = super().pop()
         self.cached[self.owner[block]] -= 1
         return block
 
     def refer(self, blocks: list[int]) -> None:
-        """As before."""
         for block in blocks:
             if self.references[block] == 0:
                 self.cached[self.owner[block]] -= 1
@@ -121,7 +116,6 @@ class _Counts(CacheBlocks):
         super().refer(blocks)
 
     def release(self, blocks: list[int], bulk: int) -> None:
-        """As before."""
         super().release(blocks, bulk)
         for block in blocks:
             if self.references[block] == 0:

@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
-PROMPT_WEIGHT, OUTPUT_WEIGHT = 1, 2
-"""What a prompt and an output token count (Sheng et al., OSDI 2024, section 5.1)."""
+PROMPT_WEIGHT, OUTPUT_WEIGHT = 1, 2  # of a token (Sheng et al., OSDI 2024, section 5.1)
 
-MOST_TENANTS = 16
-"""Tenants whose service is compared, two by two; those with most tokens."""
+MOST_TENANTS = 16  # tenants whose service is compared, two by two; those with most tokens
 
 _MOST_CELLS = 1 << 26
 

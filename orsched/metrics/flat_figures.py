@@ -51,8 +51,7 @@ FIGURES = (
     "slot_utilization",
     "bound_s",
     "gap",
-)
-"""Names of the figures, in the order in which they are listed."""
+)  # names of the figures, in the order in which they are listed
 
 
 def flat_figures(results: Mapping[str, Any]) -> dict[str, float | None]:

@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from orsched.metrics.timeline_stays import Stays
 
 
-EMPTY = -1
-"""Key of a block without content."""
+EMPTY = -1  # key of a block without content
 
-LOST = -2
-"""Key of content that nobody can find any more: a finished request's own."""
+LOST = -2  # key of content that nobody can find any more: a finished request's own
 
 
 def own_key(request: int, block: int) -> int:
@@ -174,8 +172,7 @@ class RankedBlocks(CacheBlocks):
                 heappush(self.heap, (self.worth(each), self.number[each], each))
 
 
-INTERACTIVE_WORTH = 0.5
-"""What content is worth that an interactive request has used last, and nobody waits for (Echo)."""
+INTERACTIVE_WORTH = 0.5  # of content last used by an interactive request, if nobody waits (Echo)
 
 
 class Users:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from orsched.data.workers import Worker
     from orsched.metrics.timeline_stays import Stays
 
-FREE_EVICTED, GROW, ADMIT, FREE_FINISHED = range(4)
-"""What happens in a step, in this order."""
+FREE_EVICTED, GROW, ADMIT, FREE_FINISHED = range(4)  # what happens in a step, in this order
 
 Maker = Callable[[int, "Worker", "Eviction", Users], CacheBlocks]
 """Makes the blocks of a worker: its index, the worker, the rule in force, and who will use keys."""
@@ -71,8 +70,6 @@ class PrefixReplay:
         """Blocks referenced in each step."""
         return np.cumsum(self.used_change)[: len(self.line.worker)]
 
-    # -- what happens ---------------------------------------------------------------------
-
     @cached_property
     def here(self) -> IntColumn:
         """CachedStays on workers with a cache, in order of admission."""
@@ -84,7 +81,6 @@ class PrefixReplay:
         return stays[order]
 
     def _chains(self) -> None:
-        """Prepare the keys of prompts."""
         requests = self.line.instance.requests
         prefixes, n = requests.prefixes, len(requests)
         self.ids: list[int] = [] if prefixes is None else prefixes.ids.tolist()
@@ -171,8 +167,6 @@ class PrefixReplay:
         """Tokens a block, by worker."""
         memories = [worker.memory for worker in self.line.instance.workers]
         return np.array([1 if m is None else m.block_tokens for m in memories], np.int64)
-
-    # -- the replay -----------------------------------------------------------------------
 
     def _run(self) -> None:
         stays, events = self.stays, self.events
@@ -284,7 +278,6 @@ class PrefixReplay:
 
 
 def _blocks_of(index: int, worker: Worker, rule: Eviction, users: Users) -> CacheBlocks:
-    """Return the blocks of a worker."""
     assert worker.memory is not None
     blocks = worker.memory.blocks
     if rule.rule == "lru":

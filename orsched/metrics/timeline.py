@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from orsched.metrics.timeline_rows import Mask
 
 
-Intervals = tuple[IntColumn, IntColumn, IntColumn]
-"""First and last places, and a value of each."""
+Intervals = tuple[IntColumn, IntColumn, IntColumn]  # first and last places, and a value of each
 
 
 class Caches:
@@ -48,8 +47,6 @@ class Caches:
     def _in_rounds(self, rows: IntColumn) -> IntColumn:
         line = self.line
         return covered_sum(len(line.worker), line.first[rows], line.last[rows]) * line.has_rounds
-
-    # -- contexts -------------------------------------------------------------------------
 
     @cached_property
     def context_sum(self) -> IntColumn:
@@ -103,8 +100,6 @@ class Caches:
         some = begin <= until
         return begin[some], until[some], tokens[some]
 
-    # -- blocks ---------------------------------------------------------------------------
-
     @cached_property
     def blocks(self) -> IntColumn:
         """Memory blocks held in each step, after its last round; 0 without a memory. Every request
@@ -130,7 +125,6 @@ class Caches:
         return result
 
     def _held(self, memory: BlockMemory, padding: bool, kind: Mask) -> IntColumn:
-        """Blocks held on workers of a kind."""
         line = self.line
         n, size = len(line.worker), memory.block_tokens
         begin, end = line.visits

@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from orsched.data.workers import Worker
 
 
-NOTHING = -(2**62)
-"""Maximum of no values."""
+NOTHING = -(2**62)  # maximum of no values
 
-_SMALL = 4096
-"""Pairs of an interval and a place that are faster compared one by one."""
+_SMALL = 4096  # pairs of an interval and a place that are faster compared one by one
 
 
 def before(values: IntColumn) -> IntColumn:
@@ -163,8 +161,7 @@ def _refuse(wrong: np.ndarray[Any, np.dtype[np.bool_]], field: str, problem: str
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
-ROUNDS_CEILING = 2**31
-"""More rounds than any request can need: larger counts are cut to it, so that sums fit."""
+ROUNDS_CEILING = 2**31  # more than any request needs: larger counts are cut to it, so that sums fit
 
 
 class Rows:

@@ -96,8 +96,7 @@ def first_rounds_ns(line: Timeline, places: IntColumn) -> IntColumn:
     return duration
 
 
-_CHUNK = 1 << 21
-"""Tokens that are looked at together."""
+_CHUNK = 1 << 21  # tokens that are looked at together
 
 
 class TokenLimits(NamedTuple):

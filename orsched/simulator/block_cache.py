@@ -14,11 +14,9 @@ if TYPE_CHECKING:
 
     from orsched.simulator.free_blocks import FreeBlocks, FutureUsers, PrefixChains
 
-LOST_KEY = -(2**127)
-"""Key of a full block that nobody will ask for again: it has content all the same."""
+LOST_KEY = -(2**127)  # of a full block that nobody will ask for again: it has content all the same
 
-Eviction = tuple[int, int, int]
-"""A block, the key that it had, and its place among the further blocks of that key, or -1."""
+Eviction = tuple[int, int, int]  # block, its key, place among further ones of that key or -1
 
 
 class BlockCache:
@@ -49,8 +47,6 @@ class BlockCache:
         self.worker = self.releasing = 0
         self.log: Log | None = None
 
-    # -- questions ------------------------------------------------------------------------
-
     def lookup(self, request: int, due: int) -> list[int]:
         """Return the blocks that a request with so many tokens to prefill would hit: the longest
         run from the start that leaves at least one token to compute."""
@@ -74,8 +70,6 @@ class BlockCache:
         """Return how many of some blocks are free now."""
         counts = self.counts
         return sum(not counts[block] for block in blocks)
-
-    # -- requests -------------------------------------------------------------------------
 
     def admit(self, request: int, due: int) -> int:
         """Let a request start with the blocks that it hits; return their tokens."""
@@ -173,8 +167,6 @@ class BlockCache:
         if self.log is not None:
             self.log.append((self.users.unchange, (self.worker,)))
 
-    # -- contents -------------------------------------------------------------------------
-
     def _evict(self) -> Eviction:
         """Take the free block that is first in order; its content is lost."""
         block = self.order.take()
@@ -207,8 +199,6 @@ class BlockCache:
                 first[key] = block
         if self.log is not None:
             self.log.append((self._take_keys, (keys, blocks)))
-
-    # -- undoing --------------------------------------------------------------------------
 
     def undo(self) -> None:
         """Undo what the log has; nothing is logged afterwards."""

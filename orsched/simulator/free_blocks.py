@@ -217,8 +217,7 @@ class LeastWorth:
             heapify(self.heap)
 
 
-Change = tuple[int, int, bool, int]
-"""A request, the number of its stay from 1, whether that begins or is evicted, the tokens due."""
+Change = tuple[int, int, bool, int]  # request, stay from 1, begins or is evicted, tokens due
 
 
 class Arrivals(Protocol):

@@ -151,7 +151,6 @@ class Loop:
                 run_state.deliver_arrivals(view)
 
     def _serve_several(self) -> None:
-        """Go from event to event."""
         run_state, next_event = self.run_state, self._next_event
         self._ask_all()
         while run_state.left:

@@ -276,8 +276,7 @@ def count_down(counts: dict[int, int], key: int) -> None:
         counts[key] -= 1
 
 
-_ROUNDS = -1
-"""In trials: who takes the blocks of all rounds."""
+_ROUNDS = -1  # in trials: who takes the blocks of all rounds
 
 
 class SeenWorker(Protocol):

@@ -76,8 +76,7 @@ class Handovers:
         )
 
 
-_TRANSFER = -1
-"""Stands for a worker in events that are ends of transfers: these come first."""
+_TRANSFER = -1  # stands for a worker in events that are ends of transfers: these come first
 
 
 class PoolRunningSet(RunningSet):

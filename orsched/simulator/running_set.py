@@ -165,7 +165,6 @@ class RunningSet:
         state.free_clients -= len(requests)
 
     def _lowest_free(self, count: int) -> list[int]:
-        """Return the lowest free clients."""
         taken, heap, in_heap = self.state.client_request, self.free_heap, self.in_heap
         if count > self.state.free_clients:
             raise PolicyError(f"{count} requests for {self.state.free_clients} free clients")

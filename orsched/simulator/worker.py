@@ -60,8 +60,6 @@ class WorkerRun:
         self.hold = False
         self.arrival = NEVER
 
-    # -- a step begins --------------------------------------------------------------------
-
     def take(self, step: Step) -> bool:
         """Begin a step; say if it takes time (an eviction alone takes none)."""
         if self.shared is not None:
@@ -223,8 +221,6 @@ class WorkerRun:
         self.until_ns = begin + rounds_ns(self.count, active, *contexts)
         self.steps.end_ns[-1], self.steps.rounds[-1] = self.until_ns, self.count
         return True
-
-    # -- a step ends ----------------------------------------------------------------------
 
     def complete(self) -> bool:
         """Let the step in progress end; say if the worker is free, or in the step's next run."""

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from orsched.solving.methods import Method, Progress
 
 DEFAULT_ITERATIONS = 18  # of methods that search, where neither these nor a time limit is given
-GAP_LIMIT_S = 60.0
-"""Time limit of a search that has only a gap to reach: it may be out of reach."""
+GAP_LIMIT_S = 60.0  # time limit of a search that has only a gap to reach: it may be out of reach
 FIRST_METHODS = ("fcfs", "vllm", "disaggregated")  # to fall back to: the first one that suits
 
 _SET_ASIDE = (

@@ -296,8 +296,7 @@ PAPERS = {
     "latency_search": _OWN,
     "auto": _OWN,
     "exact": _PANG,
-}
-"""Where each method comes from, by name; one that has an attribute ``paper`` says it itself."""
+}  # where each method comes from, by name; one that has an attribute ``paper`` says it itself
 
 
 SETS_ASIDE = (

@@ -154,8 +154,7 @@ LINEAR = ("makespan", "jct_mean", "ttft_mean", "weighted_jct_mean")
 MINIMISED = (*LINEAR, "slo_attainment")
 """Objectives that methods can be made for; of all others only figures are reported."""
 
-ALIASES = {"mean_jct": "jct_mean", "mean_ttft": "ttft_mean"}
-"""Other names of objectives: those of bounds and certificates."""
+ALIASES = {"mean_jct": "jct_mean", "mean_ttft": "ttft_mean"}  # those of bounds and certificates
 
 MOST_DECIMALS, MOST_DIGITS = 9, 9
 
@@ -189,8 +188,7 @@ OBJECTIVES = {
     name: Objective(name, column, _WORDS[name], name in _LARGEST)
     for column in FIGURES
     for name in (column if column.endswith("_per_s") else column.removesuffix("_s"),)
-}
-"""All objectives by name: the figures of rows, without the unit of times."""
+}  # all objectives by name: the figures of rows, without the unit of times
 
 
 def objective_named(name: str | Objective, known: Iterable[str] = OBJECTIVES) -> Objective:

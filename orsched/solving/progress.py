@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 INTERVAL_S, SHARE = 2.0, 0.1
 """Seconds from one line to the next at first, then a share of the time so far: a long run's file of
 lines stays short enough to be read."""
-TICK_S, FIRST_S = 0.2, 0.5
-"""On a terminal: seconds from one change to the next, and until the first."""
+TICK_S, FIRST_S = 0.2, 0.5  # on a terminal: seconds between changes, and until the first
 
 
 class State:
@@ -81,8 +80,7 @@ class State:
 class Surface(Protocol):
     """Where a status is shown."""
 
-    first_s: float
-    """Seconds until it is shown for the first time."""
+    first_s: float  # seconds until it is shown for the first time
     interval_s: float
     """Seconds from one time to the next; infinity: only when there is something new."""
 

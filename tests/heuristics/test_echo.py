@@ -26,8 +26,7 @@ from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 
 MS = 1_000_000
-COST = in_order(AffineCost, 10 * MS, MS, 10 * MS, 0)
-"""A step takes 10 ms and 1 ms a prompt token, whatever decodes beside."""
+COST = in_order(AffineCost, 10 * MS, MS, 10 * MS, 0)  # whatever decodes beside
 
 CLASSES = (ServiceClass("interactive", ttft_s=0.1, tpot_s=0.05), ServiceClass("batch"))
 INTERACTIVE, BULK = 0, 1

@@ -150,8 +150,7 @@ def test_long_limits_take_no_table():
     assert isinstance(recent_lengths(2**31 - 1), SortedLengths)
 
 
-UNIT = in_order(AffineCost, 10, 1, 4, 0)
-"""A stage 10 and 1 a token, a round 4: on two clients an idle client-round costs 2."""
+UNIT = in_order(AffineCost, 10, 1, 4, 0)  # on two clients an idle client-round costs 2
 INFORMATION = ("none", "predicted", "clairvoyant")
 POLICIES = (*INFORMATION, "robust")
 

@@ -70,8 +70,7 @@ SHARING = {
     "least_work": {"dispatch": "least_work"},
     "stealing": {"steal": True},
     "least_work_stealing": {"dispatch": "least_work", "steal": True},
-}
-"""Parameters that methods with a policy a worker take on several workers."""
+}  # parameters that methods with a policy a worker take on several workers
 
 
 def is_dispatched(spec):

@@ -188,8 +188,7 @@ METHODS = [
     for name in BUILT_IN["methods"]
     for information in method_information(name) or ()
 ]
-SEEDS = (1, 2, 5, 12)
-"""Small instances with hits, few blocks, and requests that are evicted."""
+SEEDS = (1, 2, 5, 12)  # small instances with hits, few blocks, and requests that are evicted
 
 WITHOUT_CACHES = ("exact", "latency_search")
 """Methods that refuse instances with prefix caches, whatever is in them."""

@@ -51,9 +51,6 @@ def fresh(row, limit=1000):
     return OwnLengths(calibrations.law.of(row), calibrations.of((0, 0)), Lengths(bins(limit), None))
 
 
-# -- the distribution of one request ----------------------------------------------------------
-
-
 def test_equal_quantiles_are_one_length():
     atoms = LengthAtoms(LEVELS, 1000)
     assert atoms.of([37] * 5) == [37] * ATOMS
@@ -96,9 +93,6 @@ def test_the_index_is_the_least_ratio_over_all_moments_to_stop_at(row, prefill_n
 
 def test_of_one_length_the_index_is_its_work():
     assert fresh([37] * 5).rank(500.0, 10.0) == pytest.approx(500 + 370)
-
-
-# -- what is learned_from --------------------------------------------------------------------------
 
 
 def learned_from(error, count=4000, seed=1):
@@ -150,9 +144,6 @@ def test_a_new_group_starts_from_what_holds_for_all():
     assert calibrations.of((0, 9)).chances == calibrations.all.chances
     assert calibrations.all.chances[-1] > 0.8
     assert calibrations.all.stretch > 1.2
-
-
-# -- the policy -------------------------------------------------------------------------------
 
 
 SEEDS = st.integers(0, 2**32)

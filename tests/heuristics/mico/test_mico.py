@@ -24,8 +24,7 @@ from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 
-UNIT = in_order(AffineCost, 0, 0, 1, 0)
-"""A round takes 1 ns, a prefill nothing: times count rounds."""
+UNIT = in_order(AffineCost, 0, 0, 1, 0)  # a round takes 1 ns, a prefill nothing: times count rounds
 
 
 def problem(prompts, outputs, workers, predicted=None, arrivals=None, limit=100, **fields):
