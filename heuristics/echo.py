@@ -146,8 +146,7 @@ class PoolingTime:
         context_max: int,
         cached: Sequence[int] = (),
     ) -> int:
-        """Return the estimated time of a step, 0 for an empty one; eq. (6) has no tokens cached
-        before a chunk."""
+        """Return the estimated time of a step, 0 for an empty one; ``cached`` is not in eq. (6)."""
         if not chunks and not active:
             return 0
         return self.cost.mixed_ns(chunks, active, context_sum, context_max)

@@ -172,8 +172,7 @@ class TwoOrders(Offering):
         self.queued += 1
 
     def offer(self, clients: Sequence[int], places: list[int]) -> Iterator[int]:
-        """Yield the first requests of the order in force, one a client; each stays in the other
-        order until its turn."""
+        """Yield the first of the order in force, one a client; the other order keeps it for now."""
         waits, by_arrival = self._waits, self._by_arrival
         in_order, new = self._sorted, self._new
         sample, trusted = self.sample, self.skill.trusted

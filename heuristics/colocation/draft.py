@@ -252,8 +252,7 @@ class Draft:
         self.prompt_tokens += less
 
     def largest_chunk(self, most: int, limit_ns: int, cached: int) -> int:
-        """Return the most prompt tokens, up to ``most``, behind ``cached`` ones, with which the
-        step keeps to a limit."""
+        """Return how many of ``most`` prompt tokens behind ``cached`` ones keep to a limit."""
         most = min(most, self.tokens, self.prompt_tokens)
         if most <= 0:
             return 0

@@ -1,5 +1,4 @@
-"""Interactive requests first, bulk work in what they leave: the steps that all such policies
-take."""
+"""Interactive requests first, bulk work in what they leave: the steps of all such policies."""
 
 from __future__ import annotations
 
@@ -379,8 +378,7 @@ class Colocation(Policy):
         return True
 
     def is_being_prefilled(self, view: View, draft: Draft, request: int, hit: int) -> bool:
-        """Whether another prefill is about to compute the block that a request misses first: then
-        it waits."""
+        """Whether another prefill computes the block that a request misses first: then it waits."""
         if self.offsets is None:
             return False
         place = hit // self.block_tokens

@@ -187,8 +187,7 @@ class Running:
         request: int,
         tokens: int,
     ) -> None:
-        """Add a request to the step, unless it is preempted itself for lack of blocks. A victim
-        gives back the tokens that it was given before."""
+        """Add a request to the step, or preempt it for lack of blocks; victims give back theirs."""
         new = self.blocks_for(view, request, tokens)
         while new > plan.blocks:
             victim = self._evict_next(view, plan, order)

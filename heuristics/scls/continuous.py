@@ -171,8 +171,7 @@ class ContinuousSlices(Policy):
             self.roused.add(index)
 
     def idle_may_act(self) -> bool:
-        """Whether an evicted request waits for a worker that had none; the only worker is told of
-        all arrivals."""
+        """Whether an evicted request waits for an idle worker; the only one gets all arrivals."""
         return len(self.lines) == 1 or bool(self.roused)
 
     def _free(self, line: _WorkerQueue, request: int) -> None:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 
 class CacheUse(NamedTuple):
-    """Blocks of the worker with index ``worker``; column k of the tables holds from ``time_ns[k]``
-    to the next."""
+    """Blocks of a worker (index); column k of the tables holds from ``time_ns[k]`` to the next."""
 
     worker: int
     time_ns: IntColumn  # where each step starts and where it ends, in turn

@@ -139,8 +139,7 @@ def _merged(begin: IntColumn, until: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 class RequestLimits(NamedTuple):
-    """Limits by request in nanoseconds, -1 for none, and those that are judged, as in
-    ``slo_attainment``."""
+    """Limits by request in nanoseconds, -1 for none, and who is judged as in ``slo_attainment``."""
 
     judged: IntColumn  # the rows that count; all others may take as long as they like
     ttft_ns: IntColumn  # on the time to the first token
@@ -312,8 +311,7 @@ def class_figures(
 
 
 def class_limits(instance: Instance, slo_ns: GivenLimits | None = None) -> list[Limits]:
-    """Return the limits on TTFT and TPOT of each class; ``slo_ns`` replaces those of
-    ``interactive``."""
+    """Return each class's limits on TTFT and TPOT; ``slo_ns`` replaces those of ``interactive``."""
     found = [Limits(kind.ttft_ns, kind.tpot_ns) for kind in instance.classes]
     for code, kind in enumerate(instance.classes):
         if slo_ns is not None and kind.name == "interactive":
@@ -402,8 +400,7 @@ class _Class(NamedTuple):
 
 
 def token_limits(line: Timeline, first: IntColumn, limits: list[Limits]) -> TokenLimits:
-    """Return until when the tokens of each request are in time, by the limits of its class, if it
-    has any."""
+    """Return until when the tokens of each request are in time, by its class, if that has any."""
     codes = line.instance.requests.service_class
     judged = np.array([limit != (None, None) for limit in limits])[codes]
     from_arrival = np.array([limit.ttft_ns is not None for limit in limits])[codes]

@@ -207,8 +207,7 @@ class Stays(Rows):
 
     @cached_property
     def due(self) -> IntColumn:
-        """Tokens that each stay has to have, found or prefilled: the prompt and what was yielded
-        before."""
+        """Tokens that each stay has to have, found or prefilled: the prompt and those yielded."""
         prompts = self.instance.requests.prompt_tokens
         return prompts[self.stay_request] + self.yielded_before
 

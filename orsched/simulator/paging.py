@@ -366,8 +366,7 @@ class Trial:
         return self._open().free
 
     def hit(self, request: int) -> tuple[int, int]:
-        """Return the tokens that a waiting request would find, and how many blocks would be free no
-        more."""
+        """Return the tokens that a waiting request would find, and the free blocks they are in."""
         cache, due = self._open(), due_tokens(self._view, request)
         blocks = cache.lookup(request, due) if due else []
         return len(blocks) * cache.size, cache.leaving(blocks)

@@ -27,8 +27,7 @@ class StayRecorder:
         self.ended = array("q")  # evicted: worker, request, stay, next step, stays before it
 
     def columns(self, rows: dict[str, IntColumn]) -> dict[str, IntColumn]:
-        """Return the columns ``hit``, ``turn``, ``rested`` and ``exit`` of rows, with steps by
-        worker, in any order."""
+        """Return ``hit``, ``turn``, ``rested`` and ``exit`` of rows with steps by worker."""
         key = _key(rows["request"], rows["stay"])
         columns = {name: np.zeros(len(key), np.int64) for name in ("hit", "turn")}
         order = np.lexsort((rows["phase"], rows["first_step"], key))

@@ -57,8 +57,7 @@ class Failure:
 
 
 def attempted(chosen: Chosen, position: int, solve: Callable[[Chosen], Result]) -> Result | Failure:
-    """Return what a method makes, or why it makes nothing; a bug in the library passes through, and
-    Ctrl-C."""
+    """Return what a method makes, or why nothing; bugs of the library and Ctrl-C pass through."""
     try:
         return solve(chosen)
     except KeyboardInterrupt:

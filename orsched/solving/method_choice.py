@@ -303,8 +303,7 @@ SETS_ASIDE = (
     "fcfs", "offline", "online", "hybrid", "static", "dynamic", "one_at_a_time", "sls", "ils",
     "robust",
 )  # fmt: skip
-"""Methods that set aside prompt and answer (as they know it, else the output limit) where memory is
-paged, too."""
+"""Methods that set aside prompt and answer (as known, else the limit) though memory is paged."""
 
 
 def all_methods() -> list[MethodInfo]:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from orsched.solving.methods import Progress
 
 INTERVAL_S, SHARE = 2.0, 0.1
-"""Seconds from one line to the next at first, then a share of the time so far: a long run's file of
-lines stays short enough to be read."""
+"""Seconds between lines at first, then a share of the time so far: files of lines stay short."""
 TICK_S, FIRST_S = 0.2, 0.5  # on a terminal: seconds between changes, and until the first
 
 
@@ -247,8 +246,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def clear_line(*, end: bool = False) -> None:
-    """Take a status line away before something else is printed; ``end``: no status is shown
-    afterwards."""
+    """Take a status line away before something else is printed; ``end``: none is shown then."""
     if InPlace.current is not None:
         InPlace.current.clear(end=end)
 

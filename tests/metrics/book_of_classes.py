@@ -1,5 +1,4 @@
-"""Numbers by class and tenant read literally, without a line shared with ``orsched.metrics``: every
-token, every pair of times, one by one."""
+"""Numbers by class and tenant read literally, sharing nothing with ``orsched.metrics``."""
 
 from __future__ import annotations
 

@@ -229,8 +229,7 @@ LAWS = (
 
 
 def revealed_by(instance, schedule, moment):
-    """Return tokens by request, and the requests that are done, in the steps begun by a moment,
-    each counted as a whole."""
+    """Return tokens by request, and those done, in the steps begun by a moment, counted whole."""
     account = Account(instance, schedule)
     prefix = sum(step.start_ns <= moment for step in account.steps)
     tokens = np.zeros(len(instance), np.int64)

@@ -30,8 +30,7 @@ def most_set_aside(instance, schedule, outputs):
 
 @pytest.mark.parametrize("policy", UNINFORMED)
 def test_lengths_that_are_not_revealed_change_nothing_under_whole_memory(policy):
-    """The output limit fits for all on a worker, and other true lengths decide nothing before: with
-    predictions alike, which only order."""
+    """True lengths decide nothing where the output limit fits for all; predictions only order."""
     for memory, workload in (("whole", "poisson"), ("whole_tight", "all_at_0")):
         cell = plain(policy, memory=memory, workload=workload)
         instance = instance_of_cell(cell, SIZE)

@@ -1,5 +1,4 @@
-"""Policies that the simulator is compared with the oracle on: ``POLICIES`` maps a name to a
-function that returns a fresh policy object; every test of this folder runs on each."""
+"""Policies that the simulator is compared with the oracle on: name -> function that makes one."""
 
 from __future__ import annotations
 

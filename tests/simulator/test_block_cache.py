@@ -20,8 +20,7 @@ DRAWN = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 11)), max_size=60)
 
 
 class NaiveBlockCache:
-    """A prefix cache as its rules say it, without short cuts: least recent use. Free blocks stand
-    in one list, those without content in front."""
+    """A prefix cache as its rules say it: least recent use, all free blocks in one list."""
 
     def __init__(self, blocks, size, chains):
         self.size, self.chains = size, chains

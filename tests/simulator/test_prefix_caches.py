@@ -73,8 +73,7 @@ def needed(instance, schedule):
 @given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from(RULES), st.booleans())
 @settings(max_examples=30)
 def test_blocks_are_conserved_at_every_step(seed, workers, rule, at_random):
-    """INV-20, INV-21, INV-22: blocks are shared or free, computed and hit make up what is due, and
-    the checker agrees with every hit."""
+    """INV-20, INV-21, INV-22: shared or free, computed and hit make up what is due, as checked."""
     instance = prefix_instance(seed, workers, rule)
     policy = prefix_policy(instance, prefix_params(seed, instance.workers[0].clients))
     if at_random:
