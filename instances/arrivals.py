@@ -294,7 +294,6 @@ def _within(value: object, name: str, low: float, high: float, *, above: bool = 
 
 
 def _rounded(times: NDArray[np.float64], law: Arrivals) -> IntColumn:
-    """Return float nanoseconds as whole ones."""
     if len(times) and not (math.isfinite(times[-1]) and times[-1] <= MAX_TIME_NS):
         raise _too_late(law)
     return np.rint(times).astype(np.int64)

@@ -141,7 +141,6 @@ def _pooled(laws: Sequence[LengthWindow], weights: Sequence[float]) -> LengthWin
 
 
 def _floats(cells: Sequence[str]) -> Floats:
-    """Read numbers above 0."""
     values = np.empty(len(cells))
     for index, cell in enumerate(cells):
         try:

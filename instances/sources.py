@@ -171,8 +171,7 @@ def draw_sources(
         seed: seed of the random streams, two for each source.
         fields: fields of ``Instance`` (``first_token``, ``output_limit_tokens``, ...).
 
-    Raises:
-        InputError: an argument is wrong, or more than 20 million requests are expected.
+    Raises ``InputError`` if an argument is wrong, or more than 20 million requests are expected.
     """
     chosen = load_mix(mix) if isinstance(mix, str) else mix
     begin = require_number(start_s, "start_s", 0, MAX_SPAN_S)
@@ -242,7 +241,6 @@ def _instance(
 def _draw(
     mix: SourceMix, source: Source, start_s: float, duration_s: float, scale: float, seed: int
 ) -> _Drawn:
-    """Draw one source's requests in a span."""
     gaps = stream(f"sources/{mix.name}/{source.name}/gaps", seed)
     end_s = start_s + duration_s
     times = [np.empty(0)]
@@ -311,9 +309,6 @@ def sources(
         rate: mean requests a second over the span; None: the mix's own.
         prefill_cap_tokens: most tokens of a prefill stage; None: no cap.
         first_token: the stage that yields it, ``prefill`` or ``decode``.
-
-    Raises:
-        InputError: an argument is wrong.
     """
     from orsched.data.workers import Worker
 

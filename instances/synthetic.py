@@ -87,9 +87,6 @@ def gsm8k(
         first_token: ``decode`` (default, as in Pang's paper) or ``prefill``.
         prediction_sigma: error of the predicted lengths, 0 for exact ones, None for none.
         name: label; by default it names the seed and the size.
-
-    Raises:
-        InputError: an argument is wrong.
     """
     count = whole_number(requests, "requests", maximum=10_000_000)
     prompts = prompt_tokens()[:count]
@@ -116,7 +113,7 @@ def pang_case(
     Pang draws input *and* output lengths from the distributions of Table III. Prompt lengths are
     drawn, with replacement, from the 1,319 real ones, which have exactly the stated mean 68.43
     and standard deviation 25.04; output lengths come from ``output_tokens``. The
-    streams are others than those of ``gsm8k``. Errors as there.
+    streams are others than those of ``gsm8k``.
 
     Args:
         seed: number of the case.
@@ -229,9 +226,6 @@ def peers_workload(
         prefill_cap_tokens: most tokens of a prefill stage; None: no cap.
         memory: of the worker (a ``BlockMemory``, in Python only); None: no limit.
         first_token: the stage that yields it, ``prefill`` or ``decode``.
-
-    Raises:
-        InputError: an argument is wrong.
     """
     count = whole_number(requests, "requests", maximum=MAX_REQUESTS)
     prompts = lognormal_tokens("peers/prompts", seed, count, 68, 0.8, 4, 1024)
@@ -283,9 +277,6 @@ def uniform(
         prefill_cap_tokens: most tokens of a prefill stage; None: no cap.
         memory: of the worker (a ``BlockMemory``, in Python only); None: no limit.
         first_token: the stage that yields it, ``prefill`` or ``decode``.
-
-    Raises:
-        InputError: an argument is wrong.
     """
     count = whole_number(requests, "requests", maximum=MAX_REQUESTS)
     lengths = []

@@ -121,7 +121,6 @@ def read_format(
 def _refuse(
     table: Table, wrong: Any, field: str, problem: Callable[[int], str], remedy: str
 ) -> None:
-    """Raise ``InputError`` for the first row that is wrong."""
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InputError(problem(row), row=int(table.lines[row]), field=field, remedy=remedy)

@@ -145,7 +145,6 @@ def kept(columns: Columns, requests: Requests, reasons: dict[int, str]) -> Trace
 
 
 def _relative(columns: Columns) -> NDArray[np.int64]:
-    """Arrivals after the earliest one."""
     if columns.arrival_ns is None:
         columns.notes.append("no arrival times: all requests arrive at 0")
         return np.zeros(len(columns.rows), np.int64)

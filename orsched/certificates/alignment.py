@@ -29,8 +29,7 @@ _NONE, _MOST, _LARGEST_SUM = -(2**60), 2**60, 2**58
 def short_windows(stages: int, fitting: int) -> int:
     """Most different lengths of windows shorter than L, where some client serves ``fitting`` longs.
 
-    Their starts and the end are L or more apart, so any other stage is closer than L to two of
-    them at most.
+    Their starts and the end are L or more apart: any other stage is closer than L to two at most.
     """
     others = max(0, stages - fitting)
     return others * (others + 3) // 2
@@ -38,12 +37,9 @@ def short_windows(stages: int, fitting: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Shorts:
-    """The requests by length: some of the greatest length L, and shorter ones.
+    """The requests by length: ``longs`` of the greatest length L (``long``), and shorter ones.
 
-    Attributes:
-        lengths, counts: different lengths below L, ascending, and how many requests have each.
-        long, longs: L, and how many requests are that long.
-        clients: J.
+    ``lengths`` below L ascend; ``counts`` are the requests of each.
     """
 
     lengths: Ints

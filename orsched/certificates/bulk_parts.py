@@ -34,9 +34,7 @@ PRICE_SCALE = 2**80
 class Program:
     """Maximise ``gain x`` over ``rows x <= limits`` and ``0 <= x <= upper``, all whole numbers.
 
-    Attributes:
-        gain, upper: by column.
-        rows, limits: the entries (column, coefficient) of each row, and its right-hand side.
+    ``gain`` and ``upper`` are by column, ``rows`` are entries (column, coefficient).
     """
 
     def __init__(self) -> None:
@@ -59,8 +57,7 @@ class Program:
     ) -> int:
         """Add a row, in parts of 1 / scale; return its number.
 
-        Coefficients are rounded down and the limit up: no solution is lost, as no column is
-        negative.
+        Coefficients are rounded down, the limit up: no solution is lost, as no column is negative.
         """
         row = [(column, _down(value * scale)) for column, value in entries]
         self.rows.append([entry for entry in row if entry[1]])
@@ -71,13 +68,9 @@ class Program:
         """Return what the program's value is at most, rounded down, by weak duality.
 
         For prices y >= 0 of the rows: y limits, and of each column as much as its gain is above
-        what its entries are priced, up to its upper bound. Any prices prove a bound.
-
-        Args:
-            prices: rows and prices, in parts of 1 / ``PRICE_SCALE``; all others are 0.
-
-        Raises:
-            ValueError: no such row, one named twice, or a negative price.
+        what its entries are priced, up to its upper bound. Any prices prove a bound. ``prices``:
+        rows and prices, in parts of 1 / ``PRICE_SCALE``; all others are 0. Raises ``ValueError``
+        for no such row, one named twice, or a negative price.
         """
         left = [gain * PRICE_SCALE for gain in self.gain]
         total, named = 0, set()
@@ -101,17 +94,13 @@ _NOTHING = Fraction(0)
 
 @dataclass(frozen=True)
 class Rates:
-    """Least nanoseconds of steps.
+    """Least nanoseconds of steps: ``round_fixed`` of one with a round, ``request`` of each in it.
 
-    Attributes:
-        round_fixed: of a step with a round.
-        request: for each request in the round.
-        context, longest: for each token of the contexts, and of the longest of them.
-        again_fixed: of a step without a round in which requests that were evicted are prefilled
-            again, which yields a token of each; None where no step yields tokens so.
-        again_cached: whether a request that is prefilled again may find its own blocks.
-        prefills: of a prompt, by the tokens of it that are computed.
-        added: whether rounds and prefills of a step add up; else it takes the larger of both.
+    ``context`` and ``longest`` for each token of the contexts, and of the longest of them.
+    ``again_fixed``: of a step without a round in which requests that were evicted are prefilled
+    again, which yields a token of each; None where no step yields tokens so. ``again_cached``: such
+    a request may find its own blocks. ``prefills``: of a prompt, by the tokens of it that are
+    computed. ``added``: rounds and prefills of a step add up; else it takes the larger of both.
     """
 
     round_fixed: Fraction
@@ -280,12 +269,8 @@ NEVER = 2**63 - 1
 class Demands:
     """When the requests with limits are due, whichever of the usual readings of TPOT is meant.
 
-    Attributes:
-        rows: the requests that have limits and are not bulk.
-        arrival_ns: of each of them.
-        first_ns: by when the prefill must be done, ``NEVER`` without a limit.
-        end_ns: by when all tokens must be there, ``NEVER`` without a limit.
-        rounds: decode rounds that each needs.
+    ``rows`` are the requests that have limits and are not bulk. By ``first_ns`` the prefill must be
+    done, by ``end_ns`` all tokens be there, ``NEVER`` without a limit; ``rounds`` are needed.
     """
 
     rows: IntColumn

@@ -46,7 +46,6 @@ class Question:
         measure: when a request meets its limits: ``attained``: by its first token and the mean of
             the others; ``in_time``: by each token.
         restarts: evictions of all requests together at most; None: any number.
-        scope: what schedules may do.
         windows: moments that grow, from 0 to the horizon.
         pieces: into how many parts the rounds of a bulk request are divided.
     """
@@ -96,9 +95,8 @@ class Question:
 class BulkProgram(Program):
     """The program of a question about an instance.
 
-    Raises:
-        ValueError: nothing is known of the steps of these schedules.
-        BudgetError: its size is beyond the budget.
+    Raises ``ValueError`` if nothing is known of the steps of these schedules, ``BudgetError``
+    beyond the budget.
     """
 
     def __init__(self, instance: Instance, question: Question, budget: Budget) -> None:

@@ -49,9 +49,8 @@ class Terms:
 class Shares(NamedTuple):
     """How a worker's steps are divided among requests, as a certificate chooses.
 
-    Attributes:
-        stage, round: by what the fixed part of a stage and of a round is shared.
-        line: (a, b, scale), with no stage below (a + b tokens) / scale, where there is one.
+    ``stage`` and ``round``: by what the fixed parts are shared. ``line``: (a, b, scale), with no
+    stage below (a + b tokens) / scale, or None.
     """
 
     stage: str
@@ -71,11 +70,7 @@ class Shares(NamedTuple):
 
 
 def read_shares(context: Context, choices: list[dict[str, Any]]) -> dict[int, Shares]:
-    """Return the choices of a certificate, by worker.
-
-    Raises:
-        ValueError: they are not one for each worker onto which a request fits.
-    """
+    """Return the choices of a certificate by worker, one for each onto which a request fits."""
     chosen = {choice["worker"]: choice for choice in choices}
     found = {number: Shares.read(chosen[number]) for number in context.able}
     if [choice["worker"] for choice in choices] != context.able:
@@ -97,7 +92,6 @@ class Charges:
     """What a worker's steps charge the requests that fit onto it, in 1 / scale nanoseconds.
 
     Attributes:
-        shares: how fixed parts are shared.
         terms: what is shared, in units ``whole`` times as large.
         clients: most requests that are on the worker's clients at one time.
         stages: of the prefill stage, by request.
@@ -132,8 +126,7 @@ class Charges:
 def charges_of(context: Context, worker: int, shares: Shares) -> Charges:
     """Return what a worker's steps charge the requests that fit onto it, at least one, as chosen.
 
-    Raises:
-        ValueError: the worker's steps cannot be shared so, or its cost model has no floor.
+    Raises ``ValueError`` if the steps cannot be shared so, or the cost model has no floor.
     """
     return context.once(_charges, context.kinds[worker], shares)
 
@@ -274,12 +267,10 @@ def _round_terms(floor: Floor, least: int, clients: int) -> tuple[int, int, int]
 
 @dataclass(frozen=True)
 class OneWorker:
-    """A worker's charges, and the times of requests served alone there.
+    """A worker's charges, and the least times of requests served alone there, by ``rows``.
 
-    Attributes:
-        rows: the requests that fit onto the worker; all else is by these.
-        rounds: until a request's end, or its first token.
-        stage_ns, round_ns, alone_ns: least times of the stage, of each round and of all.
+    ``rows`` are the requests that fit onto the worker; ``rounds`` are until a request's end, or its
+    first token; ``stage_ns``, ``round_ns`` and ``alone_ns`` are of the stage, each round and all.
     """
 
     charges: Charges

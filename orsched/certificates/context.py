@@ -30,13 +30,10 @@ Choices = ParamSpec("Choices")
 
 @dataclass(frozen=True)
 class Jobs:
-    """The requests released at or after a moment.
+    """The requests released at or after a moment: N^p, decode rounds D and memory blocks of each.
 
-    Attributes:
-        prompts: N^p of each.
-        rounds: decode rounds D that each needs.
-        blocks: memory blocks that each holds (0 without a memory model).
-        clients: most requests, of the whole instance, that are on clients at one time.
+    ``blocks`` are 0 without a memory model; ``clients`` is the most requests, of the whole
+    instance, that are on clients at one time.
     """
 
     prompts: IntColumn

@@ -25,8 +25,7 @@ class BudgetError(ValueError):
 class Budget:
     """What may be spent on one certificate, all its parts together, and what is left of it.
 
-    Counted in cells of tables, so that the verdict is the same on every machine. At one time a
-    hundredth of all cells may be held.
+    In cells of tables: verdicts are the same everywhere. At one time a hundredth may be held.
     """
 
     def __init__(self, cells: int | None = DEFAULT_BUDGET) -> None:

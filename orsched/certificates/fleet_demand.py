@@ -62,11 +62,9 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class Limits:
-    """Latency limits of the requests that count, one row each; 2**62 and above: no limit.
+    """Latency limits of the rows of the instance that count (ascending); 2**62 and above: none.
 
-    Attributes:
-        rows: rows of the instance, ascending.
-        ttft_ns, tpot_ns: limits; TPOT is (end - first token) // (tokens - 1), as in ``metrics``.
+    TPOT is (end - first token) // (tokens - 1), as in ``metrics``.
     """
 
     rows: IntColumn
@@ -113,18 +111,14 @@ class Demand:
     """The requests that count, and what they take of machines with weights.
 
     Attributes:
-        arrival: arrivals.
         computed: tokens of the prompts that no prefix cache can hold, all without one.
-        first_by: latest first tokens that keep the limit.
+        first_by, end_by: latest first tokens that keep the limit, and latest ends.
         after: tokens after the first.
         begin: earliest first tokens.
-        end_by: latest ends.
         gap: least time from a token to the next.
         possible: whether a request that is alone can keep its limits.
 
-    Raises:
-        ValueError: a machine's cost model states no floor under mixed steps, or a number is too
-            large.
+    Raises ``ValueError`` if a model states no floor under mixed steps, or a number is too large.
     """
 
     def __init__(
@@ -188,11 +182,7 @@ class Demand:
         self.possible = (self.alone_ns <= ttft) & (self.gap * self.after <= self.between)
 
     def work(self, measure: Measure) -> Work:
-        """Return the charges under a measure.
-
-        Raises:
-            ValueError: a step may take less than the measure charges, or a number is too large.
-        """
+        """Return the charges under a measure; ``ValueError`` if a step may take less than these."""
         parts = [self._of_machine(number, measure) for number in range(len(self.machines))]
         first = np.minimum.reduce([part.first for part in parts])
         token = np.minimum.reduce([part.token for part in parts])
@@ -443,9 +433,7 @@ def attained_at_most(
     """Return how many requests keep their limits at most, by a certificate's choices.
 
     The fleet is any number of each of the machines whose ``weights`` add up to at most ``speed``.
-
-    Raises:
-        ValueError: the certificate has wrong fields, or proves nothing of these machines.
+    Raises ``ValueError`` if the claim has wrong fields, or proves nothing of these machines.
     """
     _require(claim, "certificate")
     if len(claim["weights"]) != len(machines):

@@ -1,7 +1,4 @@
-"""All workers as one machine: their steps as chosen, least sums on it, and makespans by charges.
-
-docs/bounds.md has the proofs.
-"""
+"""All workers as one machine: sums on it, and makespans by charges (docs/bounds.md has proofs)."""
 
 from __future__ import annotations
 
@@ -26,12 +23,9 @@ if TYPE_CHECKING:
 class Machine:
     """All workers as one machine of their summed speed, and each request's least time on it.
 
-    Attributes:
-        scale: times on the machine are in 1 / scale nanoseconds.
-        arrivals: in nanoseconds.
-        times: least time of each request on the machine.
-        after_ns: least distance of a request's end from the mean time at which it is charged.
-        alone_ns: least time until the request's end if served alone.
+    ``arrivals``, ``after_ns`` (least distance of an end from the mean time at which it is charged)
+    and ``alone_ns`` (least time until the end if served alone) are in nanoseconds, ``times`` on the
+    machine in 1 / ``scale`` of one.
     """
 
     scale: int
@@ -175,9 +169,7 @@ class Part(NamedTuple):
 class Workers:
     """The workers that can serve a request at all, as parts of one machine.
 
-    Attributes:
-        numbers: their numbers in the instance.
-        parts: their charges; workers that are alike have the same.
+    ``numbers`` are theirs in the instance; ``parts``, their charges, are the same of workers alike.
     """
 
     context: Context
@@ -210,10 +202,7 @@ class Workers:
         return [{"worker": k, "weight": w, **part.charges.shares.stated()} for k, w, part in rows]
 
     def weighted(self, weights: Sequence[int]) -> list[Part]:
-        """Return the workers by what they charge, for given weights.
-
-        With restarts requests may change between workers: all are one then.
-        """
+        """Return the workers by what they charge, for given weights; all as one with restarts."""
         found: dict[int, Part] = {}
         for part, weight in zip(self.parts, weights, strict=True):
             factor = weight * (self.scale // part.charges.scale)
@@ -294,11 +283,9 @@ def least_of(columns: list[Column], count: int) -> list[int]:
 class Charged:
     """What is charged of the requests released at or after a moment, for given weights.
 
-    Attributes:
-        arrivals: of the requests, in order; all that follows is in this order.
-        ends, times: earliest ends, and charges on the machine, of a request on the workers that can
-            serve it, those that are alike once.
-        stages: the most that its stage is charged.
+    ``arrivals`` give the order. ``ends`` and ``times``: earliest ends, and charges on the machine,
+    of a request on the workers that can serve it, those that are alike once; ``stages``: the most
+    that its stage is charged.
     """
 
     def __init__(self, workers: Workers, weights: list[int]) -> None:

@@ -29,10 +29,7 @@ SEARCHED = ("dual", "cover", "tree")
 
 
 def proven(jobs: Sequence[int], clients: int, claim: Mapping[str, Any], budget: Budget) -> int:
-    """Return the lower bound on the makespan that a claim proves, 0 if it proves nothing.
-
-    ``claim`` has the fields of ``orsched.certificates.fields.PACKING``, by ``bound``.
-    """
+    """Return the makespan's lower bound that a claim (``fields.PACKING``) proves, 0 for nothing."""
     kind, value, jobs = claim["bound"], int(claim["value"]), sorted(jobs, reverse=True)
     if kind == "volume":
         return -(-sum(jobs) // clients)

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 class Needs(NamedTuple):
     """What a request needs at least, wherever it is served, in nanoseconds.
 
-    Attributes:
-        stages, rounds: charges of its prefill and of its rounds.
-        prefill_ns, decode_ns: times of both, alone.
-        transfer_ns: of its cache on a link; 0 if it may stay where it is.
+    ``stages`` and ``rounds`` are charges of its prefill and rounds; ``prefill_ns``, ``decode_ns``
+    times of both, alone; ``transfer_ns`` is that of its cache on a link, 0 if it may stay.
     """
 
     stages: Fraction
@@ -45,8 +43,7 @@ class Needs(NamedTuple):
 def pools(context: Context, released: int, choices: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the certificate that follows from a moment and the choices of the workers.
 
-    Raises:
-        ValueError: the choices are not one for each worker, or prove nothing.
+    Raises ``ValueError`` if these are not one for each worker, or prove nothing.
     """
     weights = {choice["worker"]: choice["weight"] for choice in choices}
     for number in context.able:
@@ -120,10 +117,7 @@ def needs_of(
 
 
 def alone_ns(context: Context, until_first: bool) -> list[int]:
-    """Return the least times of requests alone, until the first token or the last one.
-
-    No choice has a bearing on them.
-    """
+    """Return the least times of requests alone, to the first or last token, whatever is chosen."""
     needs = needs_of(context, tuple(any_shares(context).items()), until_first)
     return [each.alone_ns for each in needs]
 

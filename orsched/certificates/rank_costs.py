@@ -36,13 +36,10 @@ class Work:
     """What the steps of a worker take at least, in 2 ** shift / unit nanoseconds.
 
     Attributes:
-        unit: see above.
         shift: the lowest bits that are left out of all times, so that sums fit into 64 bits.
         clients: most requests in a round.
-        round_fixed: of a round.
-        round_own: of each request in a round.
-        rounds: of each request.
-        stages: of each request's prefill.
+        round_fixed, round_own: of a round, and of each request in it.
+        rounds, stages: of each request, and of its prefill.
         contexts: of each request, over all its rounds, beyond ``round_own``.
         weights: ranks of each request: 1, or more where it counts more.
         again: of each request in a repeated prefill that yields a token; None where none does.
@@ -67,10 +64,9 @@ class Work:
 class Choices:
     """What a certificate chooses; whatever that is, a bound is proven.
 
-    Attributes:
-        level: of a prefill what counts with the rounds (JCT, for each round) or by itself (TTFT).
-        smooth: ranks on each side over which prices are averaged.
-        grain: weights count in multiples of it, rounded down.
+    ``level``: of a prefill what counts with the rounds (JCT, for each round) or by itself (TTFT).
+    ``smooth``: ranks on each side over which prices are averaged. Weights count in multiples of
+    ``grain``, rounded down.
     """
 
     level: int
@@ -91,10 +87,8 @@ class Choices:
 def work_of(context: Context, shares: Shares, weights: IntColumn | None = None) -> Work:
     """Return what one worker's steps take, with a stage's fixed time shared as chosen.
 
-    Requests of weight 0 are left out: steps take no less for them.
-
-    Raises:
-        ValueError: several workers or a link, a step cannot be shared so, or no floor is known.
+    Requests of weight 0 are left out: steps take no less for them. Raises ``ValueError`` for
+    several workers or a link, where a step cannot be shared so, or no floor is known.
     """
     instance, scope = context.instance, context.scope
     if len(instance.workers) > 1 or instance.link is not None:
@@ -134,10 +128,7 @@ def work_of(context: Context, shares: Shares, weights: IntColumn | None = None) 
 
 
 def _again(context: Context, shares: Shares) -> int:
-    """Return the least charge of a prefill that is done again, with a token more at least.
-
-    Or of one token, where a cache may have all others.
-    """
+    """Return the least charge of a repeated prefill, with a token more, or of one if cached."""
     jobs, scope = context.fit(0).jobs, context.scope
     tokens = np.ones_like(jobs.prompts) if scope.cached else jobs.prompts + 1
     later, once = replace(jobs, prompts=tokens), replace(scope, yielding=False)

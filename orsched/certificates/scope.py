@@ -52,10 +52,7 @@ def prefills_grow(instance: Instance) -> bool:
 
 
 def relaxed(instance: Instance) -> Instance:
-    """Return the instance that bounds are proven for: prompts without what a cache may hold.
-
-    The instance itself where nothing can be cut. The workers stay as they are.
-    """
+    """Return the instance for bounds: itself, or with prompts without what a cache may hold."""
     cut = cut_tokens(instance)
     if not cut.any():
         return instance
@@ -68,8 +65,7 @@ def relaxed(instance: Instance) -> Instance:
 def without_cache(instance: Instance, claim: dict[str, Any]) -> tuple[Instance, dict[str, Any]]:
     """Return the instance that a certificate is about, and the certificate without that statement.
 
-    Raises:
-        ValueError: it states another cut than what a cache can hold, or nothing is proven for less.
+    Raises ``ValueError`` for another cut than what a cache can hold, or if less proves nothing.
     """
     if claim["bound"] in FOR_ALL:
         return instance, claim
@@ -85,14 +81,10 @@ def without_cache(instance: Instance, claim: dict[str, Any]) -> tuple[Instance, 
 
 @dataclass(frozen=True)
 class Segment:
-    """A run of blocks that the same requests share.
+    """A run of blocks, of so many tokens, that the same requests (``sharers``, two or more) share.
 
-    Attributes:
-        parent: the segment before it, or -1.
-        tokens: of its blocks.
-        sharers: requests whose prompts have it, two at least.
-        once: tokens of it that one of the requests computes before all others find them: all,
-            less those that some request always computes itself.
+    ``parent`` is the segment before it, or -1. ``once``: tokens of it that one of the requests
+    computes before all others find them: all, less those that some request always computes itself.
     """
 
     parent: int
@@ -103,14 +95,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class Sharing:
-    """The tree of the segments that requests share, and what each request has of it.
+    """The tree of the segments that requests share, parents first, and what each request has of it.
 
-    Attributes:
-        segments: parents before children.
-        last: segment in which the blocks end that a request may find in the cache, or -1.
-        shared: segment in which its shared blocks end, or -1; a prompt that is shared whole
-            computes the last of them all the same.
-        hits: tokens that a request may find in the cache, by row.
+    ``last`` and ``shared``: segments in which the blocks end that a request may find in the cache,
+    and that it shares, or -1; a prompt that is shared whole computes the last of them all the same.
+    ``hits``: tokens that a request may find in the cache, by row.
     """
 
     segments: list[Segment]
@@ -133,14 +122,11 @@ class Sharing:
 
 @dataclass(frozen=True)
 class _SharedBlocks:
-    """The full blocks of all prompts, one after the other.
+    """The full blocks of all prompts, one after the other, of ``size`` tokens.
 
-    Attributes:
-        size: tokens of a block.
-        begins: first block of each request, and their number.
-        key: number of each block's key.
-        sharers, finders: by key, requests that have it, and those that may find it in a cache.
-        hits: tokens that a request may find, by row.
+    ``begins``: first block of each request, and their number. ``key``: number of each block's key.
+    ``sharers``, ``finders``: by key, requests that have it, and those that may find it in a cache.
+    ``hits``: tokens that a request may find, by row.
     """
 
     size: int
@@ -218,12 +204,10 @@ class _Tree:
 
 @dataclass(frozen=True)
 class Scope:
-    """What the schedules of a bound may do beside pauses.
+    """What the schedules of a bound may do beside pauses (``orsched.data.schedule_classes``).
 
-    Attributes:
-        chunks, mixed, restarts: features of ``orsched.data.schedule_classes``.
-        yielding: restarts, where a prefill that is done again yields a token.
-        cached: such a prefill may find all that it needs but one token in a prefix cache.
+    ``yielding``: restarts, where a prefill that is done again yields a token. ``cached``: it may
+    find all that it needs but one token in a prefix cache.
     """
 
     chunks: bool = False

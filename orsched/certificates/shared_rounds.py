@@ -52,16 +52,13 @@ class Parts:
     """What each request takes at least, on any worker, in nanoseconds.
 
     Attributes:
-        arrivals: of the requests.
-        prefill: of its prefill, as part of any steps: it adds to what else is in them.
-        first: what its own prefill takes beside that.
-        decode: all its rounds, with no other request in them.
+        prefill, first: of its prefill, as part of any steps: it adds to what else is in them; and
+            what its own prefill takes beside that.
+        decode, tokens: all its rounds, with no other request in them, and their number.
         longest: the longest of these; at least 1.
         token: what it adds to a round at least.
-        tokens: its rounds.
         fixed: of a round.
         shared: what any request adds to a round, so what one more costs those in it.
-        workers: how many there are.
     """
 
     arrivals: Numbers
@@ -92,8 +89,7 @@ class Parts:
 def parts_of(context: Context) -> Parts:
     """Return the least parts of the requests over all workers that can serve them.
 
-    Raises:
-        ValueError: nothing is known of how the parts of steps add up in these schedules.
+    Raises ``ValueError`` if it is unknown how the parts of steps add up in these schedules.
     """
     return context.once(_parts)
 
@@ -210,8 +206,7 @@ def round_prices(
 def shared_rounds(context: Context, claim: dict[str, Any], budget: Budget | None = None) -> int:
     """Return what the windows, levels and numbers of a claim prove of the sum of JCTs.
 
-    Raises:
-        ValueError: they prove nothing, or nothing is known of these schedules.
+    Raises ``ValueError`` if they prove nothing, or nothing is known of these schedules.
     """
     starts, levels = claim["starts"], claim["levels"]
     _require_shape(claim)
@@ -278,13 +273,10 @@ def _require_small(rates: Numbers, time: list[int], starts: list[int], parts: Pa
 
 
 class Found(NamedTuple):
-    """The cheapest behaviour of each request, in windows after that of its arrival.
+    """The cheapest behaviour of each request, in windows after that of its arrival (``first``).
 
-    Attributes:
-        cost: of each request.
-        decode, prefill, served: time of its rounds, of its prefill, and of both, by window.
-        last: the window of its end, counted from that of its arrival.
-        first: the window of its arrival.
+    ``decode``, ``prefill``, ``served``: time of its rounds, of its prefill, and of both, by window.
+    ``last``: the window of its end, counted from that of its arrival.
     """
 
     cost: Numbers

@@ -91,10 +91,8 @@ class Long(NamedTuple):
 def long_of(jobs: Jobs, rounds: int, length: int) -> Long:
     """Return a length of which some client must serve as many as fit into the rounds.
 
-    If ``q`` fit and more than ``(q - 1) J`` requests are that long, some client has q of them.
-
-    Raises:
-        ValueError: that is not so.
+    If ``q`` fit and more than ``(q - 1) J`` requests are that long, some client has q of them; else
+    ``ValueError``.
     """
     fitting = rounds // length
     if fitting < 1 or int((jobs.rounds >= length).sum()) <= (fitting - 1) * jobs.clients:
@@ -164,10 +162,8 @@ def stages_and_rounds(
 ) -> dict[str, Any]:
     """Return the certificate of the bound by what one worker's requests need from a moment on.
 
-    ``stages``, ``rounds``: the reasons of the bounds on the counts, with what these choose.
-
-    Raises:
-        ValueError: they prove nothing.
+    ``stages``, ``rounds``: the reasons of the bounds on the counts, with what these choose. Raises
+    ``ValueError`` if they prove nothing.
     """
     worker, floor, scope = context.instance.worker, context.floor(0), context.scope
     if scope.yielding:

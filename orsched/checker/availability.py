@@ -282,10 +282,7 @@ def _check_lost(
 
 
 def _beginnings(intervals: dict[int, tuple[Interval, ...]]) -> dict[tuple[int, int], int]:
-    """Return when the interval began that a failure ends, by worker and that end.
-
-    Nothing fails under autoscaling, where workers go with their last step.
-    """
+    """Return when an interval that a failure ends began, by worker and end; none if autoscaled."""
     return {
         (index, end): start
         for index, own in intervals.items()

@@ -107,10 +107,8 @@ def certificate_violations(
 ) -> list[str]:
     """Return what is wrong with a bound's certificate; an empty list means it is proven.
 
-    The bound that was proven last for this very instance is not derived again: a solver's is proven
-    when it is found, and once more in the check of the schedule that it stands beside.
-
-    ``budget``: cells of tables that may be filled to verify it; None: any number.
+    The bound proven last for this very instance is not derived again: a solver's is proven when it
+    is found, and in the check of its schedule. ``budget``: as in ``packing_violations``.
     """
     require_bound(bound)
     text = _text(bound) if budget == DEFAULT_BUDGET else None
@@ -283,10 +281,7 @@ def bound_violations(
     objective: str = "makespan",
     budget: int | None = DEFAULT_BUDGET,
 ) -> list[str]:
-    """Return what is wrong with a bound on an objective; an empty list means it is proven.
-
-    ``budget``: cells of tables that may be filled to verify it; None: any number.
-    """
+    """Return what is wrong with a bound on an objective, proven within the budget; [] if right."""
     if objective == "makespan" or len(instance) == 0:
         return certificate_violations(instance, bound, budget)
     if objective not in KINDS.values():

@@ -130,9 +130,8 @@ def check(
         budget: cells of tables that may be filled to verify the bound's certificate (the default
             is several times what any of orsched's own takes); None: any number.
 
-    Raises:
-        InputError: ``times`` is neither of the two, or an argument is no instance or no schedule.
-            No schedule makes the checker raise.
+    Raises ``InputError`` if ``times`` is neither of the two, or an argument is no instance or no
+    schedule. No schedule makes the checker raise.
     """
     if times not in TIMES:
         raise InputError(f"{times!r} is unknown", field="times", remedy="model or measured")

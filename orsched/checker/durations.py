@@ -24,12 +24,9 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """Workers whose steps are priced alike.
+    """Workers whose steps are priced alike: one of them, and the places of their steps.
 
-    Attributes:
-        worker: one of them.
-        steps: the places of their steps.
-        batches: the numbers of their steps with prefill rows, among ``Timeline.batches``.
+    ``batches``: the numbers of their steps with prefill rows, among ``Timeline.batches``.
     """
 
     worker: Worker
@@ -48,10 +45,7 @@ def kinds_of_workers(line: Timeline) -> list[Kind]:
 
 
 def _kinds_of(workers: Sequence[Worker]) -> tuple[list[Worker], list[int]]:
-    """Return one worker of each kind, and the kind of each worker.
-
-    Those of a kind have the same clients, limit, padding and an equal cost model.
-    """
+    """Return one worker of each kind (equal clients, limit, padding and cost), and each's kind."""
     found: dict[object, int] = {}
     first: list[Worker] = []
     numbers: list[int] = []
@@ -89,8 +83,6 @@ class Durations:
     def kinds(self) -> list[Kind]:
         """The workers by what their steps cost: one sort, however many workers there are."""
         return kinds_of_workers(self.line)
-
-    # -- rounds ---------------------------------------------------------------------------
 
     @cached_property
     def first_round(self) -> IntColumn:
@@ -143,8 +135,6 @@ class Durations:
                 return UNKNOWN
             duration += one
         return duration
-
-    # -- prefill and mixed steps ----------------------------------------------------------
 
     def stages(self, kind: Kind) -> tuple[IntColumn, IntColumn]:
         """Places of the steps with prefill rows on workers of a kind, and their durations."""

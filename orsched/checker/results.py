@@ -260,10 +260,7 @@ def _compare(findings: Findings, where: str, expected: Any, found: Any) -> None:
 
 
 def same(expected: object, found: object) -> bool:
-    """Equality of JSON values: True is no 1, and 1.0 is no whole number.
-
-    JSON knows one type of number, so a whole-valued figure may be written 1 for 1.0.
-    """
+    """Equality of JSON values: True is no 1, but 1.0 may be written 1, where 1.0 is expected."""
     if type(expected) is float:
         return type(found) in (float, int) and bool(expected == found)
     return type(expected) is type(found) and bool(expected == found)

@@ -91,7 +91,6 @@ def _by_row(line: Timeline, at_place: Mask) -> Mask:
 
 
 def _step(line: Timeline, message: str, found: IntColumn | None = None) -> Any:
-    """Describe a step."""
     return lambda row: {
         "message": f"step {row} {message}",
         "worker": int(line.steps.worker[row]),
@@ -149,11 +148,7 @@ def check_rows(line: Timeline, findings: Findings) -> None:
 
 
 def check_order(line: Timeline, findings: Findings) -> None:
-    """Rows of work are in order of request, then stay, then step.
-
-    Stays follow one another in time, so that this is also the order of request and step, unless
-    steps take no time.
-    """
+    """Rows of work are in order of request, stay, step; steps may take no time, so stays matter."""
     work = line.work
     findings.add_rows(
         Kind.ORDER,
@@ -227,10 +222,7 @@ def _row(line: Timeline) -> Any:
 
 
 def check_completeness(line: Timeline, findings: Findings, stopped: bool) -> None:
-    """Every stay prefills what is due, and every request yields exactly its tokens.
-
-    If the run was stopped, requests may have yielded fewer.
-    """
+    """Every stay prefills what is due, and every request yields its tokens, or fewer if stopped."""
     work = line.work
     known = work.request[work.request < len(line.instance)]
     served = np.bincount(known, minlength=len(line.instance)) > 0

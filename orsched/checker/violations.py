@@ -76,14 +76,10 @@ STRUCTURE = (
 
 @dataclass(frozen=True)
 class Violation:
-    """One finding of the checker.
+    """One finding of the checker, in words (``message``); what does not apply is None.
 
-    Attributes:
-        kind: what is wrong.
-        message: the finding in words.
-        request, client, worker, step: rows and indices it concerns, where they apply.
-        field: the field of the schedule it concerns, where there is one.
-        expected, found: the right and the given value, plain JSON values.
+    ``request``, ``client``, ``worker`` and ``step`` are rows and indices, ``field`` is of the
+    schedule; ``expected`` and ``found`` are plain JSON values.
     """
 
     kind: ViolationKind

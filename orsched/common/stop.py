@@ -103,10 +103,8 @@ class TargetGap(_Timeless):
 
     The bound is the best that is known so far; ``solve`` and the search tell it, to searches that
     know the true lengths. Alone in ``solve`` it has a time limit of a minute; a criterion of your
-    own around it should have one, too.
-
-    Raises:
-        InputError: the gap is not a number from 0 to below 1; 0.01 is 1 %.
+    own around it should have one, too. Raises ``InputError`` if the gap is not a number from 0 to
+    below 1; 0.01 is 1 %.
     """
 
     gap: float

@@ -38,12 +38,9 @@ class BilinearCost:
     and rounded once, half up, to a nanosecond; ``time_scale`` multiplies the rounded duration, so
     that a scaled model keeps every schedule exactly.
 
-    A coefficient may be negative, as an unconstrained fit can make it; ``warnings`` says so. A
-    step whose exact duration is below 0 raises ``InputError``: it is never clipped, since a
-    clipped model is no longer the fitted one.
-
-    Raises:
-        InputError: a coefficient is not a whole number of at most 2**62 femtoseconds.
+    A coefficient may be negative, as an unconstrained fit can make it; ``warnings`` says so. A step
+    whose exact duration is below 0 raises ``InputError``: it is never clipped, since a clipped
+    model is no longer the fitted one. So does a coefficient that is no whole number up to 2**62.
     """
 
     p1_fs: int

@@ -37,12 +37,9 @@ def completed(
     and never below 0; with one alone, its time. Each is rounded half up to a nanosecond.
 
     Then missing times, and only they, are brought between what was measured: not above the least
-    time measured for no less of everything, and not below the largest for no more, where the
-    second is not above the first. If the measured times grow along all axes, so does the whole
-    table.
-
-    Raises:
-        InputError: no time was measured.
+    time measured for no less of everything, and not below the largest for no more, where the second
+    is not above the first. If the measured times grow along all axes, so does the whole table.
+    Raises ``InputError`` if no time was measured.
     """
     missing = sum(time is None for time in times_ns)
     if not missing:

@@ -84,8 +84,6 @@ class ProfiledTimes:
         self.batch_stride = len(self.context_axis)
         self.beside_stride = len(decode.axes[1]) * self.batch_stride
 
-    # -- parts of a step --------------------------------------------------------------------
-
     def level(self, tokens: int, sequences: int) -> Ratio:
         """Return what a step of some tokens and sequences takes without attention."""
         found = self.levels.get((tokens, sequences))
@@ -142,8 +140,6 @@ class ProfiledTimes:
                 _line(outer, times[outer.low * stride + at], times[outer.high * stride + at])
             )
         return _line(inner, *ends)
-
-    # -- steps --------------------------------------------------------------------------------
 
     def stage(self, prompts: Sequence[int], cached: Sequence[int]) -> int:
         """Return the duration of a prefill stage."""

@@ -59,9 +59,7 @@ class Autoscaling:
         rule: reactive, or policy: its ``workers_wanted`` says how many.
 
     The three times may be given in seconds: ``startup_s``, ``interval_s`` and ``cooldown_s``.
-
-    Raises:
-        InputError: a value is wrong, or a time is given in both units.
+    Raises ``InputError`` if a value is wrong, or a time is given in both units.
     """
 
     startup_ns: int

@@ -69,8 +69,7 @@ class Instance:
         refused: how many requests of each class were refused before (``admitted``), for they fit
             onto no worker. They count against the attainment of limits, and are not scheduled.
 
-    Raises:
-        InputError: a field is wrong.
+    Raises ``InputError`` if a field is wrong.
     """
 
     requests: Requests

@@ -129,13 +129,11 @@ def _joined(chains: list[IntColumn]) -> tuple[IntColumn, IntColumn]:
 class Prefixes:
     """Cache-block identifiers of each prompt: equal identifiers mean an equal prefix.
 
-    ``ids[offsets[r]:offsets[r + 1]]`` are the blocks of request r (n + 1 offsets, first 0);
-    each block stands for ``block_tokens`` tokens and all before: a hash chain. So an identifier
-    always stands at the same place, behind the same one. The last one of a request may stand for
-    fewer tokens; what is behind the last one no other request shares.
-
-    Raises:
-        InputError: offsets, identifiers or their chains are wrong; the row is the request.
+    ``ids[offsets[r]:offsets[r + 1]]`` are the blocks of request r (n + 1 offsets, first 0); each
+    block stands for ``block_tokens`` tokens and all before: a hash chain. So an identifier always
+    stands at the same place, behind the same one. The last one of a request may stand for fewer
+    tokens; what is behind the last one no other request shares. Raises ``InputError`` if offsets,
+    identifiers or their chains are wrong; the row is the request.
     """
 
     offsets: IntColumn

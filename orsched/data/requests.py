@@ -57,8 +57,7 @@ class Requests:
         arrival_s, deadline_s: the same in seconds, in place of ``arrival_ns`` and ``deadline_ns``:
             rounded exactly to nanoseconds.
 
-    Raises:
-        InputError: a value is wrong; names row, field and remedy.
+    Raises ``InputError`` if a value is wrong; it names row, field and remedy.
     """
 
     prompt_tokens: IntColumn

@@ -102,8 +102,7 @@ class SLO:
     Attributes:
         ttft_ns, tpot_ns: the limits in whole nanoseconds, None where there is none.
 
-    Raises:
-        InputError: no limit is given, one is given in both units, or one is no time.
+    Raises ``InputError`` if no limit is given, one is given in both units, or one is no time.
     """
 
     ttft_ns: int | None
@@ -167,8 +166,7 @@ class ServiceClass:
         bulk: whether the class is work that fills gaps, measured by its throughput; by default
             every class without limits on TTFT and TPOT but ``interactive``.
 
-    Raises:
-        InputError: the name is empty, or a limit is no time.
+    Raises ``InputError`` if the name is empty, or a limit is no time.
     """
 
     name: str

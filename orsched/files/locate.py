@@ -318,9 +318,8 @@ def load(
         drop_empty: leave requests without tokens out.
         spread: spread arrivals that share one clock tick.
 
-    Raises:
-        InputError: there is no such file or name, the file is wrong, requests have no ``clients``,
-            or a native instance gets arguments that are for requests.
+    Raises ``InputError`` if there is no such file or name, the file is wrong, requests have no
+    ``clients``, or a native instance gets arguments that are for requests.
     """
 
     if not (isinstance(source, (str, os.PathLike)) or is_frame(source)):

@@ -171,7 +171,6 @@ BEYOND = "budget of 2,000,000,000 cells"
 
 
 def spent(monkeypatch, verify):
-    """What a verification spends."""
     budgets = []
     init = Budget.__init__
     monkeypatch.setattr(Budget, "__init__", lambda *args: (init(*args), budgets.append(args[0]))[0])

@@ -423,7 +423,6 @@ def test_strange_transfers_never_raise():
 
 
 def test_an_instance_without_requests():
-    """Nothing is sent where nothing is served."""
     workers = (Worker(1, role="prefill"), Worker(1, role="decode"))
     empty = pool_instance(1).requests.take([])
     instance = Instance(empty, workers, link=Link(), first_token="decode")

@@ -119,12 +119,10 @@ def reported(instance, schedule):
 
 
 def with_step(schedule, column, row, value):
-    """Return the schedule with one value of its steps changed."""
     return schedule.replace(steps=_changed(schedule.steps, column, row, value))
 
 
 def with_work(schedule, column, row, value):
-    """Return the schedule with one value of its work changed."""
     return schedule.replace(work=_changed(schedule.work, column, row, value))
 
 
@@ -140,7 +138,6 @@ def taken(table, rows):
 
 
 def with_leaf(tree, path, value):
-    """Return a copy of JSON data with one entry replaced."""
     copy = json.loads(json.dumps(tree))
     place = copy
     for name in path[:-1]:
@@ -150,7 +147,6 @@ def with_leaf(tree, path, value):
 
 
 def without_leaf(tree, path):
-    """Return a copy of JSON data without one entry."""
     copy = json.loads(json.dumps(tree))
     place = copy
     for name in path[:-1]:
@@ -212,7 +208,6 @@ def edited(rows, **changes):
 
 
 def kinds(violations):
-    """Return the kinds of violations, as texts."""
     return {violation.kind.value for violation in violations}
 
 
