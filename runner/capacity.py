@@ -300,7 +300,6 @@ def require_room(
 ) -> None:
     """Raise ``InputError`` unless the model has the positions and the device the memory.
 
-
     ``workers`` share the device; each keeps ``stored_tokens`` of prefixes beside its slots.
     """
     if length > size.positions:

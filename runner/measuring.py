@@ -71,7 +71,6 @@ class Rehearsal(Policy):
 def made_up_requests(count: int, length: int, seed: int, like: Requests | None = None) -> Requests:
     """Return requests for a rehearsal, none longer than the ``length`` tokens of a slot.
 
-
     Pairs of lengths are drawn from those ``like``, with replacement; without them prompts are
     uniform up to half of the length, and outputs up to what is left.
     """
@@ -91,7 +90,6 @@ def made_up_requests(count: int, length: int, seed: int, like: Requests | None =
 
 def rehearse(device: TorchDevice, requests: Requests, most_tokens: int, seed: int = 0) -> Observed:
     """Serve requests on an empty worker and return its steps; arrivals do not matter.
-
 
     The time from the step before counts as part of a step: a plan knows no gaps. Prompts over
     ``most_tokens`` are left out. ``seed`` draws the prompts, and when to prefill.

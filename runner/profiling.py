@@ -55,7 +55,6 @@ class Point(NamedTuple):
 def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Point]:
     """Return the points to measure on a worker: lengths grow by factors of 2 or 4.
 
-
     Stages of one prompt are denser up to ``SMALL`` tokens, where most of a run's are. Contexts of a
     round are all equal at some points and spread evenly at others. Mixed steps have one prompt or
     ``SEVERAL``. Single chunks are also measured behind cached tokens, which they attend to. Numbers
@@ -107,7 +106,6 @@ def profile(
     between: Callable[[int], None] | None = None,  # told after each walk how many are done
 ) -> Measurements:
     """Measure the points of a ``grid`` on an empty worker; a row holds the median of some repeats.
-
 
     The whole grid is walked once, in random order, for each repeat, so that a slow while of the
     machine is one of the repeats of every point and not all those of some.

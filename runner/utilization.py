@@ -46,7 +46,6 @@ def measure_peaks(
 ) -> Peaks:
     """Measure a device's peaks: a product of matrices [rows, rows], a copy of ``size`` bytes.
 
-
     The copy must be larger than the caches of the device.
     """
     import torch
@@ -92,7 +91,6 @@ INTERVAL_S = 0.5
 
 class NvmlSampler:
     """Samples a GPU in the background; a context manager.
-
 
     Where there is no ``pynvml``, no GPU or no driver it does nothing, and ``summary`` is None.
     """
@@ -174,7 +172,6 @@ def peak_bytes(device: str) -> int:
 
 class Watch:
     """Watches a torch worker in this process while a run lasts; a context manager.
-
 
     ``peaks``: whether to measure, now, what the device can do at most.
     """
@@ -288,7 +285,6 @@ def utilization(
     instance: Instance, trace: Schedule, size: ModelSize, peaks: Peaks
 ) -> dict[str, Any]:
     """Return what a run made of its device, as plain values.
-
 
     ``device_busy_share`` is the share of the wall time in which a step ran. ``mfu`` are needed
     FLOPs by the measured peak of matrix products, ``bandwidth_utilization`` needed bytes by the

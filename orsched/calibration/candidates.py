@@ -36,7 +36,6 @@ MOST_LEVELS = 8
 class Candidate:
     """A cost model fitted to the points that were not held out.
 
-
     Errors are absolute relative ones on the points held out, by phase and over ``all`` of prefill
     and decode: ``points``, ``mean``, ``p95``, ``worst``; and ``run``: by how much the sums over the
     steps of a run that were held out are missed, by phase (over those of the grid in phases that no
@@ -117,11 +116,9 @@ def calibrate(
     not fitted to mixed steps, and the pooling model to no stages of unequal prompts. They are
     scored on mixed steps all the same, as ``orsched.costs.mixed_ns`` has them. Where rows are of
     several runs, none of the last one is fitted to. ``weighting`` is that of
-    ``calibration.fit.fit``: relative for a grid of single steps, whose sizes are not as frequent
-    as in a run; seconds for steps of runs.
-
-    Raises:
-        InputError: an unknown model, or a phase with too few points to hold any out.
+    ``calibration.fit.fit``: relative for a grid of single steps, whose sizes are not as frequent as
+    in a run; seconds for steps of runs. Raises ``InputError``: an unknown model, or a phase with
+    too few points to hold any out.
     """
     measurements = with_runs(measurements)
     fitted, held = interleaved(measurements)
@@ -181,7 +178,6 @@ def joined(*parts: Measurements) -> Measurements:
 
 def anchored(grid: Measurements, run: Measurements) -> tuple[Measurements, dict[str, float]]:
     """Return a grid with its times multiplied, phase by phase, until they agree with a run.
-
 
     A step of a grid finds the worker as the same step left it; in a run others came between, and
     decisions. What of a run's time the best fit to the grid says, and what it took, gives the

@@ -216,7 +216,6 @@ def read_machine(
 ) -> tuple[CostModel, BlockMemory | None]:
     """Return cost model and memory of a machine's name, or of a cost-model file.
 
-
     What has a suffix ``.json`` or a folder in it, or is a file, is a file; its path is from
     ``base``. The memory is None where the machine, or the report in the file, does not state it.
     Raises ``InputError`` where there is neither, or the file is wrong.

@@ -86,7 +86,6 @@ def data_sheet_cost(
 ) -> RooflineCost:
     """Return the roofline of a model on GPUs, in BF16, from their peaks alone.
 
-
     A step reads the layers and the output layer, 2 bytes a number unless they are quantised, at
     ``memory_efficiency`` (None: ``efficiency``) of the bandwidth. A token is a multiplication and
     an addition for each number in the layers, at ``efficiency`` of the peak; the output layer,

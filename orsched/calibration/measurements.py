@@ -34,15 +34,13 @@ class Measurements:
     longest prompt having ``longest``. A ``decode`` row is one round of ``count`` active requests,
     whose contexts sum to ``context_sum`` with ``context_max`` as the longest. A ``mixed`` row is
     ``tokens`` prompt tokens prefilled beside such a round, of as few prompts as the ``longest``
-    allows: of one where both are equal. What a phase does not use is 0,
-    which a column left out stands for; contexts may stay 0 for models that do not look at them.
-    ``cached`` are the tokens of its request in the cache before each prompt of the row, a mean over
-    the prompt tokens where they differ: the row is of chunks behind others, or behind a prefix.
-    ``run`` is 0 for a step measured alone, again and again, and k for one of the k-th run, in which
-    others came before it: a device is warmer there.
-
-    Raises:
-        InputError: columns of unequal length, or a row that no step can have; names both.
+    allows: of one where both are equal. What a phase does not use is 0, which a column left out
+    stands for; contexts may stay 0 for models that do not look at them. ``cached`` are the tokens
+    of its request in the cache before each prompt of the row, a mean over the prompt tokens where
+    they differ: the row is of chunks behind others, or behind a prefix. ``run`` is 0 for a step
+    measured alone, again and again, and k for one of the k-th run, in which others came before it:
+    a device is warmer there. Raises ``InputError``: columns of unequal length, or a row that no
+    step can have; names both.
     """
 
     phase: Sequence[str]

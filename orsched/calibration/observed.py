@@ -98,7 +98,6 @@ class Observed(NamedTuple):
 def observed(instance: Instance, trace: Schedule, gaps: bool = False) -> Observed:
     """Return the steps of a trace, but for those that a row cannot say.
 
-
     These are mixed steps over several prompts, and stages over several of which some are chunks
     after a prompt's first. With ``gaps`` the time since the worker's step before counts as part of
     a step: only for traces without waits for arrivals.

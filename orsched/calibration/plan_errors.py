@@ -48,7 +48,6 @@ _DIGITS = 6  # of a nanosecond: below is noise of the solution
 class Term(NamedTuple):
     """A term of the time of steps.
 
-
     ``term`` is ``constant`` (a step, a round), ``tokens`` (prompt tokens), ``active`` (requests in
     a round) or ``context`` (tokens that are attended to).
     """

@@ -127,7 +127,6 @@ _BYTES = 2  # of a number that is reduced, unless said otherwise: 16 bits
 class ModelFacts:
     """What a profile does not say of its model; None: not known.
 
-
     ``times_a_step``: how often a step runs a kernel, where that is not what its name says.
     """
 
@@ -155,11 +154,9 @@ def profile_cost(files: ProfileFiles, model: ModelFacts, fixed_ns: int = 0) -> P
     A step runs the kernels of ``dense`` and ``per_sequence`` as often as their names say
     (``A_LAYER``, ``MLP``, ``A_STEP``) or ``model.times_a_step`` does, attention once a layer, and,
     on several GPUs, an all-reduce after attention and after the MLP of each layer and one after the
-    embedding. The tables have nothing of the host: that is ``fixed_ns``.
-
-    Raises:
-        InputError: a table is wrong, a kernel is not known, or all-reduce times are needed and not
-            there; names file, row, field and remedy.
+    embedding. The tables have nothing of the host: that is ``fixed_ns``. Raises ``InputError``: a
+    table is wrong, a kernel is not known, or all-reduce times are needed and not there; names file,
+    row, field and remedy.
     """
     dense = kernel_rows(files.dense, "tokens")
     sequences = [] if files.per_sequence is None else kernel_rows(files.per_sequence, "sequences")

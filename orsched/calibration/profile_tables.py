@@ -54,14 +54,11 @@ def attention_rows(path: Path) -> list[AttentionRow]:
     """Read a table of attention: of one layer, all kernels of it added up.
 
     The tokens cached before the prompt tokens are ``kv_prefill``; in newer tables they follow from
-    ``prefill_key``, the mean number of keys that a prompt token sees: they are ``prefill_key``
-    less half of ``prefill_chunk``, rounded down. Rows of several query tokens a request
+    ``prefill_key``, the mean number of keys that a prompt token sees: they are ``prefill_key`` less
+    half of ``prefill_chunk``, rounded down. Rows of several query tokens a request
     (``decode_q_len`` over 1, for speculation) are left out; so is a combination that one of several
-    kernels was not measured at.
-
-    Raises:
-        InputError: a column is missing or a cell is wrong, a row appears twice, or a key length
-            that no prompt of this size has.
+    kernels was not measured at. Raises ``InputError``: a column is missing or a cell is wrong, a
+    row appears twice, or a key length that no prompt of this size has.
     """
     table = read_chosen(path, lambda header: _attention_columns(path, header))
     columns = {name: list(values) for name, values in table.columns.items()}
@@ -172,7 +169,6 @@ def _activated(tokens: int, one: int, most: int, fixed: int | None) -> Fraction:
 
 def all_reduce_rows(path: Path, tokens: Sequence[int], token_bytes: int | None) -> list[KernelRow]:
     """Read all-reduce times, as times of the kernel ``all_reduce`` at these numbers of tokens.
-
 
     ``path`` is a table with ``time_us`` by ``tokens`` or by ``bytes``, or LLMServingSim's
     ``hardware.yaml`` with samples by bytes. By bytes, a token has ``token_bytes`` of them. Raises

@@ -243,7 +243,6 @@ LEAST_REQUESTS = 20
 class RunFit:
     """A cost model fitted to a measured run.
 
-
     ``measured`` and ``simulated`` are figures of all requests in seconds, ``rest`` of those not
     fitted to.
     """
@@ -298,7 +297,6 @@ def fit_run(
     weighting: str = "seconds",
 ) -> RunFit:
     """Fit a cost model to a measured run, and simulate the run with it.
-
 
     With a profile (``base`` is its cost model) one constant is fitted, a factor of all its times;
     with a model's shape two: the time of a byte read and of an operation; or those of a family of

@@ -121,7 +121,6 @@ class MeasuredRun:
 def recorded_settings(path: str | PathLike[str]) -> dict[str, int]:
     """Return what ``meta.json`` beside a run that LLMServingSim recorded says of its server.
 
-
     Fields of ``Server``, those that it has; nothing if there is no such file. vLLM keeps one block
     of its cache for itself. Raises ``InputError`` for a wrong file or a run of several engines.
     """
@@ -155,7 +154,6 @@ def recorded_settings(path: str | PathLike[str]) -> dict[str, int]:
 
 def read_run(path: str | PathLike[str]) -> MeasuredRun:
     """Read a measured run: CSV with ``arrival_s``, lengths, ``first_token_s`` and ``last_token_s``.
-
 
     Or the ``requests.jsonl`` of a run that LLMServingSim recorded, or the result of ``vllm bench
     serve --save-detailed``, whose times are the client's. Where the engine's own clock is recorded

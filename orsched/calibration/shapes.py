@@ -211,7 +211,6 @@ _MOST = 2**24
 class ModelShape:
     """A decoder of the LLaMA family: gated feed-forward layers, grouped heads of keys.
 
-
     Sizes are those of ``config.json``.
     """
 

@@ -45,7 +45,6 @@ MOST_LOG = 40.0  # logarithm of a length that no knot exceeds: no file can make 
 class Tail:
     """One side beyond the outermost quantile, whose level leaves a share p beyond it.
 
-
     The logarithm of a length is as far beyond that quantile's as ``scale`` times the difference of
     the quantiles of Student's t.
     """
@@ -88,7 +87,6 @@ class Tails:
 
 def fit_tails(logs: Floats, truth: Floats, levels: Floats) -> Tails:
     """Return the tails under which held-out lengths beyond the outermost quantiles are likeliest.
-
 
     Logarithms of calibrated quantiles are (n, k), those of the lengths (n,), levels (k,). Raises
     ``InputError`` where fewer than ``LEAST_ROWS`` lengths are beyond one of them.

@@ -45,7 +45,6 @@ def count_by_rule(text: str) -> int:
 def token_counter(tokenizer: str | os.PathLike[str] | None = None) -> Callable[[str], int]:
     """Return what counts the tokens of a text.
 
-
     ``tokenizer``: a ``tokenizer.json`` or the folder that holds it, read without running any code
     of the folder; None for the rule (``count_by_rule``). Raises ``InputError`` for no such file or
     no tokenizer, ``MissingDependencyError`` without the package ``tokenizers``.

@@ -34,7 +34,6 @@ _OTHERS = ("roots", "sizes", "start")
 class Trees:
     """Several sums of trees over the same features; sum k is one output.
 
-
     All trees stand one behind the other in the columns of nodes. A leaf has itself as both
     children, so that walking all trees down for as many steps as the deepest one needs ends in
     their leaves.
@@ -203,7 +202,6 @@ def fit_quantiles(
     progress: Callable[[str], None] | None = None,
 ) -> Trees:
     """Return trees whose sum k is the quantile of level k of the targets given the features.
-
 
     Gradient boosting on the pinball loss with binned features, depth at most 4. Raises
     ``MissingDependencyError`` without scikit-learn.

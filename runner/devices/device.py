@@ -29,7 +29,6 @@ Reason = Literal["died", "hung", "out_of_memory", "failed"]
 class WorkerLostError(Exception):
     """A worker can take no more steps before it is restarted; ``message`` is what is known of it.
 
-
     ``reason``: ``died``: its process ended without a word; ``hung``: a step took far too long;
     ``out_of_memory``; ``failed``: anything else that it reported.
     """
@@ -121,7 +120,6 @@ def wait(
     sleeping: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
     """Sleep until a device is done, one of those that are not ready is, or a moment has come.
-
 
     An exception raised in ``sleeping`` does no harm, as one in the middle of an answer would.
     """
@@ -297,7 +295,6 @@ MOST_ROUNDS = 8
 
 def warm_up(device: Device, slots: int, length: int, prompts: Sequence[int]) -> None:
     """Run stages over one prompt and over several, rounds, and a mixed step on an empty device.
-
 
     ``prompts`` are numbers of prompt tokens, such as an instance's shortest and longest.
     """

@@ -34,7 +34,6 @@ _NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "AL
 class ServedWorker:
     """A worker on its device that has taken its first steps, and its answer to each message.
 
-
     It takes steps only if its first answer, ``greeting``, is ``Ready``.
     """
 

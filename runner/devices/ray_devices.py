@@ -131,7 +131,6 @@ def _actor_class() -> Any:
 def connect(address: str | None = None, cpus: int | None = None) -> None:
     """Join the Ray cluster at an address, or start one on this machine; it ends with this process.
 
-
     Raises ``InputError`` where no cluster is, ``MissingDependencyError`` without ray.
     """
     if not _ray().is_initialized():

@@ -149,7 +149,6 @@ class RemoteDevice(ABC):
     def start(self, zero_ns: int | None = None) -> None:
         """Let time begin when the worker is ready.
 
-
         Raises ``WorkerLostError`` if it does not get ready, ``InputError`` for its settings, and
         ``MissingDependencyError`` where torch or transformers are missing.
         """

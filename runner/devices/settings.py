@@ -25,7 +25,6 @@ _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 class WorkerSettings:
     """Arguments of a ``TorchWorker``, and the threads it computes with.
 
-
     Raises ``InputError`` for a value out of range; the worker itself looks at the model.
     """
 

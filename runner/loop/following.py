@@ -32,7 +32,6 @@ _UNTIL_FINISH = decode_rounds(until=FINISH)
 class InOrder:
     """One worker's requests: prefill first, in the order of a plan, else decode.
 
-
     Memory is set aside as the view says, under paged memory as well; what is longer than a stage
     may hold is prefilled in chunks. Where caches fill the memory nevertheless, the last admitted
     request is evicted. ``stages``: the plan's step in which each request starts; below 0 for those
@@ -275,7 +274,6 @@ def _joined(spans: list[tuple[int, int]]) -> dict[int, int]:
 
 class FollowSchedule(Policy):
     """Take the steps of a schedule, planned or measured, in their order, worker by worker.
-
 
     A step waits for the arrival of its requests, for the end of their stays elsewhere and, where
     the plan idles before it, for its start in the plan. One that comes late delays the rest; the

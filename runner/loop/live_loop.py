@@ -33,7 +33,6 @@ _MOST_KEPT = 3
 class Interrupts:
     """Keeps a first Ctrl-C until ``check``, or until it may be raised; a second one is raised.
 
-
     Once one was raised (``told``), further ones are kept, but where they may be raised: what was
     done until then must not be lost while it is put in order, checked and written. Outside the main
     thread signals stay as they are.

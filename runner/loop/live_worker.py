@@ -64,7 +64,6 @@ def restoring_step(view: View, restoring: Places) -> Step | None:
 class PrefixReuse:
     """Follows the blocks of a worker's prefix cache: each has a row in the device's store.
 
-
     A block that others may hit is stored when it is full, one that only its own request can hit
     when that request is evicted.
     """
@@ -126,7 +125,6 @@ class MeasuredSteps(StepRecorder):
 
 class LiveWorker(WorkerRun):
     """Begins steps on a device.
-
 
     A worker that looks ahead asks for the times of a step when the next one begins: the device goes
     on while the policy decides. Any other one is told of a step's effects when the device is done,

@@ -138,11 +138,9 @@ def read_request_times(path: str | PathLike[str], *, drop_failed: bool = False) 
     """Read a result of ``vllm bench serve --save-result --save-detailed``.
 
     A failed request is an error, or left out with ``drop_failed``. The last token is at
-    ``start_times + latencies``; where a file has no ``latencies``, at the sum of the gaps.
-
-    Raises:
-        InputError: the file is not such a result, or was written without details; rows of
-            messages count from 0.
+    ``start_times + latencies``; where a file has no ``latencies``, at the sum of the gaps. Raises
+    ``InputError``: the file is not such a result, or was written without details; rows of messages
+    count from 0.
     """
     found = read_bench_times(path, drop_failed=drop_failed)
     return RequestTimes(found.requests, found.first_token_ns, found.finish_ns, found.gaps_ns)

@@ -29,10 +29,8 @@ def in_order(instance: Instance, schedule: Scheduled) -> list[int]:
 
     A request that is evicted counts from its last admission: the plan would have done without the
     ones before. Ties, requests of one step, go by arrival, then row. Requests that a partial
-    schedule does not serve come last.
-
-    Raises:
-        InputError: the schedule names requests or steps that are not there.
+    schedule does not serve come last. Raises ``InputError``: the schedule names requests or steps
+    that are not there.
     """
     schedule = as_schedule(schedule)
     work, steps, n = schedule.work, schedule.steps, len(instance)
@@ -53,7 +51,6 @@ def in_order(instance: Instance, schedule: Scheduled) -> list[int]:
 
 def priorities(instance: Instance, schedule: Scheduled) -> list[int]:
     """Return each request's place, from 0, in the order of ``in_order``, and raise as that.
-
 
     As ``priority`` of a request it makes vLLM (``--scheduling-policy priority``) take waiting
     requests in the plan's order. All are different, so that vLLM never decides by arrival.
@@ -89,8 +86,7 @@ def priority_rows(instance: Instance, schedule: Schedule) -> list[dict[str, Any]
 def write_priorities(instance: Instance, schedule: Schedule, path: str | os.PathLike[str]) -> None:
     """Write ``priority_rows`` as CSV, JSON (a list) or JSONL, by suffix.
 
-    Raises:
-        InputError: the suffix is none of these, or the file cannot be written.
+    Raises ``InputError``: the suffix is none of these, or the file cannot be written.
     """
     suffix = require_suffix(path, (".csv", ".json", ".jsonl"))
     rows = priority_rows(instance, schedule)
@@ -121,10 +117,8 @@ def write_timed_trace(
     vLLM makes up prompts of the right lengths and sends them at ``timestamp`` seconds, lines of one
     moment in the order of the file, which is the plan's. ``output_length`` is N^d, which that
     benchmark enforces. No two requests share a prefix. The benchmark sends no priorities: where
-    requests arrive apart, the order is up to the server's scheduler.
-
-    Raises:
-        InputError: the suffix is not ``.jsonl``, or the file cannot be written.
+    requests arrive apart, the order is up to the server's scheduler. Raises ``InputError``: the
+    suffix is not ``.jsonl``, or the file cannot be written.
     """
     require_suffix(path, (".jsonl",))
     requests, rows = instance.requests, sent_order(instance, schedule)

@@ -39,7 +39,6 @@ class Known(NamedTuple):
 class Order(ABC):
     """Which waiting request is next: the one with the smallest key, then the first that came.
 
-
     A key is given once, when the request comes, and kept when it is preempted.
     """
 
@@ -169,7 +168,6 @@ ORDERS: dict[str, Callable[..., Order]] = {
 
 def make_order(settings: dict[str, Any]) -> Order:
     """Return an order from ``{"order": NAME, ...}``, where the rest are its parameters.
-
 
     NAME is one of ``ORDERS``, or ``module:Class`` of a subclass of ``Order``. Raises
     ``InputError``.

@@ -46,7 +46,6 @@ NAME = "orsched"  # under which transformers finds this attention
 class SlotAttention:
     """Writes keys and values of a step into the slots' caches, and attends to them.
 
-
     Called by each layer of the model, after ``begin``.
     """
 
@@ -157,7 +156,6 @@ def _first_trusted(slots: Slots, fast: tuple[type[Kernel], ...], dense: type[Ker
 
 def agrees(fast: Kernel, dense: Kernel, slots: Slots) -> bool:
     """Return whether two kernels attend alike, with and without a window, in every part of steps.
-
 
     ``slots``: four, of 96 tokens; what is in them is overwritten.
     """

@@ -49,7 +49,6 @@ class Size(NamedTuple):
 class Graphs:
     """Runs steps as graphs.
 
-
     ``replays`` counts steps that ran as graphs, ``left_out`` sizes that the budget had no room for.
     In ``idle`` steps of a size change nothing that counts. ``any_reach``, of the kernels for rounds
     and for chunks: whether one graph serves all reaches; chunks are captured only with a kernel

@@ -148,7 +148,6 @@ def load_model(
 ) -> Any:
     """Return a model in evaluation mode: a preset with random weights, or one from a folder.
 
-
     The folder is in the format of transformers; nothing is downloaded, and code in it is never run.
     Its weights are safetensors unless they may be pickled. ``dtype`` is ``float64``, ``float32``,
     ``bfloat16`` or ``float16``.

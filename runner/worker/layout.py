@@ -69,7 +69,6 @@ class Heads(NamedTuple):
 class Chunk(NamedTuple):
     """Tokens of a request that a step processes.
 
-
     Before the step blocks of the prefix store are copied into the slot, and others back after it;
     back before any other chunk where there are no tokens.
     """
@@ -133,7 +132,6 @@ def lay_out(
 
 def runs_of(active: Sequence[int], lengths: Sequence[int], most: int) -> tuple[Run, ...]:
     """Return the runs of neighbours among slots in ascending order.
-
 
     ``lengths`` are tokens in the caches before the step, ``most`` is what a slot holds.
     """
@@ -202,7 +200,6 @@ def spans_of(chunks: Sequence[Chunk]) -> tuple[Span, ...]:
 
 def pack(slots: Slots, chunks: Sequence[Chunk], extent: Extent) -> NDArray[np.int64]:
     """Return the numbers of ``Inputs``, one after the other, of chunks with tokens, at least one.
-
 
     ``extent`` is at least what they take; all prompts yield in a padded one.
     """

@@ -281,7 +281,6 @@ _SHARD = re.compile(r"[\w.-]{1,200}")
 def folder_model(folder: Path, config: Any, numbers: Any, allow_pickle: bool = False) -> Any:
     """Return the model in a folder with its weights, of torch's type ``numbers``, on the CPU.
 
-
     Torch is asked to read pickled weights, where they are allowed, without running anything.
     """
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING

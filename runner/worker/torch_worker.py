@@ -217,7 +217,6 @@ class TorchWorker:
     def prepare(self, reach: int | None = None) -> int:
         """Capture graphs, if steps run as graphs, so that no step waits for one; return how many.
 
-
         ``reach``: tokens of the longest cache to prepare for; by default a whole slot.
         """
         import torch

@@ -124,7 +124,6 @@ def encoder_width(config: Any) -> int:
 def folder_weights(folder: Path, config: Any) -> dict[str, Any]:
     """Return the encoder's tensors in a folder, by its own names for them.
 
-
     Heads and poolers beside them are left; older names of normalisations are understood. Raises
     ``InputError``: there are none, they are pickled, damaged, missing or of another shape.
     """

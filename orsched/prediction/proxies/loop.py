@@ -181,8 +181,7 @@ class Training:
     def run(self) -> list[float]:
         """Train; return the losses on held-out rows, one an epoch. The network is the best one.
 
-        Raises:
-            InputError: a checkpoint is damaged or of another run, or the loss is not finite.
+        Raises ``InputError``: a checkpoint is damaged or of another run, or the loss is not finite.
         """
         if self.checkpoint is not None and os.path.exists(self.checkpoint):
             self._resume()

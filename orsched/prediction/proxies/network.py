@@ -68,7 +68,6 @@ RECIPES = {
 def recipe_of(kind: str, head: str | None = None, **changes: Any) -> Recipe:
     """Return a recipe of ``RECIPES`` with another head of SSJF or other numbers.
 
-
     ``head``: of ``SSJF_HEADS`` for ``bert_ssjf``; None: regression with L1. ``changes`` replace
     fields of ``Recipe``. Raises ``InputError``: unknown kind or head, number out of range.
     """
@@ -98,7 +97,6 @@ MICO_BUCKETS = 10
 @dataclass(frozen=True, eq=False)
 class Targets:
     """The scale of a head.
-
 
     ``middles`` in tokens: (c,), what stands for a class in ordinal regression; (1,), what one unit
     of a regression is; empty for the others.
@@ -152,7 +150,6 @@ class Targets:
 
 def targets_for(head: str, lengths: IntColumn) -> Targets:
     """Return the scale of a head for the lengths that are trained on.
-
 
     SSJF's five classes end at the percentiles 25, 50, 75 and 99, its two at the median; MICO's ten
     buckets are ``floor(length / (longest / 10))``. A regression's unit is the mean length, so that

@@ -43,7 +43,6 @@ BATCH = 64
 class ProxyPredictor(LengthPredictor):
     """An encoder with a head; ``train_proxy`` makes one.
 
-
     ``line``: logarithm of the length for a score of 0, and by how much it rises with the score; (0,
     1) where the head gives lengths.
     """
