@@ -1,8 +1,6 @@
-"""Formulations and bounds: what can be proven about a schedule.
-
-``pack`` is makespan packing, ``bound`` the family of lower bounds, ``solve_full_mip`` the full MIP;
-``orsched.models.batch`` is the DP batcher, ``orsched.models.windows`` the search at full scale.
-"""
+"""Formulations and bounds: what can be proven about a schedule. ``pack`` is makespan packing,
+``bound`` the family of lower bounds, ``solve_full_mip`` the full MIP; ``orsched.models.batch`` is
+the DP batcher, ``orsched.models.windows`` the search at full scale."""
 
 if __name__ != "orsched.models":
     raise ImportError("use 'import orsched.models', not 'import models'")

@@ -1,8 +1,6 @@
 """Kernels compiled with numba (extra ``fast``): the plain ones' own source, loaded once more.
-
 Compiling takes seconds the first time on a machine; then it lies in numba's cache beside the
-source. So it happens in a thread, while the search goes on in plain Python.
-"""
+source. So it happens in a thread, while the search goes on in plain Python."""
 
 from __future__ import annotations
 
@@ -25,11 +23,8 @@ _LOG = logging.getLogger("orsched")
 
 
 class Kernels:
-    """The compiled module of a search, once it is ready.
-
-    Attributes:
-        module: it; until then, and where it cannot be compiled, what stands in for it, or None.
-    """
+    """The compiled module of a search, once it is ready. ``module``: it; until then, and where it
+    cannot be compiled, what stands in for it, or None."""
 
     def __init__(
         self, compile_it: Callable[[], Any], what: str, stand_in: Any = None, missing: str = ""
@@ -85,12 +80,10 @@ def suggest_numba(faster: str) -> None:
 
 
 def compiled_copies(*sources: ModuleType, **options: Any) -> ModuleType:
-    """Load sources again with every function compiled; return the last one.
-
-    Each takes what it imports from the others compiled, so those come before it. Numba's cache
-    asks for the age of a function's own file; it is given that of all, since an edit of what a
-    function calls makes what is cached of it wrong, too.
-    """
+    """Load sources again with every function compiled; return the last one. Each takes what it
+    imports from the others compiled, so those come before it. Numba's cache asks for the age of a
+    function's own file; it is given that of all, since an edit of what a function calls makes what
+    is cached of it wrong, too."""
     import numba
 
     files = [os.stat(str(source.__file__)) for source in sources]

@@ -81,12 +81,10 @@ class ExactMethod:
     objectives: ClassVar[tuple[str, ...]] = MINIMISED
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
-        """Solve with the parameters ``search``, ``backend`` (cpsat, scip) and ``stages`` (K).
-
-        A proof is a search without a certificate: what it proves beyond the analytic
-        bound stands in the notes, and the reported bound stays the analytic one. Where the two
-        are equal, the analytic bound's certificate proves the optimum.
-        """
+        """Solve with the parameters ``search``, ``backend`` (cpsat, scip) and ``stages`` (K). A
+        proof is a search without a certificate: what it proves beyond the analytic bound stands in
+        the notes, and the reported bound stays the analytic one. Where the two are equal, the
+        analytic bound's certificate proves the optimum."""
         params, certified_ns = read_params(ExactParams, run.parameters), run.bound_ns
         result: FullMipResult | BestFirstResult | BestFirstTimesResult
         by, notes = "the best-first search", list[str]()

@@ -151,17 +151,11 @@ def packing_bound(jobs: Sequence[int], clients: int) -> dict[str, Any]:
 
 @dataclass
 class _Best:
-    """The packing and the bound so far; an interrupt finds here what there is.
+    """The packing and the bound so far; an interrupt finds here what there is."""
 
-    Attributes:
-        groups: lengths of the jobs of each client, worked on in place.
-        certificate: of the bound.
-        search: what goes on from there, with groups and certificate of its own.
-    """
-
-    groups: Groups
-    certificate: dict[str, Any]
-    search: Search | None = None
+    groups: Groups  # lengths of the jobs of each client, worked on in place
+    certificate: dict[str, Any]  # of the bound
+    search: Search | None = None  # what goes on from there, with groups and certificate of its own
 
     def target(self, gap: float) -> int:
         """Return the largest makespan within a gap of the bound."""
@@ -240,11 +234,9 @@ def _by_rooms(problem: Problem, certificate: dict[str, Any], makespan: int) -> d
 def _fill_rooms(
     best: _Best, problem: Problem, target: int, makespan: int, clock: Clock, rng: random.Random
 ) -> int:
-    """Fill the rooms beside the most frequent size first, the other clients after that.
-
-    Pairs of clients seldom find contents of so small rooms that waste hardly more than may be
-    wasted; a linear program does. Returns the makespan of the packing that is kept.
-    """
+    """Fill the rooms beside the most frequent size first, the other clients after that. Pairs of
+    clients seldom find contents of so small rooms that waste hardly more than may be wasted; a
+    linear program does. Returns the makespan of the packing that is kept."""
     rooms = Rooms.of(problem, target) if makespan > target else None
     try:
         full = rooms.fill(problem.slack(target)) if rooms else None

@@ -143,25 +143,15 @@ DEEPSPEED = TableMemory(((512, 28), (1024, 22)), beyond=12)
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Requests sorted by length; those of one length are a group.
+    """Requests sorted by length; those of one length are a group. A batch of N requests, the
+    longest of group k, takes ``slopes[k] N + bases[k]`` femtoseconds."""
 
-    A batch of N requests, the longest of group k, takes ``slopes[k] N + bases[k]`` femtoseconds.
-
-    Attributes:
-        order: row of each request, by length and then by row.
-        lengths: distinct lengths, growing.
-        ends: position after the last request of each group.
-        sizes: most requests in a batch whose longest is of the group, at most all.
-        slopes: A, femtoseconds a request.
-        bases: B, femtoseconds a batch.
-    """
-
-    order: IntColumn
-    lengths: list[int]
-    ends: list[int]
-    sizes: list[int]
-    slopes: list[int]
-    bases: list[int]
+    order: IntColumn  # row of each request, by length and then by row
+    lengths: list[int]  # distinct lengths, growing
+    ends: list[int]  # position after the last request of each group
+    sizes: list[int]  # most requests in a batch whose longest is of the group, at most all
+    slopes: list[int]  # A, femtoseconds a request
+    bases: list[int]  # B, femtoseconds a batch
 
     def __len__(self) -> int:
         return len(self.order)
@@ -173,14 +163,12 @@ class Problem:
 
     @cached_property
     def conditions(self) -> dict[str, bool]:
-        """Return what holds of these lengths, this cost and this memory.
-
-        ``batch_time_grows``: a batch of any admissible number takes no less time when its longest
-        request is longer. The time is linear in the length, so two numbers decide.
-        ``largest_batch_falls``: N_max never grows with the length.
-        ``slope_grows``: A never falls with the length, so the queries come in order.
-        ``windows_advance``: the first position that a batch may begin at never goes back.
-        """
+        """Return what holds of these lengths, this cost and this memory. ``batch_time_grows``: a
+        batch of any admissible number takes no less time when its longest request is longer. The
+        time is linear in the length, so two numbers decide. ``largest_batch_falls``: N_max never
+        grows with the length. ``slope_grows``: A never falls with the length, so the queries come
+        in order. ``windows_advance``: the first position that a batch may begin at never goes
+        back."""
         sizes, ends = self.sizes, self.ends
         falls = all(b <= a for a, b in pairwise(sizes))
         # In order to go back, N_max must grow by two or more from one length to the next.
@@ -293,10 +281,8 @@ def _check_sizes(
 
 
 def _check_times(problem: Problem, cost: BilinearCost, slice_tokens: int) -> None:
-    """Raise where an admissible batch would take a negative time.
-
-    Every step is linear in the number, in the length and in the round, so the corners decide.
-    """
+    """Raise where an admissible batch would take a negative time. Every step is linear in the
+    number, in the length and in the round, so the corners decide."""
     if not cost.warnings():
         return
     for row, (length, size, end) in enumerate(

@@ -1,7 +1,5 @@
-"""The recurrence of SCLS eq. (10) three times: as printed, in numpy by groups, and by lines.
-
-By groups all requests of one length are one step; by lines integers may have any size.
-"""
+"""The recurrence of SCLS eq. (10) three times: as printed, in numpy by groups, and by lines. By
+groups all requests of one length are one step; by lines integers may have any size."""
 
 from __future__ import annotations
 
@@ -74,13 +72,11 @@ def by_groups(problem: Problem) -> list[int]:
 
 
 def fits(problem: Problem) -> bool:
-    """Whether every number that is compared is proven to lie within 62 bits.
-
-    T itself may exceed 64 bits: it is kept modulo 2**64, and only differences over one window are
-    compared. No batch takes a negative time, so with C the longest time of a batch, two values
-    of T at most N_max apart differ by at most q C, where q batches cover any N_max requests: q = 1
-    if N_max never grows with the length.
-    """
+    """Whether every number that is compared is proven to lie within 62 bits. T itself may exceed 64
+    bits: it is kept modulo 2**64, and only differences over one window are compared. No batch takes
+    a negative time, so with C the longest time of a batch, two values of T at most N_max apart
+    differ by at most q C, where q batches cover any N_max requests: q = 1 if N_max never grows with
+    the length."""
     if not problem.ends:
         return True
     widths = [min(size, end) for size, end in zip(problem.sizes, problem.ends, strict=True)]
@@ -127,10 +123,8 @@ def _fill_group(
 
 
 def _inner_splits(problem: Problem, least: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the last batch's start for positions whose window is in their group.
-
-    U never falls within a group, so the best start is i - N or the last position with the same U.
-    """
+    """Return the last batch's start for positions whose window is in their group. U never falls
+    within a group, so the best start is i - N or the last position with the same U."""
     n = len(problem)
     ends = np.array(problem.ends, dtype=np.int64)
     counts = np.diff(ends, prepend=0)
@@ -179,10 +173,8 @@ def _cuts(problem: Problem, least: NDArray[Any], splits: NDArray[np.int64]) -> l
 
 
 class Pieces:
-    """Runs of positions whose last batch begins at the same position, in parallel lists.
-
-    The first run is position 0 alone, where T is 0.
-    """
+    """Runs of positions whose last batch begins at the same position, in parallel lists. The first
+    run is position 0 alone, where T is 0."""
 
     def __init__(self) -> None:
         self.ends = [0]
@@ -204,26 +196,20 @@ class Finder(Protocol):
 
     def best(self, i: int, low: int, slope: int) -> tuple[int, int]:
         """Return (U, j) with the least ``U = T[j] - slope j`` for j from ``low``, the largest j.
-
-        ``i`` is the position after the batch; it never falls from call to call.
-        """
+        ``i`` is the position after the batch; it never falls from call to call."""
 
     def absorb(self, first: int, low: int) -> None:
-        """Take in the pieces from index ``first``; later windows begin at ``low`` or after it.
-
-        The second half is promised only where windows advance.
-        """
+        """Take in the pieces from index ``first``; later windows begin at ``low`` or after it. The
+        second half is promised only where windows advance."""
 
 
 class Queue:
-    """The last positions of pieces in the order in which they will be best.
-
-    If A never falls and windows only advance, a later candidate that is as good as an earlier one
-    at some position stays so at every later one. So each candidate is best on one run of
-    positions, and these runs are in order. Candidate c hands over to a later d at the first
-    position where d is as good *or c has left the window*. The usual hull of lines forgets the
-    second and drops d while an even later e is below, although c may leave before e is best.
-    """
+    """The last positions of pieces in the order in which they will be best. If A never falls and
+    windows only advance, a later candidate that is as good as an earlier one at some position stays
+    so at every later one. So each candidate is best on one run of positions, and these runs are in
+    order. Candidate c hands over to a later d at the first position where d is as good *or c has
+    left the window*. The usual hull of lines forgets the second and drops d while an even later e
+    is below, although c may leave before e is best."""
 
     def __init__(self, pieces: Pieces, problem: Problem) -> None:
         self.pieces = pieces
@@ -279,12 +265,10 @@ class Queue:
 
 class Hulls:
     """Lines ``T - A j`` with growing j; one lower hull for each aligned run of 1, 2, 4, ... lines.
-
-    The runs are those of a segment tree. A run's hull is merged from its halves' when its last
-    line comes, so that adding n lines takes O(n log n) steps; a query of the lines from any index
-    to the last splits into O(log n) runs and bisects the hull of each. Nothing is assumed of the
-    order of the queries: this is what stands in where a queue of lines would be wrong.
-    """
+    The runs are those of a segment tree. A run's hull is merged from its halves' when its last line
+    comes, so that adding n lines takes O(n log n) steps; a query of the lines from any index to the
+    last splits into O(log n) runs and bisects the hull of each. Nothing is assumed of the order of
+    the queries: this is what stands in where a queue of lines would be wrong."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -304,10 +288,8 @@ class Hulls:
             count //= 2
 
     def query(self, first: int, slope: int) -> tuple[int, int] | None:
-        """Return the least ``T - slope j`` among lines from index ``first`` on, and its j.
-
-        Ties go to the largest j. None if there is no such line.
-        """
+        """Return the least ``T - slope j`` among lines from index ``first`` on, and its j. Ties go
+        to the largest j. None if there is no such line."""
         best: tuple[int, int] | None = None
         while first < self.lines:
             level = (self.lines - first).bit_length() - 1
@@ -393,13 +375,11 @@ class FirstPositions:
 
 
 def by_lines(problem: Problem) -> list[int]:
-    """Return the positions between batches, 0 and n included, ties to the smaller last batch.
-
-    T is kept in pieces: runs of positions of one group whose last batch begins at the same
-    position. On a piece T is linear with slope A, so a later query needs one candidate of it: its
-    last position if A grows with the length, its first one in the window if A falls. A group costs
-    a few queries, one a piece, however many requests it has. ``docs/batcher.md`` has the proof.
-    """
+    """Return the positions between batches, 0 and n included, ties to the smaller last batch. T is
+    kept in pieces: runs of positions of one group whose last batch begins at the same position. On
+    a piece T is linear with slope A, so a later query needs one candidate of it: its last position
+    if A grows with the length, its first one in the window if A falls. A group costs a few queries,
+    one a piece, however many requests it has. ``docs/batcher.md`` has the proof."""
     pieces = Pieces()
     finder = _finder(pieces, problem)
     following = [*problem.sizes, 1][1:]
@@ -435,10 +415,8 @@ def _finder(pieces: Pieces, problem: Problem) -> Finder:
 def _fill(
     pieces: Pieces, finder: Finder, start: int, end: int, size: int, slope: int, base: int
 ) -> None:
-    """Add the pieces of a group; a batch has a positive fixed time.
-
-    U never falls within the group: of its own pieces the first one in the window is the best.
-    """
+    """Add the pieces of a group; a batch has a positive fixed time. U never falls within the group:
+    of its own pieces the first one in the window is the best."""
     ends, levels, splits = pieces.ends, pieces.levels, pieces.splits
     own = first = len(ends)
     i = start + 1
@@ -462,10 +440,8 @@ def _fill(
 def _fill_alone(
     pieces: Pieces, finder: Finder, start: int, end: int, size: int, slope: int, base: int
 ) -> None:
-    """Add the pieces of a group whose batches cost nothing but their requests: each alone.
-
-    Only the batch with the group's first request may hold more.
-    """
+    """Add the pieces of a group whose batches cost nothing but their requests: each alone. Only the
+    batch with the group's first request may hold more."""
     level, split = finder.best(start + 1, max(0, start + 1 - size), slope)
     count = end - start
     pieces.ends += range(start + 1, end + 1)

@@ -1,8 +1,6 @@
-"""Expansion of packed plain states: written so that numba can compile it as it stands.
-
-The same search as ``states.BestFirst``, with the bounds of ``packed_bounds``. Functions take
-``Case``, ``Store``, ``Bins`` and the array of counts.
-"""
+"""Expansion of packed plain states: written so that numba can compile it as it stands. The same
+search as ``states.BestFirst``, with the bounds of ``packed_bounds``. Functions take ``Case``,
+``Store``, ``Bins`` and the array of counts."""
 
 from __future__ import annotations
 
@@ -35,12 +33,10 @@ _PRIME, _OTHER = 2147483647, 2147483629
 
 
 def advance(case: Case, store: Store, at: Any, most: int, room: int, space: Any, bins: Bins) -> int:
-    """Expand up to ``most`` states; return why it ended.
-
-    Stops with ``FULL`` where fewer nodes than ``room``, the most that one state has after it, are
-    free, and with ``IMPROVED`` after a better bound or incumbent. ``space``: nine rows for what is
-    worked out in between; to allocate nothing here is what makes the compiled search fast.
-    """
+    """Expand up to ``most`` states; return why it ended. Stops with ``FULL`` where fewer nodes than
+    ``room``, the most that one state has after it, are free, and with ``IMPROVED`` after a better
+    bound or incumbent. ``space``: nine rows for what is worked out in between; to allocate nothing
+    here is what makes the compiled search fast."""
     cnt, suffix, chosen, to_go = space[0], space[1], space[2], space[3]
     left, after, scratch = space[4], space[5], space[6:]
     kinds = len(case.rounds)
@@ -93,11 +89,9 @@ def is_later(
     scratch: Any,
     bins: Bins,
 ) -> bool:
-    """Return whether a state takes longer than its bound said: then it has been put back.
-
-    As many rounds are too few as what waits does not fit into (``packs``). That is looked at only
-    here, of the states whose turn it is, since it takes longer than the other bounds.
-    """
+    """Return whether a state takes longer than its bound said: then it has been put back. As many
+    rounds are too few as what waits does not fit into (``packs``). That is looked at only here, of
+    the states whose turn it is, since it takes longer than the other bounds."""
     work, number = totals(case, cnt, left)
     spent = store.spent[node]
     limit = at[BEST] - spent
@@ -308,12 +302,11 @@ def is_dominated(case: Case, store: Store, node: int, left: Any, waited: bool) -
     A state B is left out for an expanded A with the same requests waiting, before which no client
     waited, if A can do as B does and end no later (``BestFirst``). Here B may have waited, if A
     came later than the last state O before B that did not (``since``; of equal states with equal
-    times it is the latest). No state can then be left out for itself: follow a best way on. At
-    each step (to what follows, to a cheaper equal state, to an A) the end gets no later and no
-    request more waits; to come back to a state all ends must be equal, and no stage lies between.
-    So the way consists of waiting, equal states of equal times, and steps to an A. Each A is
-    later than the one before, which is O or came before it: there is no way back.
-    """
+    times it is the latest). No state can then be left out for itself: follow a best way on. At each
+    step (to what follows, to a cheaper equal state, to an A) the end gets no later and no request
+    more waits; to come back to a state all ends must be equal, and no stage lies between. So the
+    way consists of waiting, equal states of equal times, and steps to an A. Each A is later than
+    the one before, which is O or came before it: there is no way back."""
     waiting, spent, since = store.waiting[node], store.spent[node], store.since[node]
     mask = (1 << case.bits) - 1
     slot = front(store, waiting)
@@ -426,14 +419,8 @@ def pop(store: Store, at: Any) -> int:
 
 
 def rehash(store: Store, nodes: int, fronts: Any) -> None:
-    """Fill the hash tables of a store that has grown.
-
-    Of equal states the last is the cheapest.
-
-    Args:
-        nodes: how many there are.
-        fronts: the hash table of before.
-    """
+    """Fill the hash tables of a store that has grown. Of equal states the last is the cheapest.
+    ``nodes``: how many there are; ``fronts``: the hash table of before."""
     for node in range(nodes):
         slot = find(store, store.waiting[node], store.active[node], store.blocks[node])
         store.known[slot] = node

@@ -1,10 +1,8 @@
-"""Packed plain states and bounds on what is left of them; numba compiles this source as it is.
-
-The bounds are those of ``states`` and three more: a set of weights for the requests, whatever they
-are, proves that R more rounds are too few if all that wait weigh more than the clients can hold in
-what R leaves them; so does trying to fill the clients (``packs``); and schedules begin with their
-full blocks (``blocks_of``). Times are whole numbers.
-"""
+"""Packed plain states and bounds on what is left of them; numba compiles this source as it is. The
+bounds are those of ``states`` and three more: a set of weights for the requests, whatever they are,
+proves that R more rounds are too few if all that wait weigh more than the clients can hold in what
+R leaves them; so does trying to fill the clients (``packs``); and schedules begin with their full
+blocks (``blocks_of``). Times are whole numbers."""
 
 from __future__ import annotations
 
@@ -15,73 +13,50 @@ NODES, OPEN, BEST, FOUND, BOUND, EXPANDED, LEFT_OUT, COUNTS = range(8)
 
 
 class Case(NamedTuple):
-    """What does not change during a search; arrays of int64.
-
-    Attributes:
-        clients, round, stage: J, the times of a round and of a stage.
-        bits: of the remaining rounds of one client; the clients ascend from the lowest bits.
-        rounds, counts, shifts: of each kind, the longest first: its rounds, how many there are,
-            and where in ``waiting`` the number that waits begins.
-        weights: one row a set of weights, one column a kind.
-        holds: of each set, the greatest weight of requests that fit into 0, 1, 2, ... rounds.
-    """
+    """What does not change during a search; arrays of int64. ``clients``, ``round``, ``stage``: J,
+    the times of a round and of a stage; ``rounds``, ``counts``, ``shifts``: of each kind, the
+    longest first: its rounds, how many there are, and where in ``waiting`` the number that waits
+    begins."""
 
     clients: int
     round: int
     stage: int
-    bits: int
+    bits: int  # of the remaining rounds of one client; the clients ascend from the lowest bits
     rounds: Any
     counts: Any
     shifts: Any
-    weights: Any
-    holds: Any
+    weights: Any  # one row a set of weights, one column a kind
+    holds: Any  # of each set, the greatest weight of requests that fit into 0, 1, 2, ... rounds
 
 
 class Store(NamedTuple):
-    """The nodes, the heap of those that are open, and two hash tables; arrays.
-
-    Attributes:
-        waiting, active: the state; ``active`` has one more bit, whether clients were left free.
-        spent, since: the time until here, and until the last state before which no client waited.
-        before: the node before, -1 at the start.
-        below: the node that stands next among those that leave out others, -1 after the last.
-        rounds: a lower bound on the rounds to the end, 0 before it was worked out.
-        blocks: how many full blocks it begins with (``expansion.blocks_of``).
-        closed: whether it has been taken from the heap.
-        keys, open: the heap: bounds and requests that wait, and nodes.
-        known: hash table of states: a node, or -1.
-        fronts: hash table of waiting requests: the first node that leaves out others, or -1.
-    """
+    """The nodes, the heap of those that are open, and two hash tables; arrays. ``waiting``,
+    ``active``: the state; ``active`` has one more bit, whether clients were left free; ``spent``,
+    ``since``: the time until here, and until the last state before which no client waited;
+    ``keys``, ``open``: the heap: bounds and requests that wait, and nodes."""
 
     waiting: Any
     active: Any
     spent: Any
     since: Any
-    before: Any
-    below: Any
-    rounds: Any
-    blocks: Any
-    closed: Any
+    before: Any  # the node before, -1 at the start
+    below: Any  # the node that stands next among those that leave out others, -1 after the last
+    rounds: Any  # a lower bound on the rounds to the end, 0 before it was worked out
+    blocks: Any  # how many full blocks it begins with (``expansion.blocks_of``)
+    closed: Any  # whether it has been taken from the heap
     keys: Any
     open: Any
-    known: Any
-    fronts: Any
+    known: Any  # hash table of states: a node, or -1
+    fronts: Any  # hash table of waiting requests: the first node that leaves out others, or -1
 
 
 class Bins(NamedTuple):
-    """Clients that are filled, one after the other; arrays of int64.
+    """Clients that are filled, one after the other; arrays of int64. ``rests``, ``slacks``: of each
+    client, the rounds that are empty, and how many may be: by it and all after it."""
 
-    Attributes:
-        stock: how many of each kind remain.
-        taken: one row a client, one column a kind: how many it has.
-        sums: of what remained when a client's turn came, the rounds of the kinds from each on.
-        rests, slacks: of each client, the rounds that are empty, and how many may be: by it and
-            all after it.
-    """
-
-    stock: Any
-    taken: Any
-    sums: Any
+    stock: Any  # how many of each kind remain
+    taken: Any  # one row a client, one column a kind: how many it has
+    sums: Any  # of what remained when a client's turn came, the rounds of the kinds from each on
     rests: Any
     slacks: Any
 
@@ -90,14 +65,12 @@ _FREE = 2**60
 
 
 def blocks_of(case: Case, cnt: Any, left: Any, spent: int) -> int:
-    """Return how many full blocks have been if nothing else has been, else -1.
-
-    A full block is a stage that begins equal requests on all clients, and their rounds. Nothing
-    else is active in it, so it can be moved to the start: there the search has all of them, the
-    longest first, and no more of them later. Take the most full blocks that an optimal schedule
-    has: behind these, no optimal one has another. That a state with as many or more of them, and
-    none with fewer, leaves out others keeps this so.
-    """
+    """Return how many full blocks have been if nothing else has been, else -1. A full block is a
+    stage that begins equal requests on all clients, and their rounds. Nothing else is active in it,
+    so it can be moved to the start: there the search has all of them, the longest first, and no
+    more of them later. Take the most full blocks that an optimal schedule has: behind these, no
+    optimal one has another. That a state with as many or more of them, and none with fewer, leaves
+    out others keeps this so."""
     if case.clients == 1 or left[case.clients - 1] > 0:
         return -1
     cost, blocks = 0, 0
@@ -137,12 +110,10 @@ def totals(case: Case, cnt: Any, left: Any) -> tuple[int, int]:
 
 
 def least_rounds(case: Case, cnt: Any, left: Any, work: int, most: int) -> int:
-    """Return a lower bound on the rounds to the end, one more than ``most`` where it is above.
-
-    R rounds are too few for what waits if the clients, busy for l rounds yet, cannot hold it: of
-    the m longest requests, the least of which has r rounds, one holds (R - l) // r; of any
-    weights, at most what any of the instance's requests that fit into R - l weigh (``holds``).
-    """
+    """Return a lower bound on the rounds to the end, one more than ``most`` where it is above. R
+    rounds are too few for what waits if the clients, busy for l rounds yet, cannot hold it: of the
+    m longest requests, the least of which has r rounds, one holds (R - l) // r; of any weights, at
+    most what any of the instance's requests that fit into R - l weigh (``holds``)."""
     clients, kinds = case.clients, len(case.rounds)
     rounds: int = max(left[clients - 1], -(-work // clients))
     above = 0
@@ -171,12 +142,10 @@ def least_rounds(case: Case, cnt: Any, left: Any, work: int, most: int) -> int:
 
 
 def starts(case: Case, left: Any, most: int, count: int, length: int, equal: int) -> int:
-    """Return how many stages the equal requests of one kind begin at, at least.
-
-    Up to ``equal`` of them begin at one. Cut what ``most`` rounds leave before each's end into
-    spans of its length, from the end: the starts on a client are as far apart, so a span has one
-    of each client that is free in it, and no stage is in two.
-    """
+    """Return how many stages the equal requests of one kind begin at, at least. Up to ``equal`` of
+    them begin at one. Cut what ``most`` rounds leave before each's end into spans of its length,
+    from the end: the starts on a client are as far apart, so a span has one of each client that is
+    free in it, and no stage is in two."""
     own = -(-count // equal)
     if count <= equal:
         return own
@@ -268,12 +237,10 @@ MOST_TRIED = 20_000
 
 def packs(case: Case, cnt: Any, left: Any, rounds: int, bins: Bins) -> bool:
     """Return whether what waits may fit into so many rounds of clients busy for ``left`` of them.
-
-    It knows nothing of stages: who waits may start on any client as soon as that is free.
-    The client of the least room is filled first, so that nothing that remains fits in, too: what
-    fits could come from another client. All together can leave no more empty than they have too
-    much (``slacks``). What remains for the last client then fits.
-    """
+    It knows nothing of stages: who waits may start on any client as soon as that is free. The
+    client of the least room is filled first, so that nothing that remains fits in, too: what fits
+    could come from another client. All together can leave no more empty than they have too much
+    (``slacks``). What remains for the last client then fits."""
     clients, kinds = case.clients, len(case.rounds)
     slack, client, kind = 0, 0, 0
     for i in range(kinds):

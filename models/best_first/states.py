@@ -51,30 +51,22 @@ class Kind(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """What a lower bound needs of the waiting requests.
+    """What a lower bound needs of the waiting requests. ``rounds``, ``block_rounds``: sums of their
+    rounds, and of blocks times rounds; ``chains``: pairs (m, r) of the m longest and the least
+    rounds r among them; ``joins``: sums of the least rounds lost where 0, 1, 2, ... of them share a
+    stage and the next stage with a longer one."""
 
-    Attributes:
-        number: how many there are.
-        rounds, block_rounds: sums of their rounds, and of blocks times rounds.
-        stages: a lower bound on the time of their stages.
-        chains: pairs (m, r) of the m longest and the least rounds r among them.
-        joins: sums of the least rounds lost where 0, 1, 2, ... of them share a stage and the next
-            stage with a longer one.
-    """
-
-    number: int
+    number: int  # how many there are
     rounds: int
     block_rounds: int
-    stages: int
+    stages: int  # a lower bound on the time of their stages
     chains: tuple[tuple[int, int], ...]
     joins: tuple[int, ...]
 
 
 class States:
-    """The state space of a problem without arrivals; times in the problem's units.
-
-    An active request is coded as remaining rounds times ``base`` plus blocks.
-    """
+    """The state space of a problem without arrivals; times in the problem's units. An active
+    request is coded as remaining rounds times ``base`` plus blocks."""
 
     def __init__(self, problem: Problem) -> None:
         self.clients, self.levels = problem.clients, problem.levels
@@ -161,13 +153,10 @@ class States:
         return active[-1] // self.base if active else 0
 
     def least(self, waiting: Counts, active: tuple[int, ...]) -> int:
-        """Return a lower bound on the time from a state to the end.
-
-        Rounds: the clients' work and the memory's, shared out evenly; and for the m longest of
-        those waiting, m requests of the least rounds among them, each put where it ends first.
-        Stages: their number and their tokens. In plain states the two are bounded together
-        (``_jointly``).
-        """
+        """Return a lower bound on the time from a state to the end. Rounds: the clients' work and
+        the memory's, shared out evenly; and for the m longest of those waiting, m requests of the
+        least rounds among them, each put where it ends first. Stages: their number and their
+        tokens. In plain states the two are bounded together (``_jointly``)."""
         known = self._known.get(waiting)
         if known is None:
             known = self._known[waiting] = self._of(waiting)
@@ -258,10 +247,8 @@ class States:
 
 
 def _ends(left: list[int], number: int, length: int) -> int:
-    """Return when ``number`` equal requests end at best on clients free after ``left`` rounds.
-
-    Each goes to the client that is free first; ``left`` is sorted, and so a heap.
-    """
+    """Return when ``number`` equal requests end at best on clients free after ``left`` rounds. Each
+    goes to the client that is free first; ``left`` is sorted, and so a heap."""
     heap, end = left[:], 0
     for _ in range(number):
         end = heap[0] + length
@@ -270,21 +257,14 @@ def _ends(left: list[int], number: int, length: int) -> int:
 
 
 class Node(NamedTuple):
-    """A state with the way to it.
-
-    Attributes:
-        waiting, active: the state.
-        waited: in plain states, whether clients were left free at the finish before.
-        spent: time of the stages and rounds until here.
-        before: the node before, or None at the start.
-        stage, rounds: what lies between the two: a stage (or None), then rounds.
-    """
+    """A state with the way to it. ``waiting``, ``active``: the state; ``stage``, ``rounds``: what
+    lies between the two: a stage (or None), then rounds."""
 
     waiting: Counts
     active: tuple[int, ...]
-    waited: bool
-    spent: int
-    before: Node | None
+    waited: bool  # in plain states, whether clients were left free at the finish before
+    spent: int  # time of the stages and rounds until here
+    before: Node | None  # the node before, or None at the start
     stage: Counts | None
     rounds: int
 
@@ -301,11 +281,10 @@ class BestFirst(OpenStates):
     with the same requests waiting has been expanded that can do as B does and end no later: let s
     rounds pass at A, as many as B has cost more. If then no client is busy longer than its
     counterpart in B, A goes on as B would. For that A may have to wait, so it is said only of
-    states that did not (``waited``), neither of A nor of B: two could otherwise each wait to be
-    the other.
-    Between states that did not wait lies a stage, so fewer requests wait after each; by induction
-    on their number an expanded state leads to no worse an end than any that was left out for it.
-    """
+    states that did not (``waited``), neither of A nor of B: two could otherwise each wait to be the
+    other. Between states that did not wait lies a stage, so fewer requests wait after each; by
+    induction on their number an expanded state leads to no worse an end than any that was left out
+    for it."""
 
     bound_first = True
 

@@ -1,9 +1,7 @@
-"""Lower bounds on the makespan and on mean latencies, with certificates.
-
-Time splits into prefill stages and decode rounds, since a worker does one of the two at a time.
-What the tokens cost is the same in every order; what can differ is the number K of stages and
-the number R of rounds. Each is bounded alone, over the requests released at or after a moment.
-"""
+"""Lower bounds on the makespan and on mean latencies, with certificates. Time splits into prefill
+stages and decode rounds, since a worker does one of the two at a time. What the tokens cost is the
+same in every order; what can differ is the number K of stages and the number R of rounds. Each is
+bounded alone, over the requests released at or after a moment."""
 
 from __future__ import annotations
 
@@ -146,17 +144,11 @@ def _bound(certificate: dict[str, Any], reference: dict[str, int] | None = None)
 
 
 class _Cache(NamedTuple):
-    """What prefix caches leave of an instance for bounds.
+    """What prefix caches leave of an instance for bounds."""
 
-    Attributes:
-        relaxed: the instance with prompts cut by what caches may hold.
-        cut: tokens that are cut.
-        hides: whether nothing is proven but what holds for all schedules: less may take longer.
-    """
-
-    relaxed: Context
-    cut: int
-    hides: bool
+    relaxed: Context  # the instance with prompts cut by what caches may hold
+    cut: int  # tokens that are cut
+    hides: bool  # whether nothing is proven but what holds for all schedules: less may take longer
 
     @classmethod
     def of(cls, context: Context) -> _Cache:
@@ -225,11 +217,9 @@ def bound(
 def _largest_proven(
     instance: Instance, found: Iterable[Bound], objective: str = "makespan"
 ) -> Bound:
-    """Return the last of some growing bounds of which the checker says that it is proven.
-
-    The first ones are formulas. What a search proposes might be wrong, or be beyond what is
-    verified: then the one before it stands.
-    """
+    """Return the last of some growing bounds of which the checker says that it is proven. The first
+    ones are formulas. What a search proposes might be wrong, or be beyond what is verified: then
+    the one before it stands."""
     first, *others = found
     return next((b for b in reversed(others) if _is_proven(instance, b, objective)), first)
 
@@ -267,16 +257,11 @@ def bound_for(
     time_limit: float | None = None,
     objective: str = "makespan",
 ) -> Bound | None:
-    """Return the best bound known to hold for schedules that do what this one does.
-
-    ``lower`` where it holds as it is; else one that allows what the schedule does
-    (``allowances_of``), which is kept for the next schedule of the same instance. None only where
-    ``lower`` is: under any cost model nothing ends before the last arrival.
-
-    Raises:
-        InputError: another objective, or a time limit that is no number above 0.
-        InfeasibleError: the schedule cannot be valid.
-    """
+    """Return the best bound known to hold for schedules that do what this one does. ``lower`` where
+    it holds as it is; else one that allows what the schedule does (``allowances_of``), which is
+    kept for the next schedule of the same instance. None only where ``lower`` is: under any cost
+    model nothing ends before the last arrival. Raises ``InputError``: another objective, or a time
+    limit that is no number above 0. Raises ``InfeasibleError``: the schedule cannot be valid."""
     if lower is None:
         return None
     needed = allowances_of(instance, schedule)
@@ -305,9 +290,7 @@ _KEPT: dict[tuple[Hashable, ...], tuple[float, Bound]] = {}
 
 def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | None:
     """Return the bound by stages and rounds, the rounds as dual prices have proven them before.
-
-    Without restarts a request's rounds are on one client, whatever else a schedule does.
-    """
+    Without restarts a request's rounds are on one client, whatever else a schedule does."""
     certificate = lower.certificate.get("one_worker", lower.certificate)
     rounds, cache = certificate.get("decode_rounds"), _Cache.of(Context(instance, scope))
     if rounds is None or "duals" not in rounds or scope.restarts or not cache.relaxed.has_floors:
@@ -403,10 +386,8 @@ def _served_at_once(instance: Instance) -> int:
 
 
 def require_objectives(names: object) -> tuple[str, ...]:
-    """Return the names of objectives on which bounds are asked for, each once.
-
-    ``makespan``, whose bound is always there, may be among them. Raises ``InputError``.
-    """
+    """Return the names of objectives on which bounds are asked for, each once. ``makespan``, whose
+    bound is always there, may be among them. Raises ``InputError``."""
     known = ("makespan", *OBJECTIVES)
     found = (names,) if isinstance(names, str) else tuple(names)  # type: ignore[arg-type]
     found = tuple(other_name(name) for name in found)
@@ -421,16 +402,10 @@ def require_objectives(names: object) -> tuple[str, ...]:
 def mean_bounds(
     instance: Instance, schedule: Schedule, objectives: Iterable[str], time_limit: float | None
 ) -> dict[str, dict[str, Any]]:
-    """Return a proven bound on each objective that holds for what the schedule does.
-
-    By objective, each with ``name``, ``value_ns`` and ``certificate``, as in a schedule file.
-    Nothing on an empty instance.
-
-    Args:
-        instance, schedule: the problem and a valid schedule.
-        objectives: names from ``require_objectives``.
-        time_limit: seconds for each.
-    """
+    """Return a proven bound on each objective that holds for what the schedule does. By objective,
+    each with ``name``, ``value_ns`` and ``certificate``, as in a schedule file. Nothing on an empty
+    instance. ``instance``, ``schedule``: the problem and a valid schedule; ``objectives``: names
+    from ``require_objectives``; ``time_limit``: seconds for each."""
     if len(instance) == 0:
         return {}
     allows = allowances_of(instance, schedule)

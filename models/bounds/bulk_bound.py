@@ -42,13 +42,9 @@ _SCALINGS = 5
 
 
 def prices_of(program: Program, seconds: float | None = None) -> list[tuple[int, int]] | None:
-    """Return prices of a program's rows, those above 0; None where it has no solution.
-
-    In parts of 1 / ``PRICE_SCALE``, for ``Program.proven``. None too where the time is up.
-
-    Raises:
-        MissingDependencyError: ortools is not installed.
-    """
+    """Return prices of a program's rows, those above 0; None where it has no solution. In parts of
+    1 / ``PRICE_SCALE``, for ``Program.proven``. None too where the time is up. Raises
+    ``MissingDependencyError``: ortools is not installed."""
     found = _solve(program, seconds)
     if found is None:
         return None
@@ -92,10 +88,8 @@ def _solve(program: Program, seconds: float | None) -> list[float] | None:
 
 
 def _scaled(program: Program) -> tuple[Floats, Floats, Floats]:
-    """Return the entries row by row, scaled so that all are about 1, and the scales.
-
-    By geometric means of the largest and the least of each row and of each column, some times.
-    """
+    """Return the entries row by row, scaled so that all are about 1, and the scales. By geometric
+    means of the largest and the least of each row and of each column, some times."""
     counts = [len(row) for row in program.rows]
     at_row = np.repeat(np.arange(len(counts)), counts)
     at_column = np.array([column for row in program.rows for column, _ in row], np.int64)
@@ -114,11 +108,9 @@ def _scaled(program: Program) -> tuple[Floats, Floats, Floats]:
 
 
 def _price_out(program: Program, prices: list[int]) -> None:
-    """Lower prices until no wide column is worth more than its entries are priced.
-
-    Wide columns gain nothing themselves: where rounding leaves them worth something, the prices of
-    the rows that they give room in are lowered in proportion.
-    """
+    """Lower prices until no wide column is worth more than its entries are priced. Wide columns
+    gain nothing themselves: where rounding leaves them worth something, the prices of the rows that
+    they give room in are lowered in proportion."""
     wide = [c for c, upper in enumerate(program.upper) if upper > _WIDE]
     entries: dict[int, list[tuple[int, int]]] = {column: [] for column in wide}
     for number, of_row in enumerate(program.rows):
@@ -143,12 +135,10 @@ def bulk_tokens(
     output_weight: int = 1,
     credit: str = "output",
 ) -> int:
-    """Return the tokens of bulk requests that are done by a moment, weighted.
-
-    An output token counts when it is there. A prompt counts in proportion to the output that is
-    there (``credit`` ``output``), or when its first prefill is complete (``prefill``). Of a run of
-    rounds that goes on at the moment those count that have ended, as if all lasted equally long.
-    """
+    """Return the tokens of bulk requests that are done by a moment, weighted. An output token
+    counts when it is there. A prompt counts in proportion to the output that is there (``credit``
+    ``output``), or when its first prefill is complete (``prefill``). Of a run of rounds that goes
+    on at the moment those count that have ended, as if all lasted equally long."""
     line, bulk, requests = Timeline(instance, schedule), instance.bulk, instance.requests
     yielded = _yielded_by(line, moment_ns)
     done = output_weight * int(yielded[bulk].sum())
@@ -480,10 +470,8 @@ def _require_share(value: float) -> Fraction:
 
 
 def _with_windows(instance: Instance, question: Question, count: int) -> Question:
-    """Return the question with so many windows, or fewer where requests would span too many.
-
-    They are equally long.
-    """
+    """Return the question with so many windows, or fewer where requests would span too many. They
+    are equally long."""
     horizon = question.horizon_ns
     while True:
         bounds = sorted({horizon * k // count for k in range(count + 1)})

@@ -1,9 +1,7 @@
-"""The search for windows and prices that prove how many requests can keep their limits.
-
-A linear program over the requests with a row for each window and measure, solved by row
-generation: windows between moments of a grid that the present solution overfills are added. What
-it finds is a proposal; ``orsched.certificates.fleet_demand`` says what it proves.
-"""
+"""The search for windows and prices that prove how many requests can keep their limits. A linear
+program over the requests with a row for each window and measure, solved by row generation: windows
+between moments of a grid that the present solution overfills are added. What it finds is a
+proposal; ``orsched.certificates.fleet_demand`` says what it proves."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ stages have at most K (K + 1) / 2 windows of different lengths, and every reques
 rounded up to one of these. The cheapest rounding is bounded from below by a price for each length
 used. Where many requests are long, some client serves as many of these as fit, one after the other:
 their starts are so far apart that fewer windows are short. Weights by role and window prove more
-rounds: a linear program, by cutting planes, finds them.
-"""
+rounds: a linear program, by cutting planes, finds them."""
 
 from __future__ import annotations
 
@@ -41,13 +40,11 @@ MAX_REQUESTS, MAX_WORK, MAX_ROUNDS_IN_ALL = 2_000, 12_000, 2**60
 
 
 def joint_certificate(context: Context, plain: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the certificate of the joint bound, given that by stages and rounds each alone.
-
-    None where it cannot improve (so many windows as there are lengths), where the cost model has
-    no fixed parts to trade, or where it would take long. ``prices`` are of K, K + 1, ... stages:
-    one for all windows and, where there is a ``long`` length, one for those shorter than it. For
-    more stages than are listed the time of the stages and the rounds alone suffices.
-    """
+    """Return the certificate of the joint bound, given that by stages and rounds each alone. None
+    where it cannot improve (so many windows as there are lengths), where the cost model has no
+    fixed parts to trade, or where it would take long. ``prices`` are of K, K + 1, ... stages: one
+    for all windows and, where there is a ``long`` length, one for those shorter than it. For more
+    stages than are listed the time of the stages and the rounds alone suffices."""
     jobs, floor = context.released(plain["released_ns"]), context.floor(0)
     rounding = Rounding.of(jobs.rounds)
     lengths, n = rounding.lengths, len(rounding.lengths)
@@ -66,11 +63,9 @@ def joint_certificate(context: Context, plain: dict[str, Any]) -> dict[str, Any]
 
 
 def long_lengths(jobs: Jobs, rounds: int) -> list[Long]:
-    """Return lengths L of which some client must serve as many as fit into the rounds.
-
-    If ``q`` fit and more than ``(q - 1) J`` requests are that long, some client has q of them. The
-    greatest L for each q.
-    """
+    """Return lengths L of which some client must serve as many as fit into the rounds. If ``q`` fit
+    and more than ``(q - 1) J`` requests are that long, some client has q of them. The greatest L
+    for each q."""
     ordered = np.sort(jobs.rounds)[::-1]
     found = []
     for fitting in range(1, -(-len(ordered) // jobs.clients) + 1):
@@ -142,10 +137,8 @@ class _Trade:
 
 
 def best_price(rounding: Rounding, values: int, at_most: int | None = None) -> tuple[int, int]:
-    """Return a price, and the least cost of rounding to this many values or fewer.
-
-    ``at_most``: a price that is known to be enough, such as that for fewer values.
-    """
+    """Return a price, and the least cost of rounding to this many values or fewer. ``at_most``: a
+    price that is known to be enough, such as that for fewer values."""
     low, high = 0, at_most
     if high is None:
         high = rounding.lengths[-1] * rounding.requests[-1]
@@ -251,11 +244,9 @@ class Proof(NamedTuple):
 
 
 class Solver:
-    """Finds weights by cutting planes: contents of a client, and roundings of all requests.
-
-    The program maximizes what all requests weigh, where no client holds more than 1. Cuts are
-    taken halfway between its solution and the best weights so far.
-    """
+    """Finds weights by cutting planes: contents of a client, and roundings of all requests. The
+    program maximizes what all requests weigh, where no client holds more than 1. Cuts are taken
+    halfway between its solution and the best weights so far."""
 
     def __init__(self, shorts: Shorts, out_of_time: Callable[[], bool]) -> None:
         self.shorts, self.out_of_time, self.solves = shorts, out_of_time, MOST_SOLVES

@@ -2,11 +2,10 @@
 
 Four relaxations, each exact in integers (docs/bounds.md has the proofs). A request cannot end
 before it would if served alone where it is fastest. All workers are one machine
-(``aggregate_machine``): what all requests are charged is a preemptive schedule of one
-machine, where shortest remaining time first is optimal. On one worker each step is paid by
-the requests that have not ended, by their rank (``rank_bounds``). And requests that are there
-together share rounds and are held up by later prefills (``shared_rounds``, JCT with arrivals).
-"""
+(``aggregate_machine``): what all requests are charged is a preemptive schedule of one machine,
+where shortest remaining time first is optimal. On one worker each step is paid by the requests that
+have not ended, by their rank (``rank_bounds``). And requests that are there together share rounds
+and are held up by later prefills (``shared_rounds``, JCT with arrivals)."""
 
 from __future__ import annotations
 
@@ -49,13 +48,11 @@ def rank_certificates(
     context: Context, objective: str, out_of_time: Callable[[], bool]
 ) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Yield kind, bound on the sum and choices of bounds by ranks; none where they do not apply.
-
-    They are of one worker; of first tokens only without restarts.
-    A stage's fixed time is shared by clients, and by the cap where there is one. The level is each
-    of a few that are in the middle of the requests, and prices are averaged over few ranks or many
-    (among more than ``_FEW`` requests, one of each is tried).
-    Above ``MOST_REQUESTS`` requests there are none: their tables grow with the square.
-    """
+    They are of one worker; of first tokens only without restarts. A stage's fixed time is shared by
+    clients, and by the cap where there is one. The level is each of a few that are in the middle of
+    the requests, and prices are averaged over few ranks or many (among more than ``_FEW`` requests,
+    one of each is tried). Above ``MOST_REQUESTS`` requests there are none: their tables grow with
+    the square."""
     kind = next(name for name, known in KINDS.items() if known == objective)
     instance, scope = context.instance, context.scope
     one = len(instance.workers) == 1 and instance.link is None
@@ -174,9 +171,7 @@ def _of_machine(
     objective: str, out_of_time: Callable[[], bool], workers: Workers, first: Workers
 ) -> Iterator[tuple[str, int, list[int]]]:
     """Yield kind, bound on the sum and weights: all workers as one machine, by what is charged.
-
-    Until the ends, and until first tokens.
-    """
+    Until the ends, and until first tokens."""
     context, ones = workers.context, [1] * len(workers.parts)
     balanced = balanced_weights(workers, None)
     for weights in [ones] if balanced == ones else [balanced, ones]:

@@ -1,10 +1,8 @@
-"""Certificates of bounds on the makespan, cheap ones first, for what schedules may do.
-
-By the two counts (``stages_rounds_bound``), by pools, and by what requests are charged: all workers
-are one machine (``one_machine``). What is released at or after a moment is charged after it; while
-few requests have arrived, rounds have few active requests and take more than they charge; and a
-request that would end too late on a worker must be served by another.
-"""
+"""Certificates of bounds on the makespan, cheap ones first, for what schedules may do. By the two
+counts (``stages_rounds_bound``), by pools, and by what requests are charged: all workers are one
+machine (``one_machine``). What is released at or after a moment is charged after it; while few
+requests have arrived, rounds have few active requests and take more than they charge; and a request
+that would end too late on a worker must be served by another."""
 
 from __future__ import annotations
 
@@ -69,10 +67,8 @@ def stated(shares: dict[int, Shares]) -> list[dict[str, Any]]:
 
 def _shared_by(worker: Worker, jobs: Jobs) -> tuple[str, str]:
     """Say what divides the fixed parts: whatever adds up to at most 1 in a step, and more in all.
-
-    By clients each request has one J-th; by the cap a stage is shared by prompt tokens, by memory
-    a round by blocks.
-    """
+    By clients each request has one J-th; by the cap a stage is shared by prompt tokens, by memory a
+    round by blocks."""
     by_stage, by_round = "clients", "clients"
     if worker.prefill_limit is not None:
         by_tokens = Fraction(int(jobs.prompts.sum()), worker.prefill_limit)
@@ -118,12 +114,10 @@ _FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 24, 100_000
 
 
 def balanced_weights(workers: Workers, makespan: int | None) -> list[int]:
-    """Return a weight for each worker that makes the sum of least times on the machine large.
-
-    Such weights are the dual of assigning requests, in parts, to workers so that the largest load
-    is least; they are found by multiplicative steps. A worker that cannot end a request before
-    the makespan, if one is given, does not serve it.
-    """
+    """Return a weight for each worker that makes the sum of least times on the machine large. Such
+    weights are the dual of assigning requests, in parts, to workers so that the largest load is
+    least; they are found by multiplicative steps. A worker that cannot end a request before the
+    makespan, if one is given, does not serve it."""
     if len(workers.parts) == 1:
         return [1]
     arrivals = workers.context.arrivals
@@ -212,11 +206,9 @@ class ChargedBound(Charged):
         }
 
     def _without_late(self, moment: int, lost: int, first: int, value: int) -> int:
-        """Return the largest makespan bound that proves itself.
-
-        Below a makespan V no worker serves a request that it cannot end before V. If what is left
-        needs at least V, no schedule is shorter.
-        """
+        """Return the largest makespan bound that proves itself. Below a makespan V no worker serves
+        a request that it cannot end before V. If what is left needs at least V, no schedule is
+        shorter."""
         rows = range(first, len(self.arrivals))
         contested = [at for at in rows if max(self.ends[at]) >= value]
         settled = lost + sum(min(self.times[at]) for at in rows if max(self.ends[at]) < value)
@@ -273,17 +265,12 @@ _CHARGED_SECONDS_A_ROW = 3e-5
 
 
 class Limits(NamedTuple):
-    """What there is time for.
+    """What there is time for. ``seconds_left``: seconds until then; work that is expected to take
+    longer is left out."""
 
-    Attributes:
-        out_of_time: whether to begin nothing more.
-        seconds_left: seconds until then; work that is expected to take longer is left out.
-        search: whether to search for dual prices, too.
-    """
-
-    out_of_time: Callable[[], bool]
+    out_of_time: Callable[[], bool]  # whether to begin nothing more
     seconds_left: Callable[[], float]
-    search: bool
+    search: bool  # whether to search for dual prices, too
 
     def allow(self, instance: Instance, seconds_a_row: float) -> bool:
         """Whether work on every request on every worker can be done in time."""

@@ -1,10 +1,8 @@
-"""A search for numbers that prove how much requests that arrive over time cost each other.
-
-What follows from the numbers is worked out in ``orsched.certificates.shared_rounds``; here it is in
+"""A search for numbers that prove how much requests that arrive over time cost each other. What
+follows from the numbers is worked out in ``orsched.certificates.shared_rounds``; here it is in
 floats, with its slopes. The search begins with the method of Frank and Wolfe on this relaxation:
 shares of all requests' work in windows of time, where each round is divided among the requests that
-are in it on average. From the best numbers it climbs along the slopes of what they prove.
-"""
+are in it on average. From the best numbers it climbs along the slopes of what they prove."""
 
 from __future__ import annotations
 
@@ -38,19 +36,12 @@ LEVELS, WINDOWS, LOOK_AHEAD = 16, 48, 24
 
 
 class Totals(NamedTuple):
-    """Sums over all requests by window, of where each is served, in nanoseconds.
+    """Sums over all requests by window, of where each is served, in nanoseconds."""
 
-    Attributes:
-        tokens: rounds by row and window, each as many as its request weighs in the row.
-        work: of workers, beside the fixed part of rounds.
-        waits: time of requests that are there through a window without being served.
-        before: their time there before their prefill.
-    """
-
-    tokens: Numbers
-    work: Numbers
-    waits: Numbers
-    before: Numbers
+    tokens: Numbers  # rounds by row and window, each as many as its request weighs in the row
+    work: Numbers  # of workers, beside the fixed part of rounds
+    waits: Numbers  # time of requests that are there through a window without being served
+    before: Numbers  # their time there before their prefill
 
     def towards(self, new: Totals, share: float) -> Totals:
         """Return these sums, and of the new ones a share."""
@@ -66,7 +57,6 @@ class Relaxation:
     Attributes:
         parts: of the requests.
         starts: of windows.
-        levels: of prefill.
         rises: what a pair pays in each row, of weights of 1 each.
         time: of all workers in each window but the last.
     """
@@ -74,7 +64,7 @@ class Relaxation:
     def __init__(self, parts: Parts, starts: list[int] | None = None) -> None:
         self.parts, self.starts = parts, np.array(starts or windows_of(parts))
         self.look_ahead = LOOK_AHEAD * (1 if starts is None else 2)
-        self.levels = levels_of(parts)
+        self.levels = levels_of(parts)  # of prefill
         level = np.searchsorted(np.array(self.levels), parts.prefill, side="right")
         kinds, kind = np.unique(np.stack([level, parts.weights()], 1), axis=0, return_inverse=True)
         self.level, self.kind, self.kinds = level, kind.reshape(-1), kinds
@@ -192,10 +182,8 @@ RATE = 0.1
 def shared_rounds_choices(
     context: Context, out_of_time: Callable[[], bool]
 ) -> tuple[int, dict[str, Any]] | None:
-    """Return a bound on the sum of JCTs, and the windows, levels and numbers that prove it.
-
-    None where nothing is known of these schedules, or no two requests have to share a round.
-    """
+    """Return a bound on the sum of JCTs, and the windows, levels and numbers that prove it. None
+    where nothing is known of these schedules, or no two requests have to share a round."""
     try:
         parts = parts_of(context)
         require_room(parts, windows_of(parts)[-1])
@@ -234,10 +222,8 @@ def _taken(parts: Parts, order: Numbers) -> Parts:
 
 
 def falling(values: Numbers, weights: Numbers) -> Numbers:
-    """Return the closest values that never rise: neighbours that rise become their weighted mean.
-
-    A share that is less before than after lowers what later windows pay for prefills.
-    """
+    """Return the closest values that never rise: neighbours that rise become their weighted mean. A
+    share that is less before than after lowers what later windows pay for prefills."""
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
         count = 1
@@ -284,9 +270,7 @@ def climb(
     relaxation: Relaxation, best: Found, steps: int, rate: float, out_of_time: Callable[[], bool]
 ) -> Found:
     """Return the best numbers on the way up, by steps that moments of the slopes scale (Adam).
-
-    Numbers are taken in logarithms, and shares by their logits.
-    """
+    Numbers are taken in logarithms, and shares by their logits."""
     _, late, meet = best
     meet = np.maximum(meet, 1e-3 * meet.max(1, keepdims=True) + 1e-9)
     place = [np.log(meet), np.log(late / (1 - late))]

@@ -31,12 +31,10 @@ if TYPE_CHECKING:
 
 
 def stage_bound(jobs: Jobs, worker: Worker, chunks: bool = False) -> dict[str, Any]:
-    """Return a lower bound on K, the number of prefill stages, and why.
-
-    A stage holds at most as many requests as there are clients, the cap's tokens and the memory's
-    blocks; and at most k prompts of more than the (k + 1)-th part of the cap, or requests of more
-    than that part of the memory. ``chunks``: large prompts may be divided.
-    """
+    """Return a lower bound on K, the number of prefill stages, and why. A stage holds at most as
+    many requests as there are clients, the cap's tokens and the memory's blocks; and at most k
+    prompts of more than the (k + 1)-th part of the cap, or requests of more than that part of the
+    memory. ``chunks``: large prompts may be divided."""
     found = {"value": -(-len(jobs) // jobs.clients), "reason": "clients"}
     ones = np.ones(len(jobs), np.int64)
     if worker.prefill_limit is not None:
@@ -54,13 +52,11 @@ def stage_bound(jobs: Jobs, worker: Worker, chunks: bool = False) -> dict[str, A
 
 
 def round_bound(jobs: Jobs, worker: Worker, restarts: bool = False) -> dict[str, Any]:
-    """Return a lower bound on R, the number of decode rounds, and why.
-
-    Makespan packing (Pang (26)-(30)) of the rounds onto the clients: volume, longest request, or
-    lifted; and the block-rounds that the requests need over the memory, or the rounds of those of
-    more than its (k + 1)-th part over k. ``restarts``: a request's rounds may be on several
-    clients, one after the other, so that only volume and longest request remain of the packing.
-    """
+    """Return a lower bound on R, the number of decode rounds, and why. Makespan packing (Pang
+    (26)-(30)) of the rounds onto the clients: volume, longest request, or lifted; and the
+    block-rounds that the requests need over the memory, or the rounds of those of more than its (k
+    + 1)-th part over k. ``restarts``: a request's rounds may be on several clients, one after the
+    other, so that only volume and longest request remain of the packing."""
     packing = _divided(jobs) if restarts else packing_bound(jobs.rounds.tolist(), jobs.clients)
     found = {"value": packing["value"], "reason": packing["bound"]}
     found |= {key: packing[key] for key in ("k", "l") if key in packing}
@@ -82,10 +78,8 @@ def _divided(jobs: Jobs) -> dict[str, Any]:
 
 
 def _by_size(sizes: IntColumn, limit: int, weights: IntColumn, most: int) -> tuple[int, int]:
-    """Return the largest mean weight of those k at most of which go together, and that k.
-
-    Of sizes above limit / (k + 1), no more than k fit into the limit; k runs up to ``most``.
-    """
+    """Return the largest mean weight of those k at most of which go together, and that k. Of sizes
+    above limit / (k + 1), no more than k fit into the limit; k runs up to ``most``."""
     order = np.argsort(sizes, kind="stable")
     weight_above = int(weights.sum()) - np.concatenate([[0], np.cumsum(weights[order])])
     k = np.arange(1, most + 1)
@@ -106,11 +100,9 @@ _MOST_AHEAD = 8
 def ends_certificate(
     context: Context, joint: dict[str, Any], out_of_time: Callable[[], bool]
 ) -> dict[str, Any] | None:
-    """Return a joint certificate with proofs (``ends``) that raise it, or None.
-
-    Where the least time is at K stages and R rounds, it is proven that K stages need more rounds,
-    as long as that can be done; or that more stages do, if these would be next.
-    """
+    """Return a joint certificate with proofs (``ends``) that raise it, or None. Where the least
+    time is at K stages and R rounds, it is proven that K stages need more rounds, as long as that
+    can be done; or that more stages do, if these would be next."""
     jobs, floor = context.released(joint["released_ns"]), context.floor(0)
     shorts = shorts_of(jobs)
     if not floor.by_counts or shorts is None:
@@ -158,10 +150,8 @@ class _Trade:
             yield self._time(stages, rounds), stages, rounds
 
     def goal(self, failed: set[tuple[int, int]]) -> tuple[int, int] | None:
-        """Return the stages and rounds of the least time; None where no proof has been found.
-
-        More stages, of as many rounds, if their time is next then: a proof is for fewer as well.
-        """
+        """Return the stages and rounds of the least time; None where no proof has been found. More
+        stages, of as many rounds, if their time is next then: a proof is for fewer as well."""
         _, stages, rounds = min(self._times(self.proofs))
         if (stages, rounds) in failed:
             return None
@@ -228,10 +218,8 @@ def _jointly(context: Context, plain: dict[str, Any]) -> Iterator[dict[str, Any]
 def by_packing(
     context: Context, best: dict[str, Any], seconds_left: Callable[[], float]
 ) -> Iterator[dict[str, Any]]:
-    """Yield bounds whose rounds are proven by dual prices of packing them onto the clients.
-
-    That is the linear program of Pang (26)-(30) with a column for each content of a client.
-    """
+    """Yield bounds whose rounds are proven by dual prices of packing them onto the clients. That is
+    the linear program of Pang (26)-(30) with a column for each content of a client."""
     moment = best.get("one_worker", best).get("released_ns", min(context.arrivals))
     released = context.one.released(moment)
     seconds = min(SEARCH_SECONDS, seconds_left())
@@ -259,10 +247,8 @@ def by_packing(
 def by_ends(
     context: Context, best: dict[str, Any], out_of_time: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the best bound by counts, if it is one, raised by where clients begin and end.
-
-    None where pyscipopt is missing.
-    """
+    """Yield the best bound by counts, if it is one, raised by where clients begin and end. None
+    where pyscipopt is missing."""
     counted = best.get("one_worker", best)
     if counted["bound"] not in ("stages_and_rounds", "joint"):
         return
@@ -298,9 +284,7 @@ def stages_and_rounds(
     context: Context, released: int, rounds: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the certificate of the bound by what one worker's requests need from a moment on.
-
-    ``rounds``: a bound on them with its reason, in place of the best by formula.
-    """
+    ``rounds``: a bound on them with its reason, in place of the best by formula."""
     jobs, worker, scope = context.released(released), context.instance.worker, context.scope
     stages = stage_bound(jobs, worker, scope.chunks)
     rounds = round_bound(jobs, worker, scope.restarts) if rounds is None else rounds
@@ -308,11 +292,9 @@ def stages_and_rounds(
 
 
 def release_moments(context: Context) -> list[int]:
-    """Return the moments whose later requests may give the best bound, the first one always.
-
-    Ranked by an estimate in floats, with stages and rounds of typical contents; what is returned
-    is then bounded exactly. The more requests, the fewer moments are tried.
-    """
+    """Return the moments whose later requests may give the best bound, the first one always. Ranked
+    by an estimate in floats, with stages and rounds of typical contents; what is returned is then
+    bounded exactly. The more requests, the fewer moments are tried."""
     instance, jobs = context.instance, context.jobs
     moments, index = np.unique(instance.requests.arrival_ns, return_inverse=True)
     if len(moments) == 1:
@@ -342,11 +324,9 @@ def release_moments(context: Context) -> list[int]:
 
 
 def longest_chain(context: Context) -> dict[str, Any]:
-    """Return the request that ends last if each were served alone at its arrival.
-
-    A request needs its own prefill stage and its rounds, each at least as long as with nothing else
-    in it, but for a mean context: see ``own_rounds_ns``.
-    """
+    """Return the request that ends last if each were served alone at its arrival. A request needs
+    its own prefill stage and its rounds, each at least as long as with nothing else in it, but for
+    a mean context: see ``own_rounds_ns``."""
     jobs, floor = context.jobs, context.floor(0)
     least = int(jobs.prompts.min())
     best: dict[str, Any] = {"value_ns": -1}
@@ -360,10 +340,8 @@ def longest_chain(context: Context) -> dict[str, Any]:
 
 
 def _candidates(instance: Instance) -> list[int]:
-    """Rows with the latest arrivals, most rounds and longest prompts, some of each.
-
-    Ties are broken by the other columns, so that the order of the rows changes no bound.
-    """
+    """Rows with the latest arrivals, most rounds and longest prompts, some of each. Ties are broken
+    by the other columns, so that the order of the rows changes no bound."""
     req = instance.requests
     columns = [req.prompt_tokens, instance.rounds_needed, req.arrival_ns]
     some = min(_CANDIDATES, len(req))

@@ -54,13 +54,10 @@ class MakespanAim:
 
 @dataclass(frozen=True)
 class Terms:
-    """What the model of an objective needs to know, in units of time.
-
-    Attributes:
-        makespan, finish, first: coefficients of the end, of last tokens and of first tokens.
-        limits: by request the limits on the first token and from there to the last one, -1 for
-            none, or None where the request is not judged; None for a sum of times.
-    """
+    """What the model of an objective needs to know, in units of time. ``makespan``, ``finish``,
+    ``first``: coefficients of the end, of last tokens and of first tokens; ``limits``: by request
+    the limits on the first token and from there to the last one, -1 for none, or None where the
+    request is not judged; None for a sum of times."""
 
     makespan: int
     finish: tuple[int, ...]
@@ -272,14 +269,10 @@ class Bounded:
 
 
 class BoundedValue(Bounded):
-    """The same of any objective, whose value and bound are there exactly.
+    """The same of any objective, whose value and bound are there exactly. ``value``,
+    ``value_bound``: times in nanoseconds; None where the objective is the makespan alone."""
 
-    Attributes:
-        objective: what was minimised, or the attainment, which is made large.
-        value, value_bound: times in nanoseconds; None where the objective is the makespan alone.
-    """
-
-    objective: str
+    objective: str  # what was minimised, or the attainment, which is made large
     value: Fraction | None
     value_bound: Fraction | None
 

@@ -38,7 +38,6 @@ class OpenStates:
         best: time or cost of the incumbent, in units.
         bound: no schedule takes less.
         most_states: with more that are kept the search ends.
-        found: the node of the incumbent, None for one that was found elsewhere.
         expanded, left_out: how many states were.
     """
 
@@ -47,7 +46,7 @@ class OpenStates:
 
     def __init__(self, best: int, bound: int, most_states: int) -> None:
         self.best, self.bound, self.most_states = best, bound, most_states
-        self.found: Any = None
+        self.found: Any = None  # the node of the incumbent, None for one that was found elsewhere
         self.expanded = self.left_out = 0
         self._serial = self._children = 0
         self._heap: list[tuple[int, int, int, Any]] = []
@@ -129,9 +128,7 @@ def plan_of_steps(
     rest: int,
 ) -> Plan:
     """Return a plan of stages, as so many of each kind or None, each with the rounds behind it.
-
-    ``rows``: the requests of each kind; ``rest``: rounds until the end, behind the last step.
-    """
+    ``rows``: the requests of each kind; ``rest``: rounds until the end, behind the last step."""
     left = [list(each) for each in rows]
     stage, rounds = [0] * sum(map(len, left)), list[int]()
     for started, passed in steps:

@@ -38,31 +38,22 @@ MAX_UNITS = 2**50
 @dataclass(frozen=True)
 class Problem:
     """The data of Pang's MIP; times in units of ``unit_ns``, counted from ``first_ns``.
-
-    Attributes:
-        prompts, needed, blocks, arrivals: one entry a request: N^p, decode rounds, memory
-            blocks, arrival after the first one.
-        clients: J.
-        levels: pairs (N^cap_l, T^p_l), Pang eq. (5)-(7).
-        round_fixed: T^d as the time of a round, eq. (8).
-        prompt_token, round_client: time a token, where stage times must hold it; else 0.
-        constant_ns: what all tokens cost together, where stage times need not hold it.
-        memory_blocks: blocks of the worker, or None.
-        timed: whether arrivals differ.
-    """
+    ``prompts``, ``needed``, ``blocks``, ``arrivals``: one entry a request: N^p, decode rounds,
+    memory blocks, arrival after the first one; ``prompt_token``, ``round_client``: time a token,
+    where stage times must hold it; else 0."""
 
     prompts: tuple[int, ...]
     needed: tuple[int, ...]
     blocks: tuple[int, ...]
     arrivals: tuple[int, ...]
-    clients: int
-    levels: tuple[tuple[int, int], ...]
-    round_fixed: int
+    clients: int  # J
+    levels: tuple[tuple[int, int], ...]  # pairs (N^cap_l, T^p_l), Pang eq. (5)-(7)
+    round_fixed: int  # T^d as the time of a round, eq. (8)
     prompt_token: int
     round_client: int
-    constant_ns: int
-    memory_blocks: int | None
-    timed: bool
+    constant_ns: int  # what all tokens cost together, where stage times need not hold it
+    memory_blocks: int | None  # blocks of the worker, or None
+    timed: bool  # whether arrivals differ
     unit_ns: int
     first_ns: int
 
@@ -75,10 +66,8 @@ class Problem:
         return max(self.needed, default=0)
 
     def horizon(self, stages: int) -> int:
-        """Return a time by which some best schedule with at most ``stages`` stages has ended.
-
-        The worker waits for arrivals only, and in each round some request is active.
-        """
+        """Return a time by which some best schedule with at most ``stages`` stages has ended. The
+        worker waits for arrivals only, and in each round some request is active."""
         return (
             max(self.arrivals, default=0)
             + stages * self.levels[-1][1]
@@ -92,16 +81,11 @@ class Problem:
 
 
 def read_problem(instance: Instance, *, exact: bool = False) -> Problem:
-    """Return the data of the MIP for an instance with one worker.
-
-    ``exact``: what tokens cost stays in the times of stages and rounds, where the end of each
-    request is asked for, not only that of all.
-
-    Raises:
-        InputError: several workers, padding, paged memory, a cost model that does not map, or
-            times too far apart.
-        InfeasibleError: a request is over the prefill cap or the memory.
-    """
+    """Return the data of the MIP for an instance with one worker. ``exact``: what tokens cost stays
+    in the times of stages and rounds, where the end of each request is asked for, not only that of
+    all. Raises ``InputError``: several workers, padding, paged memory, a cost model that does not
+    map, or times too far apart. Raises ``InfeasibleError``: a request is over the prefill cap or
+    the memory."""
     worker = instance.require_stages("the full MIP", paged=False)
     instance.require_feasible()
     req = instance.requests
@@ -176,11 +160,9 @@ def _blocks(instance: Instance, worker: Worker) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Plan:
-    """A solution: stage and client of each request, rounds of each decode stage.
-
-    ``client`` may be None: clients are interchangeable, and the lowest free ones are taken.
-    ``begins`` are times, in units, before which bins do not begin; None: as early as they can.
-    """
+    """A solution: stage and client of each request, rounds of each decode stage. ``client`` may be
+    None: clients are interchangeable, and the lowest free ones are taken. ``begins`` are times, in
+    units, before which bins do not begin; None: as early as they can."""
 
     stage: tuple[int, ...]
     client: tuple[int, ...] | None
@@ -188,10 +170,8 @@ class Plan:
     begins: tuple[int, ...] | None = None
 
     def tokens(self, needed: tuple[int, ...]) -> list[dict[int, int]]:
-        """Return for each request its rounds in each decode stage of its window, in order.
-
-        A request decodes in every round from its prefill on; the window ends with its last one.
-        """
+        """Return for each request its rounds in each decode stage of its window, in order. A
+        request decodes in every round from its prefill on; the window ends with its last one."""
         shares = []
         for stage, rounds in zip(self.stage, needed, strict=True):
             share, left = {stage: min(rounds, self.rounds[stage])}, rounds
@@ -262,11 +242,9 @@ def schedule_of(
 
 
 def plan_of(instance: Instance, schedule: Schedule) -> Plan:
-    """Return the plan of a valid schedule.
-
-    Raises ``InvalidScheduleError`` when the checker rejects it, ``InputError`` when it has no plan
-    (prompts in chunks, steps that prefill and decode at once, requests that pause).
-    """
+    """Return the plan of a valid schedule. Raises ``InvalidScheduleError`` when the checker rejects
+    it, ``InputError`` when it has no plan (prompts in chunks, steps that prefill and decode at
+    once, requests that pause)."""
     violations = check(instance, schedule.bare())
     if violations:
         raise InvalidScheduleError(
@@ -306,10 +284,8 @@ def _refusal(instance: Instance, schedule: Schedule) -> str:
 
 
 def plan_times(problem: Problem, plan: Plan) -> list[tuple[int, int, int, int]]:
-    """Return start and length of the prefill and of the decode stage of each bin, in units.
-
-    Each stage starts as early as it can; empty ones take no time.
-    """
+    """Return start and length of the prefill and of the decode stage of each bin, in units. Each
+    stage starts as early as it can; empty ones take no time."""
     shares = plan.tokens(problem.needed)
     now, found = 0, []
     for k, rounds in enumerate(plan.rounds):
@@ -329,10 +305,8 @@ def plan_times(problem: Problem, plan: Plan) -> list[tuple[int, int, int, int]]:
 
 def with_lowest_clients(plan: Plan, needed: tuple[int, ...], clients: int) -> Plan:
     """Return the plan with clients numbered in the order of the requests that use them first.
-
     Windows are assigned by their first stage, each to a client that is free again; rows then name
-    the clients, so that equal plans up to an exchange of clients become one.
-    """
+    the clients, so that equal plans up to an exchange of clients become one."""
     last = [max(share) for share in plan.tokens(needed)]
     free_from = [0] * clients
     client = [0] * len(plan.stage)

@@ -83,10 +83,8 @@ def served_alone(instance: Instance, problem: Problem) -> Alone:
 
 
 def offer_starts(search: ExactSearch, initial: Schedule | None, alone: bool) -> None:
-    """Offer the schedule that was given, and, unless ``alone``, what orders and methods make.
-
-    Of these the first whatever the time, the others until the end.
-    """
+    """Offer the schedule that was given, and, unless ``alone``, what orders and methods make. Of
+    these the first whatever the time, the others until the end."""
     instance, problem = search.instance, search.problem
     if initial is not None:
         search.begin_with(initial)

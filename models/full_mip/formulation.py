@@ -1,9 +1,7 @@
 """Pang's full MIP, eq. (1)-(25), as read and repaired, and the window MIP of the same optimum.
-
 Variables by request i, client j and bin k: x_ij, p_ijk, d_ijk, tokens w_ijk N^d_i in the place of
 w_ijk, y_kl, start and length of each stage, and the whole number of rounds of a decode stage. The
-page *The full MIP* gives each repair with its reason.
-"""
+page *The full MIP* gives each repair with its reason."""
 
 from __future__ import annotations
 
@@ -105,13 +103,11 @@ class Stages:
 
 
 class FullMip:
-    """The full MIP of a problem with ``stages`` bins.
-
-    ``formulation``: ``printed`` states that a request stays on its client as Pang do, with a row
-    for each two bins, eq. (10) and (11); ``compact`` states the same with one row a bin. Both hold
-    what was repaired: tokens only in stages in which a request decodes, w <= r d, and whole rounds.
-    ``symmetry_breaking``: clients are numbered by their first request, used bins come first.
-    """
+    """The full MIP of a problem with ``stages`` bins. ``formulation``: ``printed`` states that a
+    request stays on its client as Pang do, with a row for each two bins, eq. (10) and (11);
+    ``compact`` states the same with one row a bin. Both hold what was repaired: tokens only in
+    stages in which a request decodes, w <= r d, and whole rounds. ``symmetry_breaking``: clients
+    are numbered by their first request, used bins come first."""
 
     name = "full-mip"
 
@@ -262,12 +258,10 @@ def padded(plan: Plan, stages: int) -> Plan:
 
 
 class WindowsMip:
-    """The window MIP of a problem with ``stages`` bins; same variables for bins as ``FullMip``.
-
-    One 0-1 variable u_iab says that request i is prefilled in bin a and done by the end of bin b.
+    """The window MIP of a problem with ``stages`` bins; same variables for bins as ``FullMip``. One
+    0-1 variable u_iab says that request i is prefilled in bin a and done by the end of bin b.
     Requests fit on J clients if and only if no bin is covered more than J times. A reference: the
-    optimum is that of the full MIP (the page *The full MIP* has the proof), the size K^2 n / 2.
-    """
+    optimum is that of the full MIP (the page *The full MIP* has the proof), the size K^2 n / 2."""
 
     name = "window-mip"
 

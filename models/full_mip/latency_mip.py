@@ -1,11 +1,9 @@
-"""The MIP of objectives that ask when each request is done: bins that end with a finish.
-
-A bin is a prefill stage, or none, and the rounds behind it; a request that finishes does so with
-the last round of a bin. So every bin begins with a prefill stage or behind a finish, 2 n - 1 bins
-suffice for n requests, a request decodes in all rounds of its bins, and it is done when the last
-of them ends. Variables by request i and bin k: s_ik, prefilled in k; f_ik, done at the end of k;
-on_ik, on a client in k; w_ik, its rounds in k. The page *The full MIP* has the rows.
-"""
+"""The MIP of objectives that ask when each request is done: bins that end with a finish. A bin is a
+prefill stage, or none, and the rounds behind it; a request that finishes does so with the last
+round of a bin. So every bin begins with a prefill stage or behind a finish, 2 n - 1 bins suffice
+for n requests, a request decodes in all rounds of its bins, and it is done when the last of them
+ends. Variables by request i and bin k: s_ik, prefilled in k; f_ik, done at the end of k; on_ik, on
+a client in k; w_ik, its rounds in k. The page *The full MIP* has the rows."""
 
 from __future__ import annotations
 
@@ -23,19 +21,12 @@ if TYPE_CHECKING:
 
 
 class Bin(NamedTuple):
-    """A prefill stage or none, and the rounds until the next finish or prefill.
+    """A prefill stage or none, and the rounds until the next finish or prefill."""
 
-    Attributes:
-        level: place of the stage's level, None without a stage.
-        rounds: rounds behind it.
-        running: the requests that decode in them.
-        times: when it begins, when its prefill ends and when it ends, in units.
-    """
-
-    level: int | None
-    rounds: int
-    running: tuple[int, ...]
-    times: tuple[int, int, int]
+    level: int | None  # place of the stage's level, None without a stage
+    rounds: int  # rounds behind it
+    running: tuple[int, ...]  # the requests that decode in them
+    times: tuple[int, int, int]  # when it begins, when its prefill ends and when it ends, in units
 
 
 @dataclass(frozen=True)
@@ -382,10 +373,8 @@ class LatencyMip:
             values[self.miss[i]] = int(late or 0 <= limit[1] < finish - first)
 
     def plan_of(self, values: Sequence[float]) -> Plan:
-        """Return the plan in a solution; requests take the lowest free clients.
-
-        With limits it holds the times at which bins begin: to wait may keep one.
-        """
+        """Return the plan in a solution; requests take the lowest free clients. With limits it
+        holds the times at which bins begin: to wait may keep one."""
         every = range(self.stages)
         stage = tuple(max(every, key=lambda k, of=s: values[of[k]]) for s in self.s)  # type: ignore[misc]
         rounds = tuple(round(values[column]) for column in self.rounds)

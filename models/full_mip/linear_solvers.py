@@ -25,11 +25,9 @@ class Row(NamedTuple):
 
 
 class LinearModel:
-    """Variables with bounds, rows, and a sum to minimise.
-
-    A variable of kind C may be fractional in a MIP, where some best solution has it whole; a back
-    end that knows whole numbers only takes it as integer.
-    """
+    """Variables with bounds, rows, and a sum to minimise. A variable of kind C may be fractional in
+    a MIP, where some best solution has it whole; a back end that knows whole numbers only takes it
+    as integer."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -122,11 +120,9 @@ def load_scip(model: LinearModel, name: str) -> tuple[Any, list[Any]]:
 
 
 def tolerance(horizon: int) -> float:
-    """Return how far, in units, the objective of a solution that SCIP accepts may be off.
-
-    Times are sums of coefficients times 0-1 and integer variables, each of which may be off by
-    ``FEASIBILITY_TOLERANCE``; the coefficients that count add up to at most the horizon.
-    """
+    """Return how far, in units, the objective of a solution that SCIP accepts may be off. Times are
+    sums of coefficients times 0-1 and integer variables, each of which may be off by
+    ``FEASIBILITY_TOLERANCE``; the coefficients that count add up to at most the horizon."""
     return FEASIBILITY_TOLERANCE * max(1, horizon)
 
 
@@ -143,11 +139,8 @@ def _solve_scip(
     on_solution: Callable[[Sequence[float], int], None],
     on_bound: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Solve a model on one thread; ``end`` is a time of the monotonic clock.
-
-    The objective is whole in every schedule, so a bound is rounded up after SCIP's tolerance is
-    taken off.
-    """
+    """Solve a model on one thread; ``end`` is a time of the monotonic clock. The objective is whole
+    in every schedule, so a bound is rounded up after SCIP's tolerance is taken off."""
     scip, variables = load_scip(model, "full-mip")
     off = tolerance(model.objective_upper)
     if hint is not None:
@@ -249,11 +242,9 @@ def _solve_cpsat(
     on_solution: Callable[[Sequence[float], int], None],
     on_bound: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Solve a model on one thread; ``end`` is a time of the monotonic clock.
-
-    The objective is a whole number and so is every bound: what CP-SAT reports as a float is
-    rounded up from just below.
-    """
+    """Solve a model on one thread; ``end`` is a time of the monotonic clock. The objective is a
+    whole number and so is every bound: what CP-SAT reports as a float is rounded up from just
+    below."""
     cp, variables = load_cpsat(model)
     from ortools.sat.python import cp_model
 
@@ -290,15 +281,10 @@ def _solve_cpsat(
 
 
 class Backend(NamedTuple):
-    """A solver of linear models.
+    """A solver of linear models. ``solve``: takes a model, a hint or None, when to end on the
+    monotonic clock or None, a seed, and what hears of solutions and bounds; returns figures."""
 
-    Attributes:
-        is_exact: whether whole objectives are told apart.
-        solve: takes a model, a hint or None, when to end on the monotonic clock or None, a seed,
-            and what hears of solutions and bounds; returns figures.
-    """
-
-    is_exact: Callable[[LinearModel], bool]
+    is_exact: Callable[[LinearModel], bool]  # whether whole objectives are told apart
     solve: Callable[..., dict[str, Any]]
 
 

@@ -389,10 +389,8 @@ def _take_last(incumbent: Incumbent, found: Any) -> None:
 
 
 def _broken(mip: Mip, values: Mapping[str, float], schedule: Schedule) -> list[str]:
-    """Name rows that the schedule does not keep: it starts everything as early as it can.
-
-    Only rows of the program's own variables are asked; others keep their values.
-    """
+    """Name rows that the schedule does not keep: it starts everything as early as it can. Only rows
+    of the program's own variables are asked; others keep their values."""
     mo, model = mathopt(), mip.model
     carried = {variable: values[_name(variable)] for variable in model.variables()}
     own = {v: x for v, x in mip.values_of(schedule).items() if model.has_variable(v.id)}

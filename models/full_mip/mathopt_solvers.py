@@ -54,29 +54,20 @@ def available_solvers() -> tuple[str, ...]:
 
 
 class Job(NamedTuple):
-    """A model on its way to the child: protos as bytes, and what goes beside them.
+    """A model on its way to the child: protos as bytes, and what goes beside them. ``model``,
+    ``parameters``: serialized protos."""
 
-    Attributes:
-        solver: our name.
-        model, parameters: serialized protos.
-        hint: variable id -> value.
-        whole: ids of variables that a solver of whole numbers takes as integer.
-        seconds: the solver's time limit, or None.
-    """
-
-    solver: str
+    solver: str  # our name
     model: bytes
     parameters: bytes
-    hint: dict[int, float]
-    whole: tuple[int, ...]
-    seconds: float | None
+    hint: dict[int, float]  # variable id -> value
+    whole: tuple[int, ...]  # ids of variables that a solver of whole numbers takes as integer
+    seconds: float | None  # the solver's time limit, or None
 
 
 def run_job(job: Job, send: Callable[[tuple[str, Any]], None]) -> bytes:
-    """Solve in this process and return MathOpt's result as bytes.
-
-    Messages are ``("bound", value)`` and ``("solution", (objective, {id: value}))``.
-    """
+    """Solve in this process and return MathOpt's result as bytes. Messages are ``("bound", value)``
+    and ``("solution", (objective, {id: value}))``."""
     from ortools.math_opt import model_pb2, parameters_pb2
 
     mo = mathopt()
@@ -182,11 +173,9 @@ def _solve(solver: str, model: Any, parameters: Any, **options: Any) -> Any:
 
 @contextmanager
 def _quiet(wanted: bool) -> Iterator[None]:
-    """Send what C code writes on standard error away, in the child.
-
-    SCIP in ortools 9.15 says there that an event of variables is not caught, at each callback
-    that is registered; solutions and nodes arrive nevertheless.
-    """
+    """Send what C code writes on standard error away, in the child. SCIP in ortools 9.15 says there
+    that an event of variables is not caught, at each callback that is registered; solutions and
+    nodes arrive nevertheless."""
     if not wanted:
         yield
         return
@@ -223,25 +212,16 @@ _OTHERWISE_READ = re.compile(
 
 
 class Changed(NamedTuple):
-    """A changed model.
+    """A changed model."""
 
-    Attributes:
-        model: columns, rows and objective; what is not whole is a float.
-        constant: what the objective has beside its terms.
-        negated: whether the model maximises, and ``model`` minimises the negative.
-    """
-
-    model: LinearModel
-    constant: float
-    negated: bool
+    model: LinearModel  # columns, rows and objective; what is not whole is a float
+    constant: float  # what the objective has beside its terms
+    negated: bool  # whether the model maximises, and ``model`` minimises the negative
 
 
 def changed_model(model: Any) -> Changed:
-    """Return a MathOpt model as a linear model.
-
-    A variable or row without a name, or with one that files cannot have, gets one that they can.
-    Raises ``InputError`` for what is not linear.
-    """
+    """Return a MathOpt model as a linear model. A variable or row without a name, or with one that
+    files cannot have, gets one that they can. Raises ``InputError`` for what is not linear."""
     proto = model.export_model()
     curved = len(proto.objective.quadratic_coefficients.coefficients) > 0
     if curved or any(len(getattr(proto, name, ())) for name in _ELSEWHERE):

@@ -73,9 +73,8 @@ class Size(NamedTuple):
 
 def stages_size(problem: Problem, stages: int, starts: int, tokens: int) -> Size:
     """Return the size of what ``Stages`` holds: eq. (2)-(7) and the length of decode stages.
-
-    ``starts`` and ``tokens`` count the columns that enter eq. (5)-(6) and the lengths, in all bins.
-    """
+    ``starts`` and ``tokens`` count the columns that enter eq. (5)-(6) and the lengths, in all
+    bins."""
     k, levels = stages, len(problem.levels)
     costly = sum(1 for _, time in problem.levels if time)
     nonzeros = 9 * k - 3  # (2)-(4)
@@ -95,11 +94,9 @@ def symmetry_size(problem: Problem, stages: int) -> Size:
 def full_mip_size(
     problem: Problem, stages: int, formulation: str = "compact", symmetry_breaking: bool = True
 ) -> Size:
-    """Return variables, rows and nonzeros of ``FullMip`` without building it.
-
-    With n requests, J clients, K bins and L levels the families p, d and w have nJK variables
-    each; the printed eq. (10) and (11) have nJ(K-1)^2 rows and about nJK^3/6 nonzeros.
-    """
+    """Return variables, rows and nonzeros of ``FullMip`` without building it. With n requests, J
+    clients, K bins and L levels the families p, d and w have nJK variables each; the printed eq.
+    (10) and (11) have nJ(K-1)^2 rows and about nJK^3/6 nonzeros."""
     n, clients, k = len(problem), problem.clients, stages
     nj, njk = n * clients, n * clients * k
     decoding = sum(1 for due in problem.needed if due) * clients  # with a term of x in (14)

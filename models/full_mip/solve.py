@@ -191,12 +191,10 @@ def solve_windows_mip(instance: Instance, backend: str = "cpsat", **options: Any
 
 
 def stages_that_suffice(problem: Problem, makespan_ns: int | None) -> tuple[int, str]:
-    """Return a K with which the model has an optimal schedule, and why.
-
-    n suffices, since no prefill stage is empty. Given the makespan of a schedule, so does the
-    largest K for which K stages and the least number of rounds can end by then: a schedule with
-    more stages ends later than the given one, and that one has no more than K.
-    """
+    """Return a K with which the model has an optimal schedule, and why. n suffices, since no
+    prefill stage is empty. Given the makespan of a schedule, so does the largest K for which K
+    stages and the least number of rounds can end by then: a schedule with more stages ends later
+    than the given one, and that one has no more than K."""
     n = len(problem)
     if makespan_ns is None:
         return max(1, n), _all(n)
@@ -221,12 +219,10 @@ def _all(n: int) -> str:
 
 
 def least_makespan_ns(problem: Problem, stages: int) -> int:
-    """Return a bound on the makespan of every schedule with exactly ``stages`` prefill stages.
-
-    The worker does one thing at a time. Rounds: at least as many as the longest request needs,
-    and as all need on J clients. Stages: with any line a + b x below the time of a stage of x
-    tokens, together at least a K + b sum N^p.
-    """
+    """Return a bound on the makespan of every schedule with exactly ``stages`` prefill stages. The
+    worker does one thing at a time. Rounds: at least as many as the longest request needs, and as
+    all need on J clients. Stages: with any line a + b x below the time of a stage of x tokens,
+    together at least a K + b sum N^p."""
     tokens, rounds = sum(problem.prompts), sum(problem.needed)
     least_rounds = max(problem.most_rounds, -(-rounds // problem.clients))
     prefill = max(a * stages + b * tokens for a, b in _lines_below(problem.levels))
@@ -235,11 +231,9 @@ def least_makespan_ns(problem: Problem, stages: int) -> int:
 
 
 def _lines_below(levels: tuple[tuple[int, int], ...]) -> list[tuple[Fraction, Fraction]]:
-    """Return lines (a, b) with a, b >= 0 and a + b x <= the time of a stage of x >= 1 tokens.
-
-    A stage's time is a step function and the line rises: it is below the time everywhere when it
-    is at the capacity of each level.
-    """
+    """Return lines (a, b) with a, b >= 0 and a + b x <= the time of a stage of x >= 1 tokens. A
+    stage's time is a step function and the line rises: it is below the time everywhere when it is
+    at the capacity of each level."""
     found = [(Fraction(levels[0][1]), Fraction(0))]
     for number, (x, y) in enumerate(levels):
         for u, v in levels[number + 1 :]:
@@ -390,10 +384,8 @@ def solve_here(
     payload: tuple[Problem, _Job, Plan | None, float | None],
     send: Callable[[tuple[str, Any]], None],
 ) -> dict[str, Any]:
-    """Build and solve the model in this process; ``send`` gets solutions and bounds.
-
-    Messages are ``("solution", (objective, plan, exact))`` and ``("bound", objective)``, in units.
-    """
+    """Build and solve the model in this process; ``send`` gets solutions and bounds. Messages are
+    ``("solution", (objective, plan, exact))`` and ``("bound", objective)``, in units."""
     problem, job, start, end = payload
     backend, model = BACKENDS[job.backend], job.spec.build(problem)
     if isinstance(model, LatencyMip) and job.least is not None:

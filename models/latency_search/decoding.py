@@ -276,12 +276,10 @@ def _activate(
 
 
 def _holds(i: int, done: bool, whole: Any, limits: Any, place: Any, ends: Any, who: Any) -> bool:
-    """Whether memory holds a request beside all that runs, to the end of each.
-
-    Where each has its last block from the start that is a sum. Else caches grow with the rounds:
-    the most is held when one ends, counted a block less a token too large; what is being prefilled
-    counts as it will be at its end, as does the new one unless its prefill is ``done`` in the step.
-    """
+    """Whether memory holds a request beside all that runs, to the end of each. Where each has its
+    last block from the start that is a sum. Else caches grow with the rounds: the most is held when
+    one ends, counted a block less a token too large; what is being prefilled counts as it will be
+    at its end, as does the new one unless its prefill is ``done`` in the step."""
     mine, blocks, size = whole[i, HELD], limits[BLOCKS], limits[BLOCK_TOKENS]
     if place[TAKEN] + mine <= blocks:
         return True

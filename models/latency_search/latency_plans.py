@@ -59,19 +59,10 @@ class Tables(NamedTuple):
     Attributes:
         whole, real: numbers of the requests (n by 7, n by 4), the columns of ``decoding``.
         times, limits: numbers of the workers.
-        weights: of the makespan.
         sequences, lengths: the requests of each worker in order, and how many there are.
         values, finals, tried: sum and end of each worker; end as tried last.
         state, place, ends, who: the worker that is being decoded.
-        sizes: positions from one kept state to the next, and how many states are kept.
         marks, mark_ends, mark_who: kept states.
-        script: rows that decoding writes; none for a search.
-        kinds: shares of the kinds of moves, added up.
-        counts: moves of each kind that were kept.
-        saved: what a move has overwritten.
-        move: kind, worker, place, other worker and place there of the move that is tried.
-        change: weight of the requests that the other worker gets by it.
-        before: sum and end of both workers before it.
         best_sequences, best_lengths, best_whole: the best plan so far.
     """
 
@@ -79,7 +70,7 @@ class Tables(NamedTuple):
     real: Real
     times: Real
     limits: Whole
-    weights: Real
+    weights: Real  # of the makespan
     sequences: Whole
     lengths: Whole
     values: Real
@@ -89,17 +80,17 @@ class Tables(NamedTuple):
     place: Whole
     ends: Whole
     who: Whole
-    sizes: Whole
+    sizes: Whole  # positions from one kept state to the next, and how many states are kept
     marks: Real
     mark_ends: Whole
     mark_who: Whole
-    script: Whole
-    kinds: Real
-    counts: Whole
-    saved: Whole
-    move: Whole
-    change: Real
-    before: Real
+    script: Whole  # rows that decoding writes; none for a search
+    kinds: Real  # shares of the kinds of moves, added up
+    counts: Whole  # moves of each kind that were kept
+    saved: Whole  # what a move has overwritten
+    move: Whole  # kind, worker, place, other worker and place there of the move that is tried
+    change: Real  # weight of the requests that the other worker gets by it
+    before: Real  # sum and end of both workers before it
     best_sequences: Whole
     best_lengths: Whole
     best_whole: Whole
@@ -171,11 +162,9 @@ WRITTEN = (
 
 @cache
 def listed() -> SimpleNamespace:
-    """Return the entries of the moves, each of which takes tables of arrays.
-
-    Python reads an item of a list many times as fast as one of an array. ``x[i, j]`` becomes
-    ``x[i][j]``, and the tables are copied into lists and back at each call.
-    """
+    """Return the entries of the moves, each of which takes tables of arrays. Python reads an item
+    of a list many times as fast as one of an array. ``x[i, j]`` becomes ``x[i][j]``, and the tables
+    are copied into lists and back at each call."""
     fast = _on_lists(plan_moves, {"decode": _on_lists(decoding, {}).decode})
     entries = (fast.evaluate, fast.evaluate_all, fast.run_moves)
     return SimpleNamespace(**{entry.__name__: _with_arrays(entry) for entry in entries})
@@ -239,16 +228,11 @@ def _compiled() -> Any:
 
 
 class PlannedStep(NamedTuple):
-    """A step of one worker.
-
-    Attributes:
-        requests, tokens: what it prefills; none: rounds alone.
-        rounds: how many; 0: a stage without a round.
-    """
+    """A step of one worker. ``requests``, ``tokens``: what it prefills; none: rounds alone."""
 
     requests: tuple[int, ...]
     tokens: tuple[int, ...]
-    rounds: int
+    rounds: int  # how many; 0: a stage without a round
 
 
 def steps_of(rows: Sequence[Sequence[int]]) -> list[PlannedStep]:
@@ -301,20 +285,15 @@ class FollowSteps(Policy):
 
 class Problem(NamedTuple):
     """What a search minimises and under which limits; the columns are those of ``decoding``.
-
-    Attributes:
-        whole, real: numbers of the requests; those of the plan are at first: no gate, no budget.
-        times, limits: numbers of the workers.
-        coefficients: of the objective.
-        exact: whether ``times`` are the workers' own, and not ones that are near to them.
-    """
+    ``whole``, ``real``: numbers of the requests; those of the plan are at first: no gate, no
+    budget; ``times``, ``limits``: numbers of the workers."""
 
     whole: NDArray[np.int64]
     real: NDArray[np.float64]
     times: NDArray[np.float64]
     limits: NDArray[np.int64]
-    coefficients: WeightedTimes
-    exact: bool
+    coefficients: WeightedTimes  # of the objective
+    exact: bool  # whether ``times`` are the workers' own, and not ones that are near to them
 
 
 def problem_of(instance: Instance, objective: Objective, *, mixed: bool, chunks: bool) -> Problem:
@@ -385,14 +364,10 @@ TOGETHER = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
 class Plan(NamedTuple):
-    """What decoding needs beside the problem.
+    """What decoding needs beside the problem. ``gates``, ``budgets``, ``alone``: of each request
+    (``decoding``)."""
 
-    Attributes:
-        orders: the requests of each worker in the order in which they join.
-        gates, budgets, alone: of each request (``decoding``).
-    """
-
-    orders: list[list[int]]
+    orders: list[list[int]]  # the requests of each worker in the order in which they join
     gates: NDArray[np.int64]
     budgets: NDArray[np.int64]
     alone: NDArray[np.int64]
@@ -424,10 +399,8 @@ def _together(orders: list[list[int]], n: int, clients: int, size: int) -> NDArr
 
 
 def orders_of(instance: Instance, schedule: Schedule) -> list[list[int]]:
-    """Return the requests of each worker by the start of their prefill in a schedule.
-
-    Of a request that was evicted the last stay counts.
-    """
+    """Return the requests of each worker by the start of their prefill in a schedule. Of a request
+    that was evicted the last stay counts."""
     work, steps = schedule.work, schedule.steps
     prefills = work.phase == 0
     stays = np.zeros(len(instance), np.int64)

@@ -249,11 +249,9 @@ class LatencySearchMethod:
         require_searchable(instance)
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
-        """Search until ``run.stop``; an iteration is some 2,000 moves, fewer without numba.
-
-        Raises ``InputError`` for workers that it does not plan for, and ``TimeLimitError`` when not
-        even the first policy was ready in time.
-        """
+        """Search until ``run.stop``; an iteration is some 2,000 moves, fewer without numba. Raises
+        ``InputError`` for workers that it does not plan for, and ``TimeLimitError`` when not even
+        the first policy was ready in time."""
         params: LatencySearchParams = read_params(LatencySearchParams, run.parameters)
         require_searchable(instance)
         if len(instance) == 0:  # nothing to search for

@@ -1,10 +1,9 @@
 """Moves of the search, and the loop that tries them; loaded plain and compiled, like ``decoding``.
-
 A move shifts a request in its worker's order or swaps two, takes one to another worker or swaps it
 for one there, or sets gate, budget or stage of some that follow each other. It is kept if the
 objective rises by no more than a threshold, which the caller draws; else it is undone. Only the
-workers concerned are decoded again, from the last kept state before the first request that moves.
-"""
+workers concerned are decoded again, from the last kept state before the first request that
+moves."""
 
 from __future__ import annotations
 
@@ -124,10 +123,8 @@ def total_of(t: Any) -> float:
 def run_moves(
     t: Any, value: float, best: float, draws: Any, thresholds: Any
 ) -> tuple[float, float]:
-    """Try a move for each threshold; return the objective of the plan, and of the best one.
-
-    The best plan is kept in ``best_sequences``, ``best_lengths`` and ``best_whole``.
-    """
+    """Try a move for each threshold; return the objective of the plan, and of the best one. The
+    best plan is kept in ``best_sequences``, ``best_lengths`` and ``best_whole``."""
     for m in range(len(thresholds)):
         if not _propose(t, draws, m * DRAWS):
             continue

@@ -1,8 +1,6 @@
 """Loops of belief propagation and of the search that ends it; numba compiles this very source.
-
 Nothing but plain arithmetic and arrays, so that both ways give the same bits: ``compiled`` loads
-the source once more. Patterns and sizes are numbers; an edge is a pattern with a size it holds.
-"""
+the source once more. Patterns and sizes are numbers; an edge is a pattern with a size it holds."""
 
 from __future__ import annotations
 
@@ -151,10 +149,8 @@ def choose(
     held: Ints,
     least: Ints,
 ) -> int:
-    """Return the size that fewest usable patterns hold; -1: a dead end, -2: no job is left.
-
-    A dead end as well: the least shares of the jobs that are left exceed the budget.
-    """
+    """Return the size that fewest usable patterns hold; -1: a dead end, -2: no job is left. A dead
+    end as well: the least shares of the jobs that are left exceed the budget."""
     held[:] = 0
     for i in range(many):
         p = usable[i]

@@ -1,8 +1,6 @@
-"""Column generation at one capacity: a fractional packing, or duals that prove there is none.
-
-If integers pi >= 0 for the sizes make every pattern worth at most v, J clients hold at most J v;
-jobs that are worth more cannot be packed. This is what the checker verifies.
-"""
+"""Column generation at one capacity: a fractional packing, or duals that prove there is none. If
+integers pi >= 0 for the sizes make every pattern worth at most v, J clients hold at most J v; jobs
+that are worth more cannot be packed. This is what the checker verifies."""
 
 from __future__ import annotations
 
@@ -37,11 +35,8 @@ _TIME_LIMIT = 11  # SCIP_LPPAR_LPTILIM
 
 
 def linear_program(name: str) -> Any:
-    """Return an empty linear program to be minimized.
-
-    Raises:
-        MissingDependencyError: pyscipopt is not installed.
-    """
+    """Return an empty linear program to be minimized. Raises ``MissingDependencyError``: pyscipopt
+    is not installed."""
     try:
         from pyscipopt import LP
     except ImportError as error:
@@ -61,10 +56,8 @@ class Solution(NamedTuple):
 
 
 class Master:
-    """The Gilmore-Gomory linear program over the patterns known so far, solved by SoPlex.
-
-    Least number of patterns that cover every job; artificial columns keep it feasible.
-    """
+    """The Gilmore-Gomory linear program over the patterns known so far, solved by SoPlex. Least
+    number of patterns that cover every job; artificial columns keep it feasible."""
 
     def __init__(self, counts: Ints, price: float = 1.0) -> None:
         rows = len(counts)
@@ -140,17 +133,12 @@ _ARTIFICIAL_IN_DIVES = (4.0,)
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of a capacity.
+    """What is known of a capacity. ``solution``: the last solution of the linear program;
+    fractional packing if ``feasible``."""
 
-    Attributes:
-        duals: proof that the capacity is too small, else None.
-        solution: the last solution of the linear program; fractional packing if ``feasible``.
-        feasible: the linear program packs the jobs onto the clients.
-    """
-
-    duals: Ints | None = None
+    duals: Ints | None = None  # proof that the capacity is too small, else None
     solution: Solution | None = None
-    feasible: bool = False
+    feasible: bool = False  # the linear program packs the jobs onto the clients
 
 
 class Gap(NamedTuple):

@@ -1,9 +1,7 @@
-"""Decimation: an exact cover of the jobs by patterns, where there are many covers.
-
-Belief propagation (the sum-product algorithm; Mezard and Montanari 2009, chapter 14) estimates in
-what share of all covers each pattern is. The likeliest is fixed, and the estimates are updated. It
-needs no linear program, and keeps to the middle of what is possible where a dive goes to a corner.
-"""
+"""Decimation: an exact cover of the jobs by patterns, where there are many covers. Belief
+propagation (the sum-product algorithm; Mezard and Montanari 2009, chapter 14) estimates in what
+share of all covers each pattern is. The likeliest is fixed, and the estimates are updated. It needs
+no linear program, and keeps to the middle of what is possible where a dive goes to a corner."""
 
 from __future__ import annotations
 
@@ -31,12 +29,10 @@ _LEAST = 1e-30
 
 
 class Entropy:
-    """Patterns of one capacity drawn at random, each job as often in them as it must be.
-
-    Each job j gets a weight u_j, a pattern the product of its jobs' weights. Iterated scaling makes
-    J times the share of the patterns with j equal to 1 (the distribution of greatest entropy that
-    covers the jobs on average); exact, by dynamic programming over loads as in the pricing.
-    """
+    """Patterns of one capacity drawn at random, each job as often in them as it must be. Each job j
+    gets a weight u_j, a pattern the product of its jobs' weights. Iterated scaling makes J times
+    the share of the patterns with j equal to 1 (the distribution of greatest entropy that covers
+    the jobs on average); exact, by dynamic programming over loads as in the pricing."""
 
     def __init__(self, problem: Problem, capacity: int) -> None:
         self.problem, self.capacity = problem, capacity
@@ -120,12 +116,8 @@ class Entropy:
 
 
 class Cover:
-    """Depth first over the exact covers of the jobs by patterns.
-
-    Attributes:
-        found: the patterns of a packing, if there is one.
-        complete: whether the search came to its end.
-    """
+    """Depth first over the exact covers of the jobs by patterns. ``complete``: whether the search
+    came to its end."""
 
     def __init__(self, patterns: Ints, worth: Ints, most: int, clock: Clock) -> None:
         self.patterns = patterns
@@ -134,7 +126,7 @@ class Cover:
         self.most = most
         self.clock = clock
         self.nodes = 0
-        self.found: list[Ints] | None = None
+        self.found: list[Ints] | None = None  # the patterns of a packing, if there is one
         self._seen: set[bytes] = set()
 
     def run(self, counts: Ints, clients: int, nodes: int) -> bool:
@@ -249,10 +241,8 @@ class Decimation:
 
 class Messages:
     """Belief propagation on patterns and jobs, with the clients as one job that all patterns hold.
-
     An edge is a pattern with a size that it holds. The message along it is the logarithm of the
-    odds by which that size asks for the pattern, given what the others ask for.
-    """
+    odds by which that size asks for the pattern, given what the others ask for."""
 
     def __init__(
         self, problem: Problem, capacity: int, patterns: Patterns, noise: NDArray[np.float64]

@@ -1,9 +1,7 @@
-"""Loops of the search that exchanges jobs between clients; numba compiles this very source.
-
-Nothing but plain arithmetic and arrays, as in ``belief_propagation``. A client's jobs stand in a
-row of ``jobs``; of the first ``WIDTH`` of them, drawn again after each exchange, all subsets are
-known: their sums in order, and the bits of the jobs in each.
-"""
+"""Loops of the search that exchanges jobs between clients; numba compiles this very source. Nothing
+but plain arithmetic and arrays, as in ``belief_propagation``. A client's jobs stand in a row of
+``jobs``; of the first ``WIDTH`` of them, drawn again after each exchange, all subsets are known:
+their sums in order, and the bits of the jobs in each."""
 
 from __future__ import annotations
 
@@ -24,22 +22,15 @@ _CHOICES = 64
 
 
 class Clients(NamedTuple):
-    """What the clients hold.
+    """What the clients hold. ``count``: [clients]; ``sums``, ``bits``: [clients, 2^WIDTH] of the
+    subsets, by rising sum; ``size`` of them count."""
 
-    Attributes:
-        jobs: [clients, most jobs] lengths; ``count`` of them in each row count.
-        count: [clients].
-        room: [clients] target less load; negative above the target.
-        sums, bits: [clients, 2^WIDTH] of the subsets, by rising sum; ``size`` of them count.
-        size: [clients].
-    """
-
-    jobs: Ints
+    jobs: Ints  # [clients, most jobs] lengths; ``count`` of them in each row count
     count: Ints  # type: ignore[assignment] # shadows tuple.count, which is not called
-    room: Ints
+    room: Ints  # [clients] target less load; negative above the target
     sums: Ints
     bits: Ints
-    size: Ints
+    size: Ints  # [clients]
 
 
 def subsets(c: Clients, client: int, draws: Floats, at: int) -> int:
@@ -89,9 +80,7 @@ def any_change(
     c: Clients, client: int, partner: int, hit: Ints, draws: Floats, at: int
 ) -> tuple[int, int]:
     """Choose an exchange that leaves no load further above the target than one of the two was.
-
-    Returns how many there are (up to a limit), and the next draw.
-    """
+    Returns how many there are (up to a limit), and the next draw."""
     own, theirs = c.sums[client], c.sums[partner]
     worst = min(c.room[client], c.room[partner], 0)
     least, most = worst - c.room[client], c.room[partner] - worst
@@ -167,12 +156,10 @@ def changer(
 
 
 def walk(c: Clients, draws: Floats, moves: int) -> int:
-    """Exchange until all loads are within the target, or moves or draws end; return the moves.
-
-    A client above the target gives load to those below it, as long as there is an exchange that
+    """Exchange until all loads are within the target, or moves or draws end; return the moves. A
+    client above the target gives load to those below it, as long as there is an exchange that
     leaves its partner within the target. Otherwise two clients exchange jobs without a change for
-    the worse.
-    """
+    the worse."""
     clients, most = len(c.room), c.jobs.shape[1] - WIDTH
     enough = len(draws) - 5 - _CHOICES * clients - 2 * WIDTH
     hit, spare = np.zeros(2, dtype=np.int64), np.zeros((2, WIDTH), dtype=np.int64)

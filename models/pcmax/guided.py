@@ -1,11 +1,9 @@
 """Packings where the linear program says which patterns count: belief propagation, then a search.
-
 The duals at a capacity price each pattern; the loss of a pattern is what it is worth less than the
 best one. All clients together lose exactly the gap, so that patterns of great loss are in few
-packings or none. The others are listed, all of them as far as they are not too many, and weighed
-by exp(-loss), so that the mean loss is what it must be. From there, belief propagation fixes
-patterns until an exhaustive search can end it; other noise gives another attempt.
-"""
+packings or none. The others are listed, all of them as far as they are not too many, and weighed by
+exp(-loss), so that the mean loss is what it must be. From there, belief propagation fixes patterns
+until an exhaustive search can end it; other noise gives another attempt."""
 
 from __future__ import annotations
 
@@ -87,11 +85,9 @@ class Guided:
         self.exhausted = False
 
     def attempt(self) -> list[Ints] | None:
-        """Return the patterns of a packing, None if this attempt finds none.
-
-        The first begins with a search without anything fixed, if the patterns are few; where they
-        are all that there are and it ends, ``exhausted`` says that there is no packing.
-        """
+        """Return the patterns of a packing, None if this attempt finds none. The first begins with
+        a search without anything fixed, if the patterns are few; where they are all that there are
+        and it ends, ``exhausted`` says that there is no packing."""
         first, searched = self._settled is None, self.pool.problem.clients
         if self._settled is None:
             self._settled, searched = _State.of(self.pool, self._weight), searched + _STEP
@@ -237,23 +233,17 @@ class _Relaxed(NamedTuple):
 
 class Tree:
     """A proof by branching on the patterns of a pool that holds all: two jobs together, or apart.
-
     At each node the linear program over the patterns that are left gives a number to each size, of
     either sign, for every job is covered exactly once. Rounded to integers they drop patterns, or
     prove that the node holds no packing. The branch is that of Ryan and Foster (1981): it leaves a
-    set of patterns and needs no other pricing.
-
-    Attributes:
-        nodes: the proof in preorder, together before apart.
-        found: the patterns of a packing, if there is one.
-    """
+    set of patterns and needs no other pricing."""
 
     def __init__(self, pool: Pool, clock: Clock) -> None:
         self.clock, self.clients = clock, pool.problem.clients
         self.sizes, self.counts = pool.problem.sizes, pool.problem.counts
         self.patterns = pool.patterns.astype(np.int64)
-        self.nodes: list[Node] = []
-        self.found: list[Ints] | None = None
+        self.nodes: list[Node] = []  # the proof in preorder, together before apart
+        self.found: list[Ints] | None = None  # the patterns of a packing, if there is one
         self._open = np.ones(len(self.patterns), dtype=bool)
         self._lp = linear_program("tree")
         counts = self.counts.astype(float).tolist()

@@ -1,7 +1,5 @@
-"""Longest first, then pairs of clients repartitioned by exact subset sums, or jobs exchanged.
-
-Jobs stand for themselves by their lengths: a group is the list of lengths of one client.
-"""
+"""Longest first, then pairs of clients repartitioned by exact subset sums, or jobs exchanged. Jobs
+stand for themselves by their lengths: a group is the list of lengths of one client."""
 
 from __future__ import annotations
 
@@ -40,10 +38,8 @@ def longest_first(jobs: Sequence[int], clients: int) -> Groups:
 
 def repartition(groups: Groups, target: int, rng: random.Random, moves: int, clock: Clock) -> int:
     """Split pairs (above the target, other) again so that the larger load falls or ties, in place.
-
-    Ends when every load is at most the target, after some moves, or when time is up; returns
-    the largest load.
-    """
+    Ends when every load is at most the target, after some moves, or when time is up; returns the
+    largest load."""
     loads = [sum(group) for group in groups]
     over = [c for c, load in enumerate(loads) if load > target]
     count, draw = len(groups), rng.random
@@ -105,12 +101,10 @@ def split(
     rng: random.Random,
     fixed: tuple[int, int] = (0, 0),
 ) -> tuple[list[int], list[int], int] | None:
-    """Split jobs between two clients that hold ``fixed`` already, ``total`` in all.
-
-    Returns the two parts and the length of the first; both loads are at most the target if that
-    is possible, else as even as can be if no worse than ``larger``. Which of several splits is
-    found depends on the order of the jobs, which is shuffled.
-    """
+    """Split jobs between two clients that hold ``fixed`` already, ``total`` in all. Returns the two
+    parts and the length of the first; both loads are at most the target if that is possible, else
+    as even as can be if no worse than ``larger``. Which of several splits is found depends on the
+    order of the jobs, which is shuffled."""
     if total > _LONGEST_BITSET:
         return _split_large(jobs, total, target, larger, rng, fixed)
     draw = rng.random
@@ -182,11 +176,9 @@ def _split_large(
 
 
 def best_fit(jobs: Sequence[int], clients: int, low: int, high: int, clock: Clock) -> Groups | None:
-    """Return groups by best fit decreasing at the least capacity in [low, high) that it manages.
-
-    As MULTIFIT does with first fit (Coffman, Garey and Johnson 1978); None if it manages none, or
-    none in time.
-    """
+    """Return groups by best fit decreasing at the least capacity in [low, high) that it manages. As
+    MULTIFIT does with first fit (Coffman, Garey and Johnson 1978); None if it manages none, or none
+    in time."""
     ordered = sorted(jobs, reverse=True)
     best = None
     while low < high and not clock.out():

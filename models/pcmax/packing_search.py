@@ -40,31 +40,20 @@ _SEEN = 1e-6
 
 @dataclass
 class _Level:
-    """A point in the dive.
+    """A point in the dive."""
 
-    Attributes:
-        left: what is left of the problem.
-        solution: its fractional packing.
-        chosen: the patterns fixed so far.
-        closed: patterns that lead nowhere from here.
-        pick: the pattern that led here, None if there were several at once.
-        sure: whether nearly whole patterns are still to be tried together.
-    """
-
-    left: Problem
-    solution: Solution
-    chosen: list[Ints]
-    closed: frozenset[int] = frozenset()
-    pick: int | None = None
-    sure: bool = True
+    left: Problem  # what is left of the problem
+    solution: Solution  # its fractional packing
+    chosen: list[Ints]  # the patterns fixed so far
+    closed: frozenset[int] = frozenset()  # patterns that lead nowhere from here
+    pick: int | None = None  # the pattern that led here, None if there were several at once
+    sure: bool = True  # whether nearly whole patterns are still to be tried together
 
 
 class Dive:
     """One dive: round the fractional packing pattern by pattern, with new columns after each step.
-
     Where the linear program of what is left becomes infeasible, the last choice is taken back and
-    its pattern closed, a limited number of times.
-    """
+    its pattern closed, a limited number of times."""
 
     def __init__(self, columns: Columns, capacity: int, rng: random.Random, spread: int) -> None:
         self.columns = columns
@@ -178,13 +167,7 @@ class Effort:
 
 
 class Search:
-    """The best packing, the best bound, and what proves it.
-
-    Attributes:
-        groups: lengths of the jobs of each client.
-        makespan: largest load.
-        certificate: of the bound; its ``value`` is the bound.
-    """
+    """The best packing, the best bound, and what proves it."""
 
     def __init__(
         self,
@@ -197,9 +180,9 @@ class Search:
     ) -> None:
         self.problem = problem
         self.gap = gap
-        self.groups = groups
-        self.makespan = max(map(sum, groups))
-        self.certificate = certificate
+        self.groups = groups  # lengths of the jobs of each client
+        self.makespan = max(map(sum, groups))  # largest load
+        self.certificate = certificate  # of the bound; its ``value`` is the bound
         self.clock = clock
         self.rng = rng
         self.numbers = np.random.default_rng(rng.randrange(2**32))
@@ -242,11 +225,9 @@ class Search:
                 self.attempt(self._capacity(number), number, effort)
 
     def guide(self, tries: int, effort: Effort) -> None:
-        """Look for a packing among the patterns that the linear program prefers.
-
-        At the bound; the first time also above it, as long as no packing turns up, for nearly as
-        good is better than not so good. Then it is decided by branching, if that is within reach.
-        """
+        """Look for a packing among the patterns that the linear program prefers. At the bound; the
+        first time also above it, as long as no packing turns up, for nearly as good is better than
+        not so good. Then it is decided by branching, if that is within reach."""
         loops = compiled().get(not self.clock.limited) if self._few_alike else None
         while loops is not None and not self.finished():
             capacity = self.bound
@@ -281,10 +262,8 @@ class Search:
                 return
 
     def _decide(self, guided: Guided | None, more: bool) -> None:
-        """Decide the capacity at the bound by branching, if few patterns are left.
-
-        Once, and once more with more patterns and nodes where nothing else has helped.
-        """
+        """Decide the capacity at the bound by branching, if few patterns are left. Once, and once
+        more with more patterns and nodes where nothing else has helped."""
         pool = guided.pool if guided else None
         patterns, nodes = (MORE_PATTERNS, MORE_NODES) if more else (TREE_PATTERNS, NODES)
         if pool is None or not pool.whole or len(pool.patterns) > patterns:
@@ -313,11 +292,9 @@ class Search:
         return (self.bound + self.makespan - 1) // 2
 
     def raise_bound(self, rounds: int) -> None:
-        """Find the smallest capacity without a proof against it: gallop upwards, then bisect.
-
-        A capacity that stays undecided after some rounds counts as possible, and is tried again
-        with more rounds once it is the bound.
-        """
+        """Find the smallest capacity without a proof against it: gallop upwards, then bisect. A
+        capacity that stays undecided after some rounds counts as possible, and is tried again with
+        more rounds once it is the bound."""
         top, step = self.makespan, 1
         capacity = self.bound
         while self.bound < top and not self.clock.out():

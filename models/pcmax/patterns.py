@@ -1,9 +1,7 @@
-"""The packing problem by sizes, and the patterns (contents of one client) that are worth most.
-
-A pattern at capacity C holds at most C, and at least C minus the slack (J C minus all the work):
-a client that wastes more than the slack cannot be part of a packing. Exact, by dynamic programming
-over loads in numpy.
-"""
+"""The packing problem by sizes, and the patterns (contents of one client) that are worth most. A
+pattern at capacity C holds at most C, and at least C minus the slack (J C minus all the work): a
+client that wastes more than the slack cannot be part of a packing. Exact, by dynamic programming
+over loads in numpy."""
 
 from __future__ import annotations
 
@@ -91,11 +89,9 @@ class Pricer:
 
     def price(self, items: Items, duals: Ints, window: Window, kinds: int, most: int) -> Priced:
         """Return, for each of up to ``most`` sizes, a pattern of greatest value with that size.
-
-        ``before[k][c]`` is the best value of load c out of the first k items, ``after[k][c]``
-        the best that items k onwards add to load c such that the sum ends in the window. Both
-        together give the best pattern through each item.
-        """
+        ``before[k][c]`` is the best value of load c out of the first k items, ``after[k][c]`` the
+        best that items k onwards add to load c such that the sum ends in the window. Both together
+        give the best pattern through each item."""
         before, after = self._fill(items, duals, window)
         values = duals[items.kind].tolist()
         if after[0, 0] < 0:
@@ -192,11 +188,9 @@ def _through(
 def patterns_worth(
     pricer: Pricer, items: Items, duals: Ints, window: Window, kinds: int, least: int, limit: int
 ) -> Ints | None:
-    """Return all patterns in the window worth at least ``least``, None beyond a limit.
-
-    Item by item, all partial patterns side by side; one is kept as long as ``after`` says that
-    it can still reach ``least``. A second copy of a size is taken only after the first.
-    """
+    """Return all patterns in the window worth at least ``least``, None beyond a limit. Item by
+    item, all partial patterns side by side; one is kept as long as ``after`` says that it can still
+    reach ``least``. A second copy of a size is taken only after the first."""
     after = pricer.after(items, duals, window)
     load, worth = np.zeros(1, np.int64), np.zeros(1, np.int64)
     node, whole = np.zeros(1, np.int64), np.ones(1, dtype=bool)
@@ -231,10 +225,8 @@ def patterns_worth(
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Sizes (falling, positive) with their counts, onto a number of identical clients.
-
-    Clients of different speed would turn the window of a capacity into one window a client.
-    """
+    """Sizes (falling, positive) with their counts, onto a number of identical clients. Clients of
+    different speed would turn the window of a capacity into one window a client."""
 
     sizes: Ints
     counts: Ints

@@ -1,9 +1,7 @@
-"""The rooms beside the most frequent size: what is left of a client that holds as many as fit.
-
-If N jobs have size B, and a capacity C holds at most q of them, at least N - (q - 1) J clients hold
-q (for their number alone). The others of their jobs come from the small ones, at most C - q B a
-client; a linear program over the few patterns of so small a room says what those leave empty.
-"""
+"""The rooms beside the most frequent size: what is left of a client that holds as many as fit. If N
+jobs have size B, and a capacity C holds at most q of them, at least N - (q - 1) J clients hold q
+(for their number alone). The others of their jobs come from the small ones, at most C - q B a
+client; a linear program over the few patterns of so small a room says what those leave empty."""
 
 from __future__ import annotations
 
@@ -36,24 +34,15 @@ _WHOLE = 1e-6
 
 @dataclass(frozen=True)
 class Rooms:
-    """The rooms at a capacity.
-
-    Attributes:
-        frequent: index of the most frequent size.
-        most: how many of it a client holds at most.
-        number: clients that hold so many, for their number alone.
-        room: what else such a client can hold.
-        small: indices of the sizes that fit there.
-        limit: how many there are of each of those.
-    """
+    """The rooms at a capacity."""
 
     problem: Problem
-    frequent: int
-    most: int
-    number: int
-    room: int
-    small: Ints
-    limit: Ints
+    frequent: int  # index of the most frequent size
+    most: int  # how many of it a client holds at most
+    number: int  # clients that hold so many, for their number alone
+    room: int  # what else such a client can hold
+    small: Ints  # indices of the sizes that fit there
+    limit: Ints  # how many there are of each of those
 
     @classmethod
     def of(cls, problem: Problem, capacity: int) -> Rooms | None:
@@ -79,10 +68,8 @@ class Rooms:
 
     def fill(self, slack: int) -> list[Ints] | None:
         """Return contents of the clients with these rooms that waste at most the slack, or None.
-
         The linear program's solution is nearly whole; it is rounded down, and what is left solved
-        again. Where the patterns are too many, those with less waste are enough.
-        """
+        again. Where the patterns are too many, those with less waste are enough."""
         if self.number > self.problem.clients:
             return None
         waste, patterns = slack, self.patterns(slack)
@@ -153,10 +140,8 @@ class _Program:
 
 
 def least_waste(rooms: Rooms, patterns: Ints, slack: int) -> tuple[float, NDArray[np.float64]]:
-    """Return the least that the rooms are short by, and the duals of jobs and rooms.
-
-    A room that is short by more than the slack costs just one more than that: nobody has it.
-    """
+    """Return the least that the rooms are short by, and the duals of jobs and rooms. A room that is
+    short by more than the slack costs just one more than that: nobody has it."""
     short = np.append(rooms.room - patterns @ rooms.problem.sizes[rooms.small], slack + 1)
     patterns = np.vstack([patterns, np.zeros((1, patterns.shape[1]), dtype=np.int64)])
     solved = _Program(patterns, short, rooms.limit, rooms.number).solve()

@@ -219,10 +219,8 @@ class WindowsMethod:
         yield easier.search(run, threads, fast), start.schedule
 
     def _start(self, instance: Instance, run: Run, lower_ns: int) -> tuple[Outcome, Plan | None]:
-        """Return the shorter one of the given schedule and the heuristic's.
-
-        With its plan if it is a given one that is so close to the bound that the search goes on.
-        """
+        """Return the shorter one of the given schedule and the heuristic's. With its plan if it is
+        a given one that is so close to the bound that the search goes on."""
         initial = run.initial_schedule
         given = None if initial is None else given_start(instance, initial, self.name)
         if given is None:
@@ -276,11 +274,9 @@ def _part(run: Run, seconds: float) -> Run:
 
 
 class _Follower:
-    """Carries out plans and keeps the best schedule.
-
-    ``at_moments``: whether searches may move stage times by prices; under a cost that only stands
-    for another one this has not been seen to help.
-    """
+    """Carries out plans and keeps the best schedule. ``at_moments``: whether searches may move
+    stage times by prices; under a cost that only stands for another one this has not been seen to
+    help."""
 
     def __init__(
         self, instance: Instance, best: Outcome, name: str, at_moments: bool = True

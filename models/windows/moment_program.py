@@ -3,11 +3,10 @@
 The same program as ``PathProgram.relaxed``, as a flow of windows along the lengths of the requests:
 a window counts at the longest request that it holds, or at the next longer one, which costs the
 rounds that it lacks; from there windows go down the lengths free of charge and up at what is
-missing. Moments stand in slots of which some are empty. To move a moment is to open an empty
-slot and to close its own. The prices of the last solution say which windows the new moment would
-have: with these the basis stays dual feasible, so that the dual simplex method goes on from it, and
-ends as soon as the optimum is known to be above a limit.
-"""
+missing. Moments stand in slots of which some are empty. To move a moment is to open an empty slot
+and to close its own. The prices of the last solution say which windows the new moment would have:
+with these the basis stays dual feasible, so that the dual simplex method goes on from it, and ends
+as soon as the optimum is known to be above a limit."""
 
 from __future__ import annotations
 
@@ -73,21 +72,16 @@ def can_set_bases() -> bool:
 
 
 class MomentProgram:
-    """Moments, their capacities and the best fractional paths.
-
-    Attributes:
-        times: of each slot.
-        capacity: in the tokens of ``PathProgram``, 0 where a slot is empty.
-        end: R.
-        value: V under the best fractional paths; infinite where there are no paths.
-    """
+    """Moments, their capacities and the best fractional paths. ``capacity``: in the tokens of
+    ``PathProgram``, 0 where a slot is empty; ``end``: R; ``value``: V under the best fractional
+    paths; infinite where there are no paths."""
 
     def __init__(
         self, program: PathProgram, times: Sequence[int], capacity: Sequence[int], end: int
     ) -> None:
         """Take moments with their capacities, and solve."""
         self.program, self.end = program, end
-        self.times = [*times, *[0] * EMPTY_SLOTS]
+        self.times = [*times, *[0] * EMPTY_SLOTS]  # of each slot
         self.capacity = [*capacity, *[0] * EMPTY_SLOTS]
         self.needs, self.counts = np.unique(program.lengths, return_counts=True)
         self.longest = int(self.needs[-1])
@@ -206,10 +200,8 @@ class MomentProgram:
         self.lp.addCols(entries, costs, [0.0] * len(entries), most)
 
     def _window(self, one: int, other: int, longer: bool) -> tuple[dict[int, float], float, float]:
-        """Return the entries, the cost and the upper bound of the windows between two slots.
-
-        The slot after the last one is the end. ``longer``: they count at the next longer request.
-        """
+        """Return the entries, the cost and the upper bound of the windows between two slots. The
+        slot after the last one is the end. ``longer``: they count at the next longer request."""
         end = len(self.times)
         times, program = [*self.times, self.end], self.program
         if times[other] < times[one]:
@@ -284,10 +276,8 @@ class MomentProgram:
         self._worth[0] = NEVER
 
     def _is_clean(self, slot: int) -> bool:
-        """Return whether the basis has as many columns and rows of a slot as the slot has rows.
-
-        No other columns are in these rows: then the rows can be basic in the columns' place.
-        """
+        """Return whether the basis has as many columns and rows of a slot as the slot has rows. No
+        other columns are in these rows: then the rows can be basic in the columns' place."""
         columns, rows = self._basis
         basic = [columns[at] for at in self._columns_of(slot)].count(BASIC)
         own = (slot, self._few + slot, self._many + slot)
@@ -353,9 +343,7 @@ class MomentProgram:
         self, change: Change, used: Sequence[int], columns: list[int], rows: list[int]
     ) -> None:
         """Patch a basis for a slot that opens: the windows worth most to and from it are basic.
-
-        With their prices no window of it improves the solution: the basis stays dual feasible.
-        """
+        With their prices no window of it improves the solution: the basis stays dual feasible."""
         slot, time, _ = change
         at = np.array([time])
         into = self._into(used, at)[:, 0]

@@ -1,11 +1,9 @@
 """Stage times moved by the prices of the path program: a search over moments and their capacities.
-
 At the number of stages and rounds asked for, moments are moved until the linear program over paths
 misses nothing; then one round or stage less is asked for. Four moves: a moment is shifted, as the
 windows that there are gain by it; a stage goes to another moment, or to any other time, where the
 dual prices promise the most; moments that are whole longest requests apart are shifted together.
-Each is kept by a threshold as in annealing, drawn first: the program stops where it is exceeded.
-"""
+Each is kept by a threshold as in annealing, drawn first: the program stops where it is exceeded."""
 
 from __future__ import annotations
 
@@ -53,16 +51,11 @@ WHOLE_S, WHOLE_PAYS = 5.0, 4.0
 
 @dataclass
 class Target:
-    """Moments at a number of stages and rounds.
-
-    Attributes:
-        times, capacity: of the moments.
-        end: R.
-    """
+    """Moments at a number of stages and rounds. ``times``, ``capacity``: of the moments."""
 
     times: list[int]
     capacity: list[int]
-    end: int
+    end: int  # R
 
 
 class Found(NamedTuple):
@@ -95,11 +88,9 @@ class MomentSearch:
         over: Callable[[], bool],
         known: Target | None = None,
     ) -> Found | None:
-        """Search until there is a state with whole paths, or it is over; return it.
-
-        V need not be 0. ``first_ns``: makespan of the heuristic's schedule; ``best_ns``: of the
-        best one so far. ``known``: moments at which the search begins, if any are.
-        """
+        """Search until there is a state with whole paths, or it is over; return it. V need not be
+        0. ``first_ns``: makespan of the heuristic's schedule; ``best_ns``: of the best one so far.
+        ``known``: moments at which the search begins, if any are."""
         if self.now is None and known is not None:
             self.best = known
             less = self._less(known)
@@ -141,9 +132,7 @@ class MomentSearch:
 
     def _fresh(self, aim_ns: int, more: int) -> Target:
         """Return moments at whole longest requests from both ends and even times, for a makespan.
-
-        ``more``: stages above the least number of them.
-        """
+        ``more``: stages above the least number of them."""
         terms, program = self.terms, self.program
         stages = terms.stages_ns // terms.stage_ns + more
         end = (aim_ns - terms.constant_ns - stages * terms.stage_ns) // terms.round_ns

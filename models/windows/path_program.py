@@ -1,11 +1,9 @@
 """The best paths for given stage times: a linear program with its prices, and the same in integers.
-
 A variable counts the clients that go from a start at one moment to the next start, or the end, at a
 later one: they have a window of that length. Clients are interchangeable, so this is a flow from
 the clients' first starts to the end, with a row for every length: as many windows of at least that
-length as requests, or what is missing of them, in client-rounds. That is V under the
-best paths, and the dual prices of these rows say what a round more of each window is worth.
-"""
+length as requests, or what is missing of them, in client-rounds. That is V under the best paths,
+and the dual prices of these rows say what a round more of each window is worth."""
 
 from __future__ import annotations
 
@@ -30,37 +28,25 @@ SPARE = 64
 
 
 class Relaxed(NamedTuple):
-    """Optimum of the linear program.
+    """Optimum of the linear program. ``worth``: what a window of 0, 1, ... rounds is worth, by the
+    dual prices, in client-rounds."""
 
-    Attributes:
-        missing: V under the best fractional paths; a lower bound on that of whole ones.
-        flow: clients on each arc.
-        worth: what a window of 0, 1, ... rounds is worth, by the dual prices, in client-rounds.
-        room: what a unit of each moment's capacity is worth.
-    """
-
-    missing: float
-    flow: NDArray[np.float64]
+    missing: float  # V under the best fractional paths; a lower bound on that of whole ones
+    flow: NDArray[np.float64]  # clients on each arc
     worth: NDArray[np.float64]
-    room: NDArray[np.float64]
+    room: NDArray[np.float64]  # what a unit of each moment's capacity is worth
 
 
 @dataclass(frozen=True)
 class PathProgram:
-    """Requests and clients; moments with their capacities come with each question.
+    """Requests and clients; moments with their capacities come with each question. ``few_tokens``,
+    ``many_tokens``: what one before a window for a longest request takes at least and at most:
+    these requests can be exchanged between stages, so that one of them has those with short prompts
+    and another those with long ones."""
 
-    Attributes:
-        lengths: rounds of the requests.
-        clients: J.
-        tokens: what a start takes of a stage's capacity, on average.
-        few_tokens, many_tokens: what one before a window for a longest request takes at least and
-            at most: these requests can be exchanged between stages, so that one of them has those
-            with short prompts and another those with long ones.
-    """
-
-    lengths: IntColumn
-    clients: int
-    tokens: int
+    lengths: IntColumn  # rounds of the requests
+    clients: int  # J
+    tokens: int  # what a start takes of a stage's capacity, on average
     few_tokens: int
     many_tokens: int
 
@@ -111,9 +97,7 @@ class PathProgram:
         self, times: Sequence[int], capacity: Sequence[int], seconds: float
     ) -> tuple[int, list[list[int]]] | None:
         """Return V and the paths of the best whole flow found in time, or None where there is none.
-
-        A path is the list of moments at which a client starts.
-        """
+        A path is the list of moments at which a client starts."""
         from ortools.sat.python import cp_model
 
         model = cp_model.CpModel()
@@ -219,12 +203,10 @@ WHOLE_S = 4.0
 
 
 class PathRepair:
-    """Repairs the states of one instance whose stages have one capacity.
-
-    The moves change a path or a stage at a time, and end where no such change helps. The program
-    over all paths at once ends lower, and its prices say at which moment one stage more helps most:
-    often it costs less than the rounds that would make up for what is missing.
-    """
+    """Repairs the states of one instance whose stages have one capacity. The moves change a path or
+    a stage at a time, and end where no such change helps. The program over all paths at once ends
+    lower, and its prices say at which moment one stage more helps most: often it costs less than
+    the rounds that would make up for what is missing."""
 
     def __init__(
         self, lengths: IntColumn, prompts: IntColumn, clients: int, prices: Prices
@@ -243,10 +225,8 @@ class PathRepair:
     def __call__(
         self, state: Windows, seconds: float, give_up: Callable[[], bool] = lambda: False
     ) -> Windows | None:
-        """Return a state with the same end, better paths and a few stages more at its moments.
-
-        None where there are no such paths. V need not be 0.
-        """
+        """Return a state with the same end, better paths and a few stages more at its moments. None
+        where there are no such paths. V need not be 0."""
         times, stages = self.moments(state)
         for added in range(MORE_STAGES + 1):
             found = self.program.relaxed(times, [self.full * each for each in stages])

@@ -1,11 +1,9 @@
-"""What a search minimises: prices of stages, by tokens or starts, and the time of the rounds.
-
-At one moment several stages may follow each other, so tokens take the time of the cheapest stages
-that hold them together; under the affine cost, of as many as the cap makes necessary. While the
-moves search, it is not known which request starts where: they use a price by the number of starts.
-Swaps will fill one stage and empty another down to a level, so the price of a number of tokens lies
-on the line between those of two numbers near it: the least such one, a lower convex hull.
-"""
+"""What a search minimises: prices of stages, by tokens or starts, and the time of the rounds. At
+one moment several stages may follow each other, so tokens take the time of the cheapest stages that
+hold them together; under the affine cost, of as many as the cap makes necessary. While the moves
+search, it is not known which request starts where: they use a price by the number of starts. Swaps
+will fill one stage and empty another down to a level, so the price of a number of tokens lies on
+the line between those of two numbers near it: the least such one, a lower convex hull."""
 
 from __future__ import annotations
 
@@ -115,25 +113,15 @@ LATE_SPREAD = 0.03
 
 @dataclass(frozen=True)
 class Prices:
-    """Times by tokens and by starts.
+    """Times by tokens and by starts."""
 
-    Attributes:
-        levels: capacity and time of each level.
-        least_ns: least time of stages that hold 0, 1, ... tokens.
-        choice: the level of one of these stages.
-        unit_ns: nanoseconds a unit of ``by_starts``: a round's time on one client.
-        by_starts: price of 0, 1, ... starts at one moment.
-        late: the same after the last moment at which a longest request can start.
-        by_tokens: whether these are token rows: one level, which the clients' prompts overfill.
-    """
-
-    levels: tuple[tuple[int, int], ...]
-    least_ns: IntColumn
-    choice: IntColumn
-    unit_ns: int
-    by_starts: list[int]
-    late: list[int]
-    by_tokens: bool
+    levels: tuple[tuple[int, int], ...]  # capacity and time of each level
+    least_ns: IntColumn  # least time of stages that hold 0, 1, ... tokens
+    choice: IntColumn  # the level of one of these stages
+    unit_ns: int  # nanoseconds a unit of ``by_starts``: a round's time on one client
+    by_starts: list[int]  # price of 0, 1, ... starts at one moment
+    late: list[int]  # the same after the last moment at which a longest request can start
+    by_tokens: bool  # whether these are token rows: one level, which the clients' prompts overfill
 
     def stages_of(self, tokens: int) -> list[int]:
         """Return the capacities of the cheapest stages that hold these tokens, largest first."""
@@ -176,10 +164,8 @@ def prices_of(
     round_ns: int,
     lengths: IntColumn | None = None,
 ) -> Prices:
-    """Return the prices for a number of clients: no more requests start at one moment.
-
-    ``lengths``: rounds of the requests, by which those of one level are priced as token rows.
-    """
+    """Return the prices for a number of clients: no more requests start at one moment. ``lengths``:
+    rounds of the requests, by which those of one level are priced as token rows."""
     most = min(clients, len(prompts))
     ordered = np.sort(prompts)
     shortest, longest = np.cumsum(ordered), np.cumsum(ordered[::-1])
@@ -202,10 +188,8 @@ def prices_of(
 
 def _exchange_spread(prompts: IntColumn, lengths: IntColumn) -> tuple[float, float]:
     """Return how little and how much the tokens of a stage can be, over those of mean prompts.
-
     Longest requests can be exchanged between any two stages: one has the half of them with short
-    prompts, another that with long ones.
-    """
+    prompts, another that with long ones."""
     longest = np.sort(prompts[lengths == lengths.max()])
     half, share = len(longest) // 2, len(longest) / len(prompts)
     if half == 0:
@@ -221,10 +205,8 @@ def _token_row(
     least: IntColumn, prompts: IntColumn, most: int, unit: int, low: float, high: float
 ) -> list[int]:
     """Return prices of 0, 1, ... starts whose tokens are a share of mean prompts, low to high.
-
     Tokens that one stage does not have another has, at the price of a token in a full stage: so a
-    stage costs its tokens at that price, and what its least waste takes.
-    """
+    stage costs its tokens at that price, and what its least waste takes."""
     tokens = np.arange(len(least))
     token_ns = float((least[1:] / tokens[1:]).min())
     waste, mean = least - token_ns * tokens, float(prompts.mean())
@@ -252,10 +234,8 @@ def _hull(times: IntColumn, few: int, many: int, at: float) -> float:
 
 
 def _cover(levels: Sequence[tuple[int, int]], tokens: int) -> tuple[IntColumn, IntColumn]:
-    """Return for 0, 1, ... tokens the least time of levels that hold them, and one of these.
-
-    As many tokens at once as the smallest level holds: without any level they are further back.
-    """
+    """Return for 0, 1, ... tokens the least time of levels that hold them, and one of these. As
+    many tokens at once as the smallest level holds: without any level they are further back."""
     least, choice = np.zeros(tokens + 1, np.int64), np.zeros(tokens + 1, np.int64)
     smallest = levels[0][0]
     for first in range(1, tokens + 1, smallest):
@@ -268,29 +248,18 @@ def _cover(levels: Sequence[tuple[int, int]], tokens: int) -> tuple[IntColumn, I
 
 @dataclass(frozen=True)
 class Terms:
-    """Makespan = ``constant_ns`` + the stages' times + ``round_ns`` R.
-
-    Attributes:
-        constant_ns: the arrival of all, and what tokens and active clients take in every schedule.
-        stage_ns: what a stage takes beyond its tokens.
-        token_ns: what a token takes beyond that in a full stage; 0 where it is in the constant.
-        round_ns: fixed time of a round.
-        stages_ns: lower bound on the stages' times.
-        rounds: lower bound on R.
-        starts: how many requests there are.
-        tokens: of all of them.
-        prices: the stages' times by their requests.
-    """
+    """Makespan = ``constant_ns`` + the stages' times + ``round_ns`` R. ``constant_ns``: the arrival
+    of all, and what tokens and active clients take in every schedule."""
 
     constant_ns: int
-    stage_ns: int
-    token_ns: int
-    round_ns: int
-    stages_ns: int
-    rounds: int
-    starts: int
-    tokens: int
-    prices: Prices
+    stage_ns: int  # what a stage takes beyond its tokens
+    token_ns: int  # what a token takes beyond that in a full stage; 0 where it is in the constant
+    round_ns: int  # fixed time of a round
+    stages_ns: int  # lower bound on the stages' times
+    rounds: int  # lower bound on R
+    starts: int  # how many requests there are
+    tokens: int  # of all of them
+    prices: Prices  # the stages' times by their requests
 
     @property
     def least(self) -> int:
@@ -310,10 +279,8 @@ class Terms:
         return (makespan - self.constant_ns - self.round_ns * end) // self.prices.unit_ns
 
     def stages_for(self, time_ns: int) -> tuple[int, int]:
-        """Return how many stages about this time allows, one of them the first, and their time.
-
-        All clients start in the first one; the others are as full as they have to be.
-        """
+        """Return how many stages about this time allows, one of them the first, and their time. All
+        clients start in the first one; the others are as full as they have to be."""
         by_starts = self.prices.by_starts
         clients = len(by_starts) - 1
         mean = self.tokens / self.starts

@@ -1,9 +1,7 @@
-"""First states, and what is made of a state: target reductions, states with more rounds.
-
-A target reduction asks for a little less than a state that is a schedule. Each changes the stages;
-how far the end then has to come forward follows from the makespan asked for. First states have
-stages at given times, and clients that take the longest waiting request.
-"""
+"""First states, and what is made of a state: target reductions, states with more rounds. A target
+reduction asks for a little less than a state that is a schedule. Each changes the stages; how far
+the end then has to come forward follows from the makespan asked for. First states have stages at
+given times, and clients that take the longest waiting request."""
 
 from __future__ import annotations
 
@@ -66,11 +64,9 @@ def aligned_times(stages: int, end: int, longest: int) -> list[int]:
 
 
 def anchored_times(stages: int, end: int, longest: int) -> list[int]:
-    """Return times of stages: whole longest requests from start and end, others between.
-
-    Clients that serve nothing but longest requests until their last short ones, or from their first
-    ones on, then lose no round.
-    """
+    """Return times of stages: whole longest requests from start and end, others between. Clients
+    that serve nothing but longest requests until their last short ones, or from their first ones
+    on, then lose no round."""
     anchors = {*range(0, end, longest), *range(end - longest, 0, -longest)}
     whole = sorted(anchors)[:stages]
     rest = stages - len(whole)
@@ -85,11 +81,9 @@ def construct(
     price: Sequence[int] = (),
     late_price: Sequence[int] = (),
 ) -> Windows:
-    """Return a state in which every request has a window, though maybe too short a one.
-
-    At each stage the free clients take the longest waiting requests. What is left at the last
-    stage splits the paths further.
-    """
+    """Return a state in which every request has a window, though maybe too short a one. At each
+    stage the free clients take the longest waiting requests. What is left at the last stage splits
+    the paths further."""
     waiting: list[int] = sorted(lengths.tolist(), reverse=True)
     free = list(range(clients))
     busy: list[tuple[int, int]] = []
@@ -188,9 +182,7 @@ def with_end(state: Windows, end: int) -> Windows:
 
 def stretched(state: Windows, most: int) -> Windows | None:
     """Return the state with up to ``most`` rounds more, and V = 0; None where that is not enough.
-
-    Each round is put in where V falls most: all stages from there on, and the end, move.
-    """
+    Each round is put in where V falls most: all stages from there on, and the end, move."""
     return state.copy() if state.missing == 0 else _with_rounds(state, most, needed=True)
 
 
@@ -226,9 +218,7 @@ def _with_rounds(state: Windows, most: int, needed: bool) -> Windows | None:
 
 def merged(state: Windows) -> Windows:
     """Return a state with V = 0 with its stages of one time made one: prompts share its capacity.
-
-    The state itself where a client starts twice at one time: a request may need no round.
-    """
+    The state itself where a client starts twice at one time: a request may need no round."""
     times: list[int] = []
     stage_of = []
     for time in state.tables.times[:-1]:
@@ -242,10 +232,8 @@ def merged(state: Windows) -> Windows:
 
 
 def without_stage(state: Windows, stage: int) -> Windows | None:
-    """Return the state without a stage; its starts move to the stages beside it.
-
-    None where a client starts requests in all of these.
-    """
+    """Return the state without a stage; its starts move to the stages beside it. None where a
+    client starts requests in all of these."""
     tables = state.tables
     counts, before, after = tables.counts, stage - 1, stage + 1
     later = before < 0 or (after < state.stages and counts[after] < counts[before])

@@ -1,9 +1,7 @@
-"""Moves of the search: each tries one change and keeps it if V grows by at most a threshold.
-
-One source for two executions: plain Python on lists, and compiled on arrays, equal
-move by move. So only whole numbers, indices and loops here, and draws that come in from outside.
-Every move keeps the number of windows and the paths, and returns the change of V.
-"""
+"""Moves of the search: each tries one change and keeps it if V grows by at most a threshold. One
+source for two executions: plain Python on lists, and compiled on arrays, equal move by move. So
+only whole numbers, indices and loops here, and draws that come in from outside. Every move keeps
+the number of windows and the paths, and returns the change of V."""
 
 from __future__ import annotations
 
@@ -21,40 +19,24 @@ Ints: TypeAlias = list[int]
 
 
 class Tables(NamedTuple):
-    """Stage times, linked windows, and the surplus of windows over requests.
+    """Stage times, linked windows, and the surplus of windows over requests. ``following``,
+    ``previous``: the next and the last window of the same client, or END."""
 
-    Attributes:
-        width: places a stage in ``at``.
-        times: rounds done before each stage; the last entry is the end R.
-        start: stage in which each window begins.
-        following, previous: the next and the last window of the same client, or END.
-        at: the windows that begin in each stage, in no order: ``width`` places a stage.
-        counts: how many begin in each stage.
-        place: the place of each window in its stage.
-        last: the windows that end at the end, in no order.
-        last_place: the place of such a window in ``last``.
-        mark: which stages a move shifts together.
-        price: what so many starts in one stage cost (``Prices.by_starts``).
-        late_price: the same in stages after which no longest request fits.
-        spent: one entry, the prices of all stages together.
-        surplus: G[L] for L = 0 .. longest request.
-    """
-
-    width: int
-    times: Ints
-    start: Ints
+    width: int  # places a stage in ``at``
+    times: Ints  # rounds done before each stage; the last entry is the end R
+    start: Ints  # stage in which each window begins
     following: Ints
     previous: Ints
-    at: Ints
-    counts: Ints
-    place: Ints
-    last: Ints
-    last_place: Ints
-    mark: Ints
-    price: Ints
-    late_price: Ints
-    spent: Ints
-    surplus: Ints
+    at: Ints  # the windows that begin in each stage, in no order: ``width`` places a stage
+    counts: Ints  # how many begin in each stage
+    place: Ints  # the place of each window in its stage
+    last: Ints  # the windows that end at the end, in no order
+    last_place: Ints  # the place of such a window in ``last``
+    mark: Ints  # which stages a move shifts together
+    price: Ints  # what so many starts in one stage cost (``Prices.by_starts``)
+    late_price: Ints  # the same in stages after which no longest request fits
+    spent: Ints  # one entry, the prices of all stages together
+    surplus: Ints  # G[L] for L = 0 .. longest request
 
 
 NEAR = 3
@@ -326,9 +308,7 @@ def shift_chain(
     tables: Tables, stage_: float, step_: float, direction: float, threshold: int, budget: int = 0
 ) -> int:
     """Shift a stage and those that are whole longest requests away from it, all or later ones.
-
-    Where many requests are of the longest length, stages one such length apart belong together.
-    """
+    Where many requests are of the longest length, stages one such length apart belong together."""
     times, mark, stages = tables.times, tables.mark, len(tables.counts)
     stage = 1 + int(stage_ * (stages - 1))
     shift = _shift(step_, direction)
@@ -389,10 +369,8 @@ def swap_requests(
     draws: Sequence[float],
     thresholds: Sequence[int],
 ) -> None:
-    """Swap requests that hold in each other's windows, where a threshold allows it.
-
-    A swap is kept when the worth of the two stages' tokens grows by at most its threshold.
-    """
+    """Swap requests that hold in each other's windows, where a threshold allows it. A swap is kept
+    when the worth of the two stages' tokens grows by at most its threshold."""
     n = len(request)
     for made in range(len(thresholds)):
         one, two = int(draws[2 * made] * n), int(draws[2 * made + 1] * n)

@@ -1,11 +1,9 @@
 """Requests into windows: by sorting, then by swaps; and the plan of that, with who follows it.
-
 Sorting both by length fits every request if any assignment does. It leaves prompts to chance, so
 requests that hold in each other's windows are swapped. The time of a stage is a staircase of its
 tokens, which shows swaps no way until one of them leaves a step. So they are annealed on a worth
 that is concave between two steps: one stage fills up while another empties, and falls below its
-step. How much of the step that is, differs from run to run.
-"""
+step. How much of the step that is, differs from run to run."""
 
 from __future__ import annotations
 
@@ -45,43 +43,28 @@ FILLS = (0.5, 0.8, 0.65, 0.8, 1.0)
 
 
 class Assigned(NamedTuple):
-    """A request for each window.
+    """A request for each window."""
 
-    Attributes:
-        request: request of each window.
-        stage: stage in which each window begins.
-        time_ns: time of the stages with these tokens.
-    """
-
-    request: IntColumn
-    stage: IntColumn
-    time_ns: int
+    request: IntColumn  # request of each window
+    stage: IntColumn  # stage in which each window begins
+    time_ns: int  # time of the stages with these tokens
 
 
 @dataclass
 class RequestSwaps:
-    """Fills windows with requests, by swaps at falling temperatures.
-
-    Attributes:
-        lengths, prompts: rounds and prompt tokens of the requests.
-        prices: times of stages by their tokens.
-        rng: of the draws.
-        fast: the compiled moves, or None.
-        give_up: whether to end with the best so far.
-    """
+    """Fills windows with requests, by swaps at falling temperatures. ``lengths``, ``prompts``:
+    rounds and prompt tokens of the requests."""
 
     lengths: IntColumn
     prompts: IntColumn
-    prices: Prices
-    rng: np.random.Generator
-    fast: Kernels | None = None
-    give_up: Callable[[], bool] = lambda: False
+    prices: Prices  # times of stages by their tokens
+    rng: np.random.Generator  # of the draws
+    fast: Kernels | None = None  # the compiled moves, or None
+    give_up: Callable[[], bool] = lambda: False  # whether to end with the best so far
 
     def assigned(self, state: Windows, swaps: int = SWAPS_A_REQUEST) -> Assigned | None:
-        """Return an assignment whose stages take little time, or None where V > 0.
-
-        ``swaps`` are tried a request.
-        """
+        """Return an assignment whose stages take little time, or None where V > 0. ``swaps`` are
+        tried a request."""
         spans = state.spans()
         stage = np.array(state.tables.start, np.int64)
         request = np.empty(len(spans), np.int64)
@@ -130,12 +113,10 @@ class RequestSwaps:
         return best
 
     def squeezed(self, found: Assigned, spans: IntColumn, planned: Sequence[int] = ()) -> Assigned:
-        """Return an assignment with fewer stages of the one capacity, as far as swaps find it.
-
-        One stage less is asked for at one of the moments whose last stage holds least; what is
-        above the capacities that are left is annealed away, by the compiled swaps. ``planned``:
-        stages that each moment should have, if they are known; this is tried first.
-        """
+        """Return an assignment with fewer stages of the one capacity, as far as swaps find it. One
+        stage less is asked for at one of the moments whose last stage holds least; what is above
+        the capacities that are left is annealed away, by the compiled swaps. ``planned``: stages
+        that each moment should have, if they are known; this is tried first."""
         (capacity, stage_ns), *_ = self.prices.levels
         prompts, stage = self.prompts, found.stage
         if planned and sum(planned) * stage_ns < found.time_ns:
@@ -188,9 +169,7 @@ def _least_time(prompts: IntColumn, counts: list[int], times: IntColumn) -> int:
 
 def _worth(times: IntColumn, fill: float) -> IntColumn:
     """Return the worth of the tokens of one stage: concave from each step of the times to the next.
-
-    At the steps it is their time; just above one it is less than that by a share of the step.
-    """
+    At the steps it is their time; just above one it is less than that by a share of the step."""
     steps = np.flatnonzero(np.diff(times))
     worth = times.copy()
     for first, last in zip(steps, [*steps[1:], len(times) - 1], strict=True):
@@ -202,24 +181,16 @@ def _worth(times: IntColumn, fill: float) -> IntColumn:
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """One prefill stage of a plan.
+    """One prefill stage of a plan."""
 
-    Attributes:
-        round: decode rounds before it.
-        requests: rows of the instance.
-        clients: the client of each.
-    """
-
-    round: int
-    requests: Sequence[int]
-    clients: Sequence[int]
+    round: int  # decode rounds before it
+    requests: Sequence[int]  # rows of the instance
+    clients: Sequence[int]  # the client of each
 
 
 def plan_of(state: Windows, assigned: Assigned, divide: Divide | None = None) -> list[PlannedStage]:
-    """Return the stages of a state with its requests; empty stages are left out.
-
-    ``divide`` says which of the requests of one moment share a stage.
-    """
+    """Return the stages of a state with its requests; empty stages are left out. ``divide`` says
+    which of the requests of one moment share a stage."""
     tables = state.tables
     client = [0] * len(tables.start)
     for number, path in enumerate(state.paths()):
@@ -238,10 +209,8 @@ def plan_of(state: Windows, assigned: Assigned, divide: Divide | None = None) ->
 
 
 class FollowPlan(Policy):
-    """Prefill each planned stage at its round; decode in between.
-
-    Where nothing runs before a planned stage, the plan moves forward by the rounds saved.
-    """
+    """Prefill each planned stage at its round; decode in between. Where nothing runs before a
+    planned stage, the plan moves forward by the rounds saved."""
 
     information = Information.CLAIRVOYANT
 

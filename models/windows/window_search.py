@@ -193,10 +193,8 @@ class Search:
         return not self.piloted and (self.rounds or moves > PILOTS_PAY * self._moves_of_a_run)
 
     def _pilot(self, pool: ThreadPoolExecutor) -> Iterator[Attempt]:
-        """Run pilots; queue the best ones for longer annealing, one for each thread.
-
-        Yield what the search over moments finds meanwhile.
-        """
+        """Run pilots; queue the best ones for longer annealing, one for each thread. Yield what the
+        search over moments finds meanwhile."""
         self.piloted = True
         pilots = []
         for task in self._run(pool, self._pilots(self._aim(FIRST_AIM))):
@@ -215,10 +213,8 @@ class Search:
         return max(1, self.best_ns // LEAST_GAIN)
 
     def _run(self, pool: ThreadPoolExecutor, tasks: Iterator[Task]) -> Iterator[Task]:
-        """Yield tasks as they are done, and draw others, until there are no more.
-
-        The search over moments has a thread of its own.
-        """
+        """Yield tasks as they are done, and draw others, until there are no more. The search over
+        moments has a thread of its own."""
         running: list[Future[Task | None]] = []
         done: list[Future[Task | None]]
         drained = False
@@ -347,10 +343,8 @@ class Search:
             self.waiting.insert(0, again)
 
     def _relax(self, task: Task) -> None:
-        """Queue a state that falls short for another run, with the rounds that it lacks.
-
-        More of them with each try; dropped where that is no gain.
-        """
+        """Queue a state that falls short for another run, with the rounds that it lacks. More of
+        them with each try; dropped where that is no gain."""
         short = -(-task.state.missing // self.instance.worker.clients) * (1 + task.tries)
         state = with_end(task.state, task.state.end + short)
         budget = max(task.budget, state.tables.spent[0])
@@ -360,10 +354,8 @@ class Search:
             self.waiting.append(again)
 
     def _fresh(self, aim_ns: int, share: float, aligned: bool) -> Task | None:
-        """Return a first state for a makespan, with a share of its excess in stages.
-
-        Aligned: with stages where longest requests end that follow each other from the start.
-        """
+        """Return a first state for a makespan, with a share of its excess in stages. Aligned: with
+        stages where longest requests end that follow each other from the start."""
         terms = self.terms
         stages, time_ns = terms.stages_for(terms.stages_ns + int((aim_ns - terms.least) * share))
         end = (aim_ns - terms.constant_ns - time_ns) // terms.round_ns
@@ -379,9 +371,7 @@ class Search:
 
     def _tasks(self) -> Iterator[Task]:
         """Yield what waits, then the best state asked for less, in the ways that promise most.
-
-        Until pilots pay, or there is nothing left to gain.
-        """
+        Until pilots pay, or there is nothing left to gain."""
         while not self._pilots_pay():
             task = self.waiting.pop(0) if self.waiting else self._next_reduction()
             if task is None:
@@ -473,10 +463,8 @@ class Search:
         return None if most < 0 else stretched(state, min(most, MOST_ROUNDS))
 
     def carry_out(self, state: Windows | None, planned: Sequence[int] = ()) -> int | None:
-        """Return the makespan of a state with V = 0, or None where it is no schedule.
-
-        ``planned``: stages that each of its moments should need, if that is known.
-        """
+        """Return the makespan of a state with V = 0, or None where it is no schedule. ``planned``:
+        stages that each of its moments should need, if that is known."""
         if state is None:
             return None
         state = merged(state)

@@ -1,12 +1,11 @@
 """The state of the search: stage times, paths of clients, how short they fall; and its annealing.
 
-Clients are interchangeable, so a schedule is a set of *paths*: each client starts a request at
-some stages, and two starts in a row (or the last start and the end) span a *window*. Given the
-times, the best assignment of requests to windows is by sorting both: requests fit if and only if
-for every length L there are at least as many windows of length >= L as requests with N >= L.
-The state keeps that surplus G[L] for every L; what falls short is V = sum over L of max(0, -G[L]),
-the client-rounds that are missing under the best assignment. V = 0 means: a schedule.
-"""
+Clients are interchangeable, so a schedule is a set of *paths*: each client starts a request at some
+stages, and two starts in a row (or the last start and the end) span a *window*. Given the times,
+the best assignment of requests to windows is by sorting both: requests fit if and only if for every
+length L there are at least as many windows of length >= L as requests with N >= L. The state keeps
+that surplus G[L] for every L; what falls short is V = sum over L of max(0, -G[L]), the
+client-rounds that are missing under the best assignment. V = 0 means: a schedule."""
 
 from __future__ import annotations
 
@@ -28,13 +27,8 @@ if TYPE_CHECKING:
 
 
 class Windows:
-    """Paths through stages, in flat tables, and V.
-
-    Attributes:
-        lengths: rounds of the requests.
-        tables: see ``Tables``; lists.
-        missing: V.
-    """
+    """Paths through stages, in flat tables, and V. ``tables``: see ``Tables``; lists; ``missing``:
+    V."""
 
     def __init__(
         self,
@@ -49,7 +43,7 @@ class Windows:
 
         Late stages have the prices of all where none are given for them.
         """
-        self.lengths = lengths
+        self.lengths = lengths  # rounds of the requests
         start = [stage for path in paths for stage in path]
         n, stages = len(start), len(times)
         counts = np.bincount(start, minlength=stages).tolist()
@@ -143,51 +137,33 @@ _ENOUGH = 2**40
 
 
 class Cooling(NamedTuple):
-    """How a state is annealed.
+    """How a state is annealed. ``hot``, ``cold``: first and last temperature; geometric in
+    between."""
 
-    Attributes:
-        moves: at most so many.
-        hot, cold: first and last temperature; geometric in between.
-        shake: so many moves that are all kept come first.
-        budget: what stages may cost.
-    """
-
-    moves: int
+    moves: int  # at most so many
     hot: float
     cold: float
-    shake: int = 0
-    budget: int = 0
+    shake: int = 0  # so many moves that are all kept come first
+    budget: int = 0  # what stages may cost
 
 
 @dataclass
 class Task:
-    """A state to anneal.
+    """A state to anneal. ``arms``: the reduction, the warmth and the shift of the end that were
+    drawn to make it; ``moments``: it is not annealed, but from the search over moments: the stages
+    of each."""
 
-    Attributes:
-        state: changed in place.
-        aim_ns: makespan of its stages and end.
-        moves: at most so many.
-        hot: first temperature.
-        budget: what stages may cost, in units of ``Prices``.
-        arms: the reduction, the warmth and the shift of the end that were drawn to make it.
-        tries: how often rounds have been added.
-        long: it gets a good part of the time; rounds are then added one by one.
-        moments: it is not annealed, but from the search over moments: the stages of each.
-        made: moves made.
-        seconds: time taken.
-    """
-
-    state: Windows
-    aim_ns: int
-    moves: int
-    hot: float
-    budget: int
+    state: Windows  # changed in place
+    aim_ns: int  # makespan of its stages and end
+    moves: int  # at most so many
+    hot: float  # first temperature
+    budget: int  # what stages may cost, in units of ``Prices``
     arms: tuple[str, str, str] | None = None
-    tries: int = 0
-    long: bool = False
+    tries: int = 0  # how often rounds have been added
+    long: bool = False  # it gets a good part of the time; rounds are then added one by one
     moments: Sequence[int] = ()
-    made: int = 0
-    seconds: float = 0.0
+    made: int = 0  # moves made
+    seconds: float = 0.0  # time taken
 
     def lacking(self) -> int:
         """Return the client-rounds that are missing, and what stages cost above the budget."""
@@ -207,10 +183,8 @@ def anneal(
     fast: Kernels | None = None,
 ) -> int:
     """Search until V = 0, the moves are used up or ``give_up`` says so; return the moves made.
-
     Threshold form: a change of V is kept when it is at most ``-T log u``. The moves are the same
-    whether the compiled ones are ready or not.
-    """
+    whether the compiled ones are ready or not."""
     moves, hot, _, shake, budget = how
     if shake:
         _shake(state, rng.random(shake * plain.DRAWS).tolist(), give_up, budget)

@@ -1,8 +1,6 @@
-"""The least makespan, or sum of ends or first tokens, with chunks, mixed steps and restarts.
-
-By exhaustive search (Dijkstra) over all sequences of steps of one worker; whoever may wait may do
-nothing better with an earlier time. The sums are searched where nobody arrives later.
-"""
+"""The least makespan, or sum of ends or first tokens, with chunks, mixed steps and restarts. By
+exhaustive search (Dijkstra) over all sequences of steps of one worker; whoever may wait may do
+nothing better with an earlier time. The sums are searched where nobody arrives later."""
 
 from __future__ import annotations
 

@@ -148,11 +148,9 @@ def test_bound_at_most_the_optimum_and_re_derived(instance):
 
 
 def test_two_lengths_by_hand():
-    """Two clients, two stages: a long on each, and no stage at which both shorts can begin.
-
-    Shorts of 1 and 3 rounds, longs of 5. In six rounds each client would hold a short of 1 at
-    most; in eight, one starts 3 rounds before a long and the other 5 after one, or both at 3.
-    """
+    """Two clients, two stages: a long on each, and no stage at which both shorts can begin. Shorts
+    of 1 and 3 rounds, longs of 5. In six rounds each client would hold a short of 1 at most; in
+    eight, one starts 3 rounds before a long and the other 5 after one, or both at 3."""
     rounds, clients = [1, 3, 5, 5], 2
     assert [least_rounds(tuple(rounds), (), clients, stages) for stages in (2, 3)] == [8, 8]
     shorts = shorts_of(jobs_of(rounds, clients))
