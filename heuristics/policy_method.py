@@ -57,11 +57,8 @@ class Dispatching:
 
 
 class LiveMethod(ABC):
-    """A method that is a policy: the same object decides in the simulator and on a real worker.
-
-    Attributes:
-        live: whether it decides as it goes; False for one that plans first.
-    """
+    """A method that is a policy: the same object decides in the simulator and on a real worker;
+    ``live`` is whether it decides as it goes, False for one that plans first."""
 
     name: str
     information: tuple[Information, ...]
@@ -238,9 +235,7 @@ class OwnMethod(LiveMethod):
     On several workers a class that serves one worker gets a dispatcher, with the parameters
     ``dispatch`` (soonest, round_robin, fewest_requests, least_work, prefix) and ``steal``, as named
     ones do; on one worker these say nothing, unless the class has parameters of these names.
-
-    Attributes:
-        information: empty: the class itself says it.
+    ``information`` is empty: the class itself says it.
     """
 
     name: str

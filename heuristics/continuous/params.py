@@ -182,13 +182,9 @@ Key = tuple[int, int, int]
 
 
 class Queue(Protocol):
-    """Where requests wait, and which of the running ones is preempted first.
+    """Where requests wait, and which of the running ones is preempted first."""
 
-    Attributes:
-        arrival_may_lead: whether an arriving request may become the first of several.
-    """
-
-    arrival_may_lead: bool
+    arrival_may_lead: bool  # whether an arriving request may become the first of several
 
     def __len__(self) -> int:
         """Return how many requests wait."""

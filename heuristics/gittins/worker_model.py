@@ -57,20 +57,10 @@ UNLIMITED = 2**62
 
 
 class WorkerModel:
-    """What the policy knows of one worker beside its view.
-
-    Attributes:
-        others: the models of the other workers, in any order; in a large fleet of one of them.
-        origin: request -> round from which its tokens count, of those that decode.
-        until_ns: when the worker decides next at the latest, as far as that is known, else 0.
-        evicted: rounds at the last eviction; -1 before the first.
-        prefills: whether the step that it takes has prompt tokens: an arrival does not end it.
-        seen: how many requests had come when it decided last.
-        slept: how many requests had come when the worker had nothing to do; -1: it has something.
-        room: memory blocks in all; UNLIMITED without a memory model.
-        spare: blocks that were free after the worker's last decision.
-        size: tokens of a block under paged memory, else 0.
-    """
+    """What the policy knows of one worker beside its view. ``seen`` is how many requests had come
+    when it decided last, ``slept`` how many when it had nothing to do (-1: it has something),
+    ``evicted`` the rounds at the last eviction (-1 before the first); ``spare`` blocks were free
+    after its last decision; ``size`` is tokens of a block under paged memory, else 0."""
 
     __slots__ = (
         "clients", "cut", "evicted", "first", "has_memory", "most", "origin", "others", "pace",
@@ -82,16 +72,16 @@ class WorkerModel:
         self.view = view
         self.first = int(view.first_token == "prefill")
         self.clients = view.worker.clients  # how many clients the worker has
-        self.others: list[WorkerModel] = []
+        self.others: list[WorkerModel] = []  # in any order; in a large fleet one of them
         memory = view.worker.memory
         self.prices = prices = Prices(view)
         self.pace = Pace(prices.round_ns + prices.client_ns, window_ns)
         self.cut: tuple[int, ...] = ()  # requests whose prefill the next step does not complete
-        self.origin: dict[int, int] = {}
-        self.until_ns = 0
+        self.origin: dict[int, int] = {}  # request -> round its tokens count from, if it decodes
+        self.until_ns = 0  # when it decides next at the latest, as far as that is known
         self.slept = self.seen = self.evicted = -1
-        self.prefills = False
-        self.room = UNLIMITED if memory is None else memory.blocks
+        self.prefills = False  # its step has prompt tokens: an arrival does not end it
+        self.room = UNLIMITED if memory is None else memory.blocks  # blocks in all
         self.spare, self.has_memory = self.room, memory is not None
         self.size = memory.block_tokens if memory is not None and memory.is_paged else 0
         self.most = self.room * self.size  # tokens that paged memory holds in all, else 0

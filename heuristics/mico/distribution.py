@@ -28,7 +28,7 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class MicoParams:
-    """The parts of MICO; the paper's Q and I are ``distribution`` and ``batching``.
+    """Parts of MICO (Q: ``distribution``, I: ``batching``); ``InputError`` for values out of range.
 
     Attributes:
         distribution: workload (Q: groups of predicted length, in descending order) or quantity
@@ -49,9 +49,6 @@ class MicoParams:
             step of its own, section 3.5.1) or cheaper (by the cost model, each time).
         trade_off: whether an insertion waits while it would hold the running requests up for
             longer than it lets a place rest (section 3.5.1).
-
-    Raises:
-        InputError: a value is out of range.
     """
 
     distribution: str | None = None

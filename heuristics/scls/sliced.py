@@ -60,7 +60,7 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class SliceParams:
-    """The parts of SCLS, each of which can be replaced.
+    """The replaceable parts of SCLS; ``InputError`` for values out of range, or at odds.
 
     The defaults are SCLS for transformers (5.1), but for ``memory_share``, which is 0.9 there.
 
@@ -78,9 +78,6 @@ class SliceParams:
             never more than the worker holds).
         memory_share: zeta of eq. (9), the share of the memory that may be used; the paper has 0.9
             for transformers, whose memory fragments.
-
-    Raises:
-        InputError: a value is out of range, or the values do not go together.
     """
 
     slice_tokens: int | None = 128

@@ -33,12 +33,8 @@ MOST_IDLE_DECISIONS = 1_000
 
 
 class Simulated(NamedTuple):
-    """What a simulation yields.
-
-    Attributes:
-        schedule: the timeline, without results and bound.
-        decision_ns: wall-clock time of each call of ``decide``.
-    """
+    """What a simulation yields: the timeline, without results and bound, and the wall-clock time of
+    each call of ``decide``."""
 
     schedule: Schedule
     decision_ns: array[int]

@@ -341,10 +341,8 @@ class Trial:
 
     Do what the step will do, in its order: evictions, blocks for a round and for prefills that have
     begun, then new requests in the order of ``Step.prefill``. So hits are exact, those on blocks
-    of the same step as well. The executor closes a trial that the policy did not.
-
-    Raises:
-        PolicyError: blocks are missing, or a request is not where it must be.
+    of the same step as well. The executor closes a trial that the policy did not. Raises
+    ``PolicyError`` where blocks are missing, or a request is not where it must be.
     """
 
     def __init__(self, view: SeenWorker, cache: BlockCache) -> None:

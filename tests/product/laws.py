@@ -14,8 +14,6 @@ PREFILL, DECODE, MIXED, INVALID = 0, 1, 2, 2
 
 
 class Row(NamedTuple):
-    """A row of work."""
-
     request: int
     client: int
     phase: int
@@ -26,8 +24,6 @@ class Row(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A row of steps."""
-
     worker: int
     phase: int
     start_ns: int

@@ -133,7 +133,6 @@ REFUSALS = (
 
 
 def refusal_of(policy, factor, level):
-    """Return the refusal of a mode by a policy, or None."""
     name = policy.partition("@")[0]
     for refusal in REFUSALS:
         if name in refusal.methods and factor == refusal.factor and level in refusal.levels:
@@ -142,7 +141,6 @@ def refusal_of(policy, factor, level):
 
 
 def refusals_of(cell):
-    """Return the refusals that a cell meets."""
     modes = ((name, level) for name, level in cell.items() if name != "policy")
     found = (refusal_of(cell["policy"], name, level) for name, level in modes)
     return [one for one in found if one is not None]

@@ -101,7 +101,6 @@ class Sharing(Policy):
         return size
 
     def ready(self, view, gone=()):
-        """Requests that can decode."""
         return [r for r in view.running if r not in gone and view.to_prefill(r) == 0]
 
     def rank(self, view, request):
@@ -352,7 +351,6 @@ KINDS = {
 
 
 def anything(kind, seed):
-    """A fresh policy of a kind."""
     policy = (Assigning if kind == "assigning" else Anything)(seed, **KINDS[kind])
     policy.name = kind
     if kind in ("clairvoyant", "predicted"):
@@ -361,14 +359,12 @@ def anything(kind, seed):
 
 
 def wild(seed):
-    """A fresh policy that does what may be impossible."""
     policy = Wild(seed, **ALL, wild=0.2)
     policy.name = "wild"
     return policy
 
 
 def batches(name, seed, slices=()):
-    """A fresh policy of static batches."""
     policy = Batches(seed, slices)
     policy.name = name
     return policy

@@ -136,8 +136,6 @@ class NaiveView(View):
 
 
 class NaivePredictedView(NaiveView, PredictedView):
-    """One worker, with predictions."""
-
     @property
     def predicted_tokens(self):
         return Shown(self.oracle, "predicted")
@@ -155,8 +153,6 @@ class NaivePredictedView(NaiveView, PredictedView):
 
 
 class NaiveClairvoyantView(NaiveView, ClairvoyantView):
-    """One worker, with the truth."""
-
     @property
     def output_tokens(self):
         return Shown(self.oracle, "output")

@@ -79,15 +79,12 @@ class Whimsical(Policy):
         self.waiting = []
 
     def on_arrival(self, view, request):
-        """Let the request wait."""
         self.waiting.append(request)
 
     def on_preempt(self, view, request):
-        """Let the request wait again."""
         self.waiting.insert(0, request)
 
     def decide(self, view):
-        """Return a step at random; one that does nothing gives way to a whole one."""
         rng = self.rng
         victims = [each for each in view.running if rng.random() < 0.1]
         rng.shuffle(victims)
@@ -114,7 +111,6 @@ class Whimsical(Policy):
         return None
 
     def _chunks(self, view, trial, victims):
-        """Return request -> tokens: begun prefills, then new requests."""
         rng, size, chunks = self.rng, view.prefixes.block_tokens, {}
         clients = view.free_clients + len(victims)
         for request, done in view.prefilling.items():

@@ -32,12 +32,10 @@ class NaiveBlockCache:
         self.clock = 0
 
     def name(self, request, place):
-        """Return the key of a block of a request."""
         known = self.chains[request]
         return known[place] if place < len(known) else (request, place)
 
     def lookup(self, request, due):
-        """Return the blocks that are hit."""
         found = []
         for place in range((due - 1) // self.size):
             holders = [b for b, key in enumerate(self.key) if key == self.name(request, place)]
@@ -121,7 +119,6 @@ class Both:
                 self.naive.release(request)
 
     def grow(self, request, tokens, naive):
-        """Let a cache grow."""
         done = self.cached[request]
         if -(-(done + tokens) // SIZE) - -(-done // SIZE) > self.cache.free:
             return

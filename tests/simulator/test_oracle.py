@@ -172,7 +172,6 @@ class Looking:
         return True
 
     def decide(self, view):
-        """Note it, and let the policy decide."""
         for each in view.workers:
             running = dict(each.running)
             self.seen.append((each.rounds, each.blocks_unused, each.blocks_free, running))

@@ -59,7 +59,6 @@ class Halves(Policy):
         return decode_rounds()
 
     def start(self, view):
-        """Begin with the first row."""
         self.next = 0
 
 

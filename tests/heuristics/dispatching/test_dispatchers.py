@@ -36,7 +36,6 @@ from tests.in_order import in_order
 
 
 def workers_of(problem, **parameters):
-    """The worker of each request."""
     schedule = orsched.simulate(problem, "vllm", parameters=parameters).schedule
     assert check(problem, schedule) == []
     worker = np.full(len(problem), -1)
@@ -183,7 +182,6 @@ def two_workers(documents, arrivals, prompts=None, cache=None):
 
 
 def worker_of(instance, dispatch):
-    """Return the worker of each request."""
     schedule = orsched.simulate(instance, "vllm", parameters={"dispatch": dispatch}).schedule
     first = np.unique(schedule.work.request, return_index=True)[1]
     return schedule.steps.worker[schedule.work.first_step[first]].tolist()
