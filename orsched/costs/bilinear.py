@@ -85,10 +85,7 @@ class BilinearCost:
         return None
 
     def prefill_ns(self, prompts: Sequence[int]) -> int:
-        """Duration of a prefill stage over these prompts, padded to the longest, in nanoseconds.
-
-        Raises ``InputError`` when it is negative.
-        """
+        """Duration of a prefill stage, padded to the longest, in ns; ``InputError`` if negative."""
         count, longest = len(prompts), max(prompts, default=0)
         value = (self.p1_fs * longest + self.p2_fs) * count + self.p3_fs * longest + self.p4_fs
         if value < 0:

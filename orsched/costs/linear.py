@@ -104,10 +104,7 @@ class LinearCost:
         context_max: int,
         cached: Sequence[int] = (),
     ) -> int:
-        """Duration of a step that prefills the prompts beside a round, in nanoseconds.
-
-        Without prompts it is a round, without active requests a prefill stage.
-        """
+        """Duration of a step with prefill and round, or of the one that is there, in ns."""
         if not active:
             return self.prefill_ns(prompts, cached)
         if not prompts:

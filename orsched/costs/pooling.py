@@ -90,10 +90,7 @@ class PoolingCost:
         return round_half_up(self._prefill_fs(prompts), FS_PER_NS) * self.time_scale
 
     def round_ns(self, active: int, context_sum: int, context_max: int) -> int:
-        """Duration of one decode round, in nanoseconds.
-
-        Raises ``InputError`` when it is negative or no request is active.
-        """
+        """Duration of a decode round, in ns; ``InputError`` if negative or without requests."""
         value = self._decode_fs(active, context_sum, context_max)
         return round_half_up(value, active * FS_PER_NS) * self.time_scale
 

@@ -120,7 +120,7 @@ class Grid:
         names: of the axes, as they stand in files.
         axes: the points of each axis, strictly growing whole numbers of at least 0.
         times_ns: whole nanoseconds of at least 0, the last axis fastest. None stands for a
-            combination that was not measured, and is replaced (``profiled_ragged.completed``).
+            combination that was not measured, and is replaced (``completed``).
         filled: how many were None.
 
     Raises:

@@ -38,8 +38,8 @@ def from_kernels(
     without a round give the table ``prefill``. Of those with a round, the one with the least cached
     before the prompt tokens gives ``decode``: the time that the round adds to the prompt tokens
     beside it, by the table ``prefill``, at least 0. Combinations that are missing are filled in
-    (``profiled_ragged``); each entry is rounded once. Raises ``InputError`` for an unknown kernel,
-    one without any time, a row that appears twice, a negative time, or no attention.
+    (``profiled_grid.completed``); each entry is rounded once. Raises ``InputError`` for an unknown
+    kernel, one without any time, a row that appears twice, a negative time, or no attention.
     """
     prefill: dict[tuple[int, ...], int] = {}
     rounds: dict[tuple[int, int, int], tuple[int, int]] = {}

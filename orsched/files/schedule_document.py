@@ -87,10 +87,7 @@ def work_columns(work: Work) -> tuple[str, ...]:
 
 
 def schedule_from_document(document: object) -> Schedule:
-    """Inverse of ``schedule_document``, for both formats; columns may also be arrays.
-
-    Raises ``InputError`` that names row and field.
-    """
+    """Inverse of ``schedule_document``, for both formats; columns may also be arrays."""
     values = read_parameters(
         require_format(document, FORMAT, TRACE_FORMAT),
         "schedule",

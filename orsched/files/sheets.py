@@ -45,10 +45,7 @@ def is_spreadsheet(path: str | PathLike[str]) -> bool:
 
 @contextmanager
 def sheet_rows(path: str | PathLike[str]) -> Iterator[_Rows]:
-    """Give the rows of the first sheet, as texts.
-
-    Raises ``InputError`` if the file is no spreadsheet, or too large when it is unpacked.
-    """
+    """Give the rows of a spreadsheet's first sheet, as texts, unless it is too large unpacked."""
     rows = _Rows(path)
     try:
         yield rows
