@@ -195,10 +195,8 @@ def write_comparison(
     names: Sequence[str] = (),
     slo: SLO | None = None,
 ) -> None:
-    """Write one report over all schedules, and charts into a folder.
-
-    These are a Gantt chart of each, by its name and what it knew, and ``latency.png`` and
-    ``timeline.png`` of all.
+    """Write one report over all schedules, and a folder of charts: a Gantt chart of each, by its
+    name and what it knew, and ``latency.png`` and ``timeline.png`` of all.
     """
     if report is not None:
         _report(instance, schedules, report, slo)
@@ -275,7 +273,6 @@ _WRITERS = {
 
 
 def _written(kind: str, instance: Instance, schedule: Schedule, path: Path) -> None:
-    """Write a file, and print its path on stderr."""
     if kind == "output":
         from orsched.files import save_schedule
 

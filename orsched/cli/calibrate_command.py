@@ -182,7 +182,6 @@ def _write(
     verdicts: list[Verdict],
     given: CalibrateCommand,
 ) -> None:
-    """Write the cost model and the worker that were asked for."""
     from orsched.data.workers import Worker
 
     report = done.report(best.model)

@@ -148,10 +148,7 @@ _PASSED_ON = (
 def _read_machines(
     texts: tuple[str, ...], instance: Instance
 ) -> dict[str, tuple[Worker, float]] | None:
-    """Return the machines that ``NAME=FILE:PRICE`` texts name, or None without any.
-
-    Raises ``InputError`` for a text or a worker file that is wrong.
-    """
+    """Return the machines of ``NAME=FILE:PRICE`` texts, None without; ``InputError`` if wrong."""
     from orsched.solving.scenario import read_workers
 
     if not texts:

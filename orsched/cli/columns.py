@@ -135,10 +135,7 @@ def given_view() -> View:
 
 
 def viewed(rows: Sequence[Row]) -> list[Row]:
-    """Return rows as ``--sort`` and ``--columns`` want them; as they are without these options.
-
-    Raises ``InputError`` for a name that the rows do not have.
-    """
+    """Return rows as ``--sort`` and ``--columns`` want them; ``InputError`` for an unknown name."""
     view, found = given_view(), list(rows)
     names = list(dict.fromkeys(name for row in rows for name in row))
     if view.sort is not None and found:
@@ -237,10 +234,7 @@ def _with_bound(row: Row, sought: Objective) -> Row:
 
 
 def _marked(rows: Sequence[Row], objective: Objective) -> list[int]:
-    """Return the places of the best rows of each class of information.
-
-    None where nothing is to choose between.
-    """
+    """Return the places of the best rows by class of information; none without a choice."""
     best = [place for _, places in objective.best_by_information(rows) for place in places]
     defined = sum(objective.value(row) is not None for row in rows)
     several_seeds = any("seed" in row for row in rows)
@@ -402,10 +396,7 @@ def with_classes(result: Result, style: str) -> dict[str, Any]:
 
 
 def _print_classes(results: Sequence[Result]) -> None:
-    """Print a line for each method and class, and the service of tenants.
-
-    Only where an instance names classes or has tenants; figures that no method has are left out.
-    """
+    """Print a line for each method and class, and the service of tenants, if there are any."""
     rows: list[Row] = []
     differences: list[Row] = []
     for result in results:
@@ -426,10 +417,7 @@ _OF_FLEETS = ("worker_s", "starts", "lost_steps", "lost_s", "restarts")
 
 
 def _print_fleet(results: Sequence[Result]) -> None:
-    """Print a line for each method: worker-seconds, what failures cost, how often work restarted.
-
-    Only where workers fail, are repaired, or are started and drained.
-    """
+    """Print worker-seconds, costs of failures and restarts by method, where workers come and go."""
     rows = []
     for result in results:
         fleet, row = result.schedule.results.get("fleet"), result.to_row()

@@ -71,7 +71,6 @@ class _Handler(logging.StreamHandler[TextIO]):
     """Messages take a line of progress away before they are printed."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a record."""
         clear_line()
         super().emit(record)
 

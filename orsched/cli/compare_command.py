@@ -182,10 +182,7 @@ def _chosen(names: list[str]) -> list[Chosen]:
 def _compare_seeds(
     given: CompareCommand, seeds: str, run: Settings, methods: list[Chosen], slo: SLO | None
 ) -> int:
-    """Print the means over the seeds of a generator, or a row a seed; return the exit code.
-
-    The time limit is for all seeds; where it ends, those before are printed.
-    """
+    """Print means over seeds (or a row a seed) as far as time allows; return the exit code."""
     from orsched.solving.objectives import arrives_over_time
 
     values, generator = read_seeds(seeds), given.instance

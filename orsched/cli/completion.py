@@ -1,7 +1,6 @@
 """What a shell completes: names of instances, methods, generators, machines, laws, parameters.
 
-``offer_names`` puts the functions below to the parameters of all commands, by the parameters'
-names. Code of the user's own is never imported here.
+``offer_names`` puts the functions to parameters by name; the user's own code is never imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Commands declare their options as fields of a class; click's commands are made of them here.
-
-``--help`` shows the options that most people use, ``--help-all`` every one.
-"""
+"""Commands declare options as fields of a class; click's commands are made of them here."""
 
 from __future__ import annotations
 
@@ -134,8 +131,7 @@ def command(
 ) -> Callable[[type[T]], type[T]]:
     """Return a decorator that makes a command of a class of options; its help is the docstring.
 
-    ``usual`` are the names of the fields that ``--help`` shows, with blanks in between; without
-    any it shows all.
+    ``usual``: names of the fields that ``--help`` shows, with blanks in between; "": all.
     """
 
     def decorate(options: type[T]) -> type[T]:

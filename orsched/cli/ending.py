@@ -44,10 +44,7 @@ def _in_main_thread() -> bool:
 
 @contextmanager
 def kept_interrupts() -> Iterator[None]:
-    """Raise ``KeyboardInterrupt`` after a block in which it was raised but swallowed.
-
-    Some packages swallow it while they are imported.
-    """
+    """Raise a ``KeyboardInterrupt`` that a block swallowed, as imports of some packages do."""
     if not _in_main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield  # someone else handles it
         return

@@ -108,10 +108,9 @@ def _list_all(style: str) -> None:
 
 
 def topic(name: str) -> Show | None:
-    """Return what prints a name's description, or None where it must be an instance.
+    """Return what prints a name's description, or None where it must be an instance (or a path).
 
-    A path or an unknown name is an instance's; of an unknown one that is near to another known name
-    ``InputError`` says so.
+    ``InputError`` for an unknown name that is near to another known one.
     """
     from orsched.instances.catalog import names
 

@@ -126,10 +126,7 @@ def gpu_named(name: str) -> Gpu:
 
 
 def model_named(name: str) -> ModelShape:
-    """Return the shape that --model names, by its name or its short one.
-
-    Raises ``InputError`` for an unknown one.
-    """
+    """Return the shape of --model, by long or short name; ``InputError`` for an unknown one."""
     from orsched.calibration.shapes import MODELS, SHORT
 
     return _named(SHORT.get(name, name), MODELS, "--model")

@@ -187,10 +187,7 @@ def require_format(style: str, has: Sequence[str], what: str) -> None:
 
 
 def _flat(value: Any) -> Any:
-    """Return a value as one cell of CSV: texts of a list in a row, other lists and tables as JSON.
-
-    What is neither stays as it is.
-    """
+    """Return a value for a cell of CSV: lists of texts in a row, other lists and tables as JSON."""
     if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         return "; ".join(value)
     return json.dumps(value) if isinstance(value, (list, tuple, dict)) else value

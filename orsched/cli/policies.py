@@ -40,8 +40,7 @@ def working_folder_last(names: Iterable[str]) -> None:
 def own_code(names: Iterable[str]) -> Iterator[None]:
     """Run what may be code of the user's own, if one of the names is ``module:Class``.
 
-    It is found in the working folder as well, its errors are shown as its own, and what it prints
-    goes to stderr: it is no result.
+    It may lie in the working folder; its errors are shown as its own; prints go to stderr.
     """
     own = [name for name in names if is_own(name)]
     if not own:
@@ -90,10 +89,9 @@ def said_once(method: str, information: str | None, parameters: dict[str, Any]) 
 
 @contextmanager
 def blamed_on(*targets: str) -> Iterator[None]:
-    """Show an error that the code of one of some policies raised, with that part of its traceback.
+    """Show an error that some policies' code raised, with that part of its traceback.
 
-    What comes from elsewhere passes through: it is a bug in orsched. A policy that asks Python to
-    exit has failed, too: an exit code of its choice would say something else.
+    Others pass: they are bugs in orsched. A policy that asks Python to exit has failed, too.
     """
     try:
         yield

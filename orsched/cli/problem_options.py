@@ -80,8 +80,7 @@ class Problem(Options):
 def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
     """Return the settings of the options and of a configuration file together.
 
-    Raises ``InputError`` for what is wrong in the file, what both give, or code that the file names
-    and that is not allowed.
+    ``InputError``: the file is wrong, both give something, or the file's code is not allowed.
     """
     from orsched.common.own_code import is_own, require_consent
     from orsched.planning.study.plan import Settings, read_settings

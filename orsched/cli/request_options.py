@@ -35,7 +35,6 @@ class _Blocks(click.types.IntParamType):
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        """Return the number, or the word."""
         return value if value == "unlimited" else super().convert(value, parameter, context)
 
 

@@ -83,7 +83,6 @@ class _Worker(Options):
     peaks: bool = option("Measure the device's peaks first, and the run's use of them.")
 
     def run_settings(self) -> RunSettings:
-        """Return the settings of a run."""
         from orsched.runner.capacity import read_bytes
         from orsched.runner.worker_pool import RunSettings
 
@@ -313,7 +312,6 @@ def _print_run(done: RunResult, against: PlanAgainstRun, style: str) -> None:
 
 
 def _run_row(done: RunResult, against: PlanAgainstRun) -> dict[str, Any]:
-    """Return the figures of a run."""
     trace, block = done.trace, done.trace.run
     return {
         "method": trace.method,
@@ -332,7 +330,6 @@ def _run_row(done: RunResult, against: PlanAgainstRun) -> dict[str, Any]:
 
 
 def _phase_rows(against: PlanAgainstRun) -> list[dict[str, Any]]:
-    """Return planned and measured times by phase, as a table shows them."""
     return [
         {
             "phase": row.phase,
@@ -351,7 +348,6 @@ def _phase_rows(against: PlanAgainstRun) -> list[dict[str, Any]]:
 
 
 def _term_rows(against: PlanAgainstRun) -> list[dict[str, Any]]:
-    """Return the terms of the cost model, as a table shows them."""
     return [
         {
             "phase": term.phase,
@@ -392,7 +388,6 @@ def _verdict(against: PlanAgainstRun) -> list[str]:
 
 
 def _use_of_peaks(use: dict[str, Any]) -> str:
-    """Return a sentence on FLOPs and bandwidth."""
     decode = use["decode"]
     return (
         f"Of the device's peaks: {_percent(use['mfu'])} of the FLOPs, "
@@ -402,7 +397,6 @@ def _use_of_peaks(use: dict[str, Any]) -> str:
 
 
 def _percent(value: float | None, *, sign: bool = False) -> str:
-    """Return a share as per cent, or a dash."""
     if value is None:
         return "-"
     return f"{100 * value:+.2f} %" if sign else f"{100 * value:.2f} %"
@@ -411,7 +405,6 @@ def _percent(value: float | None, *, sign: bool = False) -> str:
 def _write_run(
     done: RunResult, against: PlanAgainstRun, paths: dict[str, Path | None], errors: Path | None
 ) -> None:
-    """Write the requested files, and print their paths on stderr."""
     own = dict(paths)
     if done.plan is not None:
         write_artefacts(done.instance, done.trace, {"output": own.pop("output")})

@@ -198,8 +198,7 @@ def frontier(
         search: the method for weighted sums.
         seed, slo, callback: as in ``solve``.
         time_limit: seconds for all together.
-        iterations: of each search that counts them; ``exact`` does not, and ends after its own
-            minute, of which a note tells.
+        iterations: of each search that counts them; ``exact`` ends after its own minute (a note).
 
     Raises:
         InputError: an argument is wrong. OrschedError: no method made a schedule.
@@ -342,10 +341,7 @@ class _Sweep:
         self.found.append((label, share, done))
 
     def _known(self, method: Chosen, aim: Objective) -> Schedule | None:
-        """Return the best schedule for a sum that is there already, for a search to start from.
-
-        One with chunks or mixed steps is no solution of the MIPs of ``exact``.
-        """
+        """Return the best schedule to start from; MIPs take none with chunks or mixed steps."""
         if method.information is not Information.CLAIRVOYANT:
             return None
         plain = method.method.name in ("exact", "auto")

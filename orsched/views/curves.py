@@ -84,10 +84,7 @@ class Panel(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A step function of time: ``value[k]`` holds from ``time_ns[k]`` on, and 0 before the first.
-
-    Times rise strictly, and each is a change.
-    """
+    """A step function of rising times: ``value[k]`` holds from ``time_ns[k]`` on, 0 before."""
 
     time_ns: IntColumn
     value: IntColumn
@@ -131,8 +128,7 @@ def means(curve: Curve, borders_ns: NDArray[np.float64]) -> NDArray[np.float64]:
 def client_curves(line: Timeline) -> dict[str, Curve]:
     """Return how many clients are in each of ``style.USES``, over all workers.
 
-    ``prefill`` and ``decode`` are busy clients; ``paused`` ones hold a request that the worker's
-    step, if there is one, does not serve.
+    ``paused`` ones hold a request that the worker's step, if there is one, does not serve.
     """
     caches = line.caches
     counts = {
@@ -153,8 +149,7 @@ def block_curves(line: Timeline) -> list[Curve | None]:
     """Return the KV blocks held on each worker; None for those without a memory model.
 
     Blocks that are set aside are held from the prefill's start to the end of the stay; paged ones
-    are those after the last round of each step, and stay while the worker has a request and no
-    step.
+    are those after a step's last round, and stay while the worker has a request and no step.
     """
     instance, request = line.instance, line.stay_request
     table = instance.requests
@@ -192,8 +187,7 @@ def _paged_curve(line: Timeline, blocks: IntColumn, worker: int) -> Curve:
 def load_curves(line: Timeline) -> dict[str, Curve]:
     """Return how many requests are ``running``, on a client, and ``waiting`` for one, at each time.
 
-    A request waits from its arrival, and after each stay that it does not finish in, until its next
-    stay begins.
+    A request waits from its arrival, and after a stay that it does not finish in, until the next.
     """
     begin, end = line.start_ns[line.stay_first], line.end_ns[line.stay_last]
     follows = line.stay_request[1:] == line.stay_request[:-1]

@@ -27,10 +27,7 @@ MAX_ROWS = 2000
 def shares(
     rows: Any, start_ns: Any, end_ns: Any, shape: tuple[int, int], horizon_ns: int
 ) -> NDArray[np.float64]:
-    """Return the share of each cell's time that the intervals of its row cover.
-
-    Intervals of one row must not overlap; an array of the given shape (rows, columns).
-    """
+    """Return the share of each cell's time that the disjoint intervals of its row cover."""
     n_rows, columns = shape
     scale = columns / max(1, horizon_ns)
     covered = np.zeros(n_rows * (columns + 2))
@@ -49,10 +46,7 @@ def shares(
 def density_image(
     line: Timeline, use: ClientUse, lanes: Lanes | None = None
 ) -> NDArray[np.float64]:
-    """Return an RGB image (rows of clients, columns of time) in the colours of the Gantt chart.
-
-    ``lanes`` are the rows of the chart; by default each client has one.
-    """
+    """Return an RGB image (rows of clients or ``lanes``, columns of time) in the Gantt colours."""
     from matplotlib.colors import to_rgb
 
     lanes = lanes_of(line.instance) if lanes is None else lanes

@@ -68,7 +68,7 @@ def gantt(
     clients without a request show the tinted background. Vertical lines mark the makespan and, if
     the schedule has one, the lower bound. Collections and images carry the ``gid`` ``decode``,
     ``bulk``, ``prefill``, ``invalid``, ``paused``, ``transfers``, ``restarts``, ``stages``,
-    ``mixed`` or ``density``; what does not occur is not drawn, and not explained.
+    ``mixed`` or ``density``; what does not occur is neither drawn nor explained.
 
     Where bars would be thinner than a pixel (the median one, or rows below two pixels), and with
     more than ``MAX_BARS`` of a kind, the schedule is drawn as an image in which each pixel shows
@@ -82,8 +82,7 @@ def gantt(
         show_legend: whether to explain the colours below the axes.
         end_ns: the time axis reaches at least so far.
 
-    Raises:
-        MissingDependencyError: matplotlib is missing.
+    Raises ``MissingDependencyError`` if matplotlib is missing.
     """
     schedule = as_schedule(schedule)
     instance = served_instance(instance, [schedule])

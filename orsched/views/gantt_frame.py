@@ -114,10 +114,7 @@ def draw_background(ax: Axes, chart: Chart) -> None:
 
 
 def draw_borders(ax: Axes, chart: Chart) -> None:
-    """Separate clients by white, over the stripes of stages; write into the strips of the folded.
-
-    Workers are separated by more of it.
-    """
+    """Separate clients by white, over the stripes of stages, workers by more; label strips."""
     from matplotlib.collections import PolyCollection
 
     lanes, makespan_ns = chart.lanes, chart.schedule.makespan_ns

@@ -165,8 +165,7 @@ def write_report(
         path: the HTML file.
         title: heading; None: the name of the instance.
         notes: statements to print at the top, such as that ordering cannot help.
-        slo: limits to report the attainment of; None: those that the schedules were made with, if
-            these are the same for all.
+        slo: limits to report the attainment of; None: those that all schedules were made with.
         told: called with the name of each part of the work as it begins; bounds on the means of an
             instance with arrivals take seconds.
 

@@ -56,12 +56,11 @@ def latency(
 ) -> list[Axes]:
     """Draw how TTFT, TPOT and JCT are distributed, one line a schedule.
 
-    A point (x, y) of a line says that y per cent of the requests have x seconds at most; grey
-    lines mark p50 and p99. With limits (``slo``, those that the first schedule was judged by, or
-    those of the instance's classes) one more panel shows the attainment over multiples of all of
-    them: which share of the requests would be within the limits if these were half or twice
-    as long. An axis is logarithmic where its largest value is over 30 times its smallest. Lines
-    carry the ``gid`` ``ttft-K``, ``tpot-K``, ``jct-K`` and ``attainment-K``.
+    A point (x, y) of a line says that y per cent of the requests have x seconds at most; grey lines
+    mark p50 and p99. With limits (``slo``, those that the first schedule was judged by, or those of
+    the instance's classes) one more panel shows the attainment over multiples of all of them: were
+    they half or twice as long. An axis is logarithmic where its largest value is over 30 times its
+    smallest. Lines carry the ``gid`` ``ttft-K``, ``tpot-K``, ``jct-K`` and ``attainment-K``.
 
     Args:
         instance: the problem.
@@ -112,8 +111,7 @@ def save_latency(
     """Write the picture of ``latency`` as PNG, SVG or PDF, by suffix; equal input, equal bytes.
 
     Raises:
-        InputError: the suffix is none of these, a schedule is a run that was stopped, or the file
-            cannot be written.
+        InputError: another suffix, a run that was stopped, or the file cannot be written.
         MissingDependencyError: matplotlib is missing.
     """
     several = as_schedules(schedules)

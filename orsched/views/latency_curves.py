@@ -67,10 +67,7 @@ class Ecdf(NamedTuple):
 
 
 def latencies(instance: Instance, schedule: Schedule) -> Latencies:
-    """Return the latencies of all requests.
-
-    Raises ``InputError`` for a run that was stopped: most of its requests have none.
-    """
+    """Return the latencies of all requests; ``InputError`` for a run that was stopped."""
     if schedule.is_partial:
         raise InputError(
             "a run that was stopped has no distribution of latencies", field="schedule",
@@ -87,8 +84,7 @@ def latencies(instance: Instance, schedule: Schedule) -> Latencies:
 def ecdf(values: IntColumn | Values, points: int = POINTS) -> Ecdf:
     """Return exact points of the empirical distribution function, the slowest all among them.
 
-    The value of the k-th smallest of n values stands at the share k / n, so that percentiles by
-    nearest rank can be read off.
+    The k-th smallest of n values stands at the share k / n: percentiles are by nearest rank.
     """
     ordered = np.sort(np.asarray(values, np.float64))
     n = len(ordered)
@@ -103,9 +99,8 @@ def needed_multiples(instance: Instance, found: Latencies, slo_ns: Limit | None 
     """Return by which factor the limits of each judged request would have to be multiplied.
 
     A request is within m times its limits exactly if its value is m at most; the share of such
-    requests at m = 1 is the reported attainment. With ``slo_ns`` judged are all requests that
-    are not bulk, without it those of classes with limits, by their own. A TPOT that is not
-    defined is met.
+    requests at m = 1 is the reported attainment. Judged are, with ``slo_ns``, all requests that are
+    not bulk, else those of classes with limits, by their own. A TPOT that is not defined is met.
     """
     judged, limits = _limits(instance, slo_ns)
     need = np.zeros(len(instance))

@@ -69,11 +69,7 @@ def usage(
         figure: where to draw; None: a new figure.
         title: first line; None: instance, method and information.
 
-    Returns:
-        One or two axes.
-
-    Raises:
-        MissingDependencyError: matplotlib is missing.
+    Returns one or two axes; raises ``MissingDependencyError`` if matplotlib is missing.
     """
     figure = figure_or_new(figure, USAGE_SIZE)
     schedule = as_schedule(schedule)
@@ -143,8 +139,7 @@ def save_classes(
     """Write the picture of ``classes`` as PNG, SVG or PDF, by suffix; equal input, equal bytes.
 
     Raises:
-        InputError: the suffix is none of these, the instance has neither classes nor tenants, or
-            the file cannot be written.
+        InputError: another suffix, neither classes nor tenants, or the file cannot be written.
         MissingDependencyError: matplotlib is missing.
     """
     require_classes(instance)
@@ -186,11 +181,8 @@ def timeline_chart(
         names: one for each schedule; by default its method.
         title: first line; None: the instance, and the method if there is one.
 
-    Returns:
-        Two or three axes with one time axis.
-
-    Raises:
-        MissingDependencyError: matplotlib is missing.
+    Returns two or three axes with one time axis; raises ``MissingDependencyError`` if matplotlib is
+    missing.
     """
     several = as_schedules(schedules)
     instance = served_instance(instance, several)

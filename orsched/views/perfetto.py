@@ -27,10 +27,7 @@ _CHUNK = 20_000
 
 
 class Counter(NamedTuple):
-    """A step function of time: its name, the process it belongs to, and its changes.
-
-    ``value[k]`` holds from ``time_ns[k]`` on; times rise strictly.
-    """
+    """A step function of a process: ``value[k]`` from ``time_ns[k]``, strictly rising, on."""
 
     name: str
     process: int
@@ -41,16 +38,13 @@ class Counter(NamedTuple):
 def write_chrome_trace(
     instance: Instance, schedule: Schedule, path: str | os.PathLike[str]
 ) -> None:
-    """Write a schedule as a trace in Chrome's JSON format, event by event.
+    """Write a schedule as a trace in Chrome's JSON format, event by event, never whole in memory.
 
     A process a worker holds a track of stages and a track a client with the prefills, the decode,
     the pauses and the invalid rounds of its requests; ``stay`` counts how often a request was
     evicted before. Counters follow the running requests, the KV blocks (where the worker has a
     memory model) and, in a process of their own, the waiting requests. ``ts`` and ``dur`` are exact
-    microseconds with three decimals. The text is not held in memory.
-
-    Raises:
-        InputError: the file cannot be written.
+    microseconds with three decimals. Raises ``InputError`` if the file cannot be written.
     """
     from orsched.files.atomic import write_text
 

@@ -77,11 +77,8 @@ def save_picture(
     """Write what a function draws on a figure as PNG, SVG or PDF; equal input, equal bytes.
 
     With a ``size`` in inches axes are laid out so that nothing is cut off; without one the
-    function sets the size and places its axes.
-
-    Raises:
-        InputError: the suffix is none of these, or the file cannot be written.
-        MissingDependencyError: matplotlib is missing.
+    function sets the size and places its axes. Raises ``InputError`` for another suffix or where
+    the file cannot be written, ``MissingDependencyError`` without matplotlib.
     """
     from orsched.files.atomic import opened
 
@@ -114,10 +111,7 @@ def save_picture(
 
 
 def figure_or_new(figure: Figure | None, size: tuple[float, float]) -> Figure:
-    """Return a figure, or a new one of pyplot with that size in inches.
-
-    Raises ``MissingDependencyError`` if matplotlib is missing.
-    """
+    """Return a figure, or a new one of pyplot with a size in inches; needs matplotlib."""
     require_matplotlib()
     if figure is not None:
         return figure
@@ -247,9 +241,8 @@ def mark_limit(
 ) -> None:
     """Draw a limit as a dotted line; one far above the data stands at the border with its value.
 
-    There it would flatten everything else; the arrow says that it is higher. Without a word there
-    is the line alone. Call it after the data are drawn; ``top`` is the largest value of axes that
-    share a scale.
+    There it would flatten everything else. Without a word there is the line alone. Call it after
+    the data are drawn; ``top`` is the largest value of axes that share a scale.
     """
     if top is None:
         top = float(ax.dataLim.y1) if ax.has_data() else 0.0

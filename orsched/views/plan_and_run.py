@@ -35,11 +35,9 @@ MAX_STAGES = 6_000
 
 
 class Pair(NamedTuple):
-    """A run of the report and its plan.
+    """Numbers of a ``run`` and its ``plan`` among a report's schedules, and the comparison of both.
 
-    Attributes:
-        run, plan: their numbers among the schedules; None: the cost model alone is the plan.
-        against: the one held against the other.
+    Without a plan (None) the run is held against the cost model alone.
     """
 
     run: int
@@ -148,10 +146,7 @@ def _terms(pair: Pair, number: int) -> str:
 
 
 def pair_data(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-    """Return what the charts of plan and run need: times of the stages, and the axis of errors.
-
-    ``border`` is its end, in per cent; ``colours`` are those of the phases.
-    """
+    """Return times of stages, ``colours`` of phases, ``border`` (%) of the axis of errors."""
     found: list[dict[str, Any]] = []
     for pair in pairs:
         rows = pair.against.stage_rows()[:MAX_STAGES]
@@ -207,12 +202,9 @@ def save_plan_and_run(
 ) -> None:
     """Write the Gantt charts of plan and run, and the errors of stages, as PNG, SVG or PDF.
 
-    Both charts have one time axis; equal input gives equal bytes.
-
-    Raises:
-        InputError: the suffix is none of these, a schedule is for another instance, or the file
-            cannot be written.
-        MissingDependencyError: matplotlib is missing.
+    Both charts have one time axis; equal input gives equal bytes. Raises ``InputError`` for another
+    suffix, another instance or a file that cannot be written, ``MissingDependencyError`` without
+    matplotlib.
     """
 
     def draw(figure: Figure) -> None:

@@ -48,10 +48,9 @@ def record_columns(line: Timeline) -> dict[str, IntColumn]:
     """Return the columns but ``request_id``, one row a request; -1 where there is no value.
 
     The ``_ms`` columns hold whole nanoseconds here. ``itl_ms`` is the mean time per token after
-    the first, rounded down, without a value for one token; ``requested_output_length`` is N^d and
-    ``output_length`` the tokens yielded, fewer than N^d where a run was stopped: such a request has
-    no last token. The workers of prefill and decode, where they are one value, are those of the
-    last stay.
+    the first, rounded down; ``requested_output_length`` is N^d and ``output_length`` the tokens
+    yielded, fewer where a run was stopped: such a request has no last token. The workers of prefill
+    and decode, where they are one value, are those of the last stay.
     """
     instance, schedule = line.instance, line.schedule
     table, times = instance.requests, request_times(instance, schedule, line)
@@ -107,13 +106,10 @@ def _came(line: Timeline) -> IntColumn:
 def write_records(instance: Instance, schedule: Schedule, path: str | os.PathLike[str]) -> None:
     """Write one record a request as CSV, JSONL or Parquet, by suffix, in order of the rows.
 
-    Times are milliseconds: exact decimals in CSV and JSONL, the nearest float in Parquet. A
-    missing value is empty, null. Equal input gives equal bytes.
-
-    Raises:
-        InputError: the suffix is none of these, a name is not valid Unicode, or the file cannot
-            be written.
-        MissingDependencyError: Parquet is asked for and pyarrow is missing.
+    Times are milliseconds: exact decimals in CSV and JSONL, the nearest float in Parquet. A missing
+    value is empty, null. Equal input gives equal bytes. Raises ``InputError`` for another suffix, a
+    name that is no valid Unicode or a file that cannot be written, ``MissingDependencyError`` for
+    Parquet without pyarrow.
     """
     suffix = require_suffix(os.fspath(path), WRITERS)
     line = Timeline(instance, schedule)
@@ -139,10 +135,7 @@ def _names(instance: Instance) -> list[str]:
 
 
 class _Records(NamedTuple):
-    """Names of the requests, columns, and the worker of each stay.
-
-    Those of request r are ``stay_worker[offset[r] : offset[r + 1]]``.
-    """
+    """Names, columns, and the workers ``stay_worker[offset[r] : offset[r + 1]]`` of request r."""
 
     names: list[str]
     columns: dict[str, IntColumn]

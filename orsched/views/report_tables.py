@@ -235,10 +235,9 @@ def latency_table(
     badged: bool,
     bounds: Mapping[str, Sequence[int | None]] | None = None,
 ) -> str:
-    """Return the table of attainment, goodput, TTFT, TPOT and JCT.
+    """Return the table of TTFT, TPOT and JCT and, where limits are given, attainment and goodput.
 
-    Attainment and goodput stand where limits are given, ``bounds`` (columns of lower bounds by
-    ``ttft`` and ``jct``) below the means.
+    ``bounds`` (columns of lower bounds by ``ttft`` and ``jct``) stand below the means.
     """
     columns = []
     attainment, goodput = _flat("slo_attainment"), _flat("goodput_per_s")

@@ -135,9 +135,7 @@ def history_chart(
         names: one for each schedule; by default its method.
         title: first line; None: the instance, and the method if there is one.
 
-    Raises:
-        InputError: none of the schedules has a history.
-        MissingDependencyError: matplotlib is missing.
+    Raises ``InputError`` if no schedule has a history, ``MissingDependencyError``: no matplotlib.
     """
     several = as_schedules(schedules)
     instance = served_instance(instance, several)

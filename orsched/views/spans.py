@@ -143,10 +143,7 @@ def _transfers(line: Timeline, stays: Spans) -> Spans:
 
 
 def rank_in_lane(spans: Spans) -> IntColumn:
-    """Return the place of each span's request in its lane's order of start, from 0.
-
-    Successive spans of one request share it.
-    """
+    """Return the place, from 0, of spans' requests in their lane's order; spans of one share it."""
     order = np.lexsort((spans.start_ns, spans.lane))
     lanes, requests = spans.lane[order], spans.request[order]
     changes = np.zeros(len(order), np.int64)
@@ -165,10 +162,7 @@ STAGE_COLUMNS = (
 
 
 def bins(line: Timeline) -> IntColumn:
-    """Return the bin of each step: the number, from 0, of its worker's latest step that prefills.
-
-    -1 for steps before the first one.
-    """
+    """Return each step's bin: its worker's latest step that prefills, counted from 0, or -1."""
     result = np.empty(len(line.order), np.int64)
     result[line.order] = _bins_by_place(line)
     return result
@@ -228,11 +222,9 @@ _STRIP_PIXELS, _WORDED_STRIPS = 26, 12
 class Lanes:
     """Rows of a Gantt chart, counted from the top, one a client; folded clients share a strip.
 
-    Attributes:
-        row: row of each client (``lane_offsets``); the strip's for folded ones.
-        top: first row of each worker, and the number of rows at the end.
-        shown, folded: clients of each worker with rows of their own, and in the strip below them.
-        numbers: number of the client, within its worker, of each row; -1 in strips.
+    ``row`` is by client (``lane_offsets``), the strip's for folded ones; ``top`` the first row of
+    each worker, and the number of rows at the end; ``shown`` and ``folded`` count clients by
+    worker; ``numbers`` are those of each row's client within its worker, -1 in strips.
     """
 
     row: IntColumn

@@ -1,7 +1,6 @@
 """Colours and words that all pictures share; names and units of figures on axes.
 
-The colours are Okabe and Ito's, chosen so that they also differ in lightness: a picture stays
-readable for the colour-blind and in print.
+The colours, Okabe and Ito's, also differ in lightness: for the colour-blind and for print.
 """
 
 from __future__ import annotations
@@ -141,8 +140,7 @@ def shortened(text: str, limit: int) -> str:
 class AxisName(NamedTuple):
     """How a column is shown: name with unit, and the ``factor`` that values are multiplied by.
 
-    ``better``: 1 if more of it is better, -1 if less is; ``most`` is the largest value there can
-    be.
+    ``better``: 1 if more of it is better, -1 if less is; ``most`` is the largest possible value.
     """
 
     words: str
@@ -176,10 +174,9 @@ _PREFIX = re.compile(r"^(instance|param)_")
 
 
 def axis_name(column: str) -> AxisName:
-    """Return the name, with its unit, of a column of rows, tables or choices.
+    """Return the name, with its unit, of a column of rows, tables or choices, or its own words.
 
-    Columns in ``_ns`` are shown in seconds, shares of the table in per cent; what it does not have
-    is shown by its own words.
+    Columns in ``_ns`` are shown in seconds, shares of the table in per cent.
     """
     if column in _NAMES:
         return _NAMES[column]

@@ -9,10 +9,7 @@ from orsched.cli.commands import run
 
 @pytest.fixture
 def call(capsys):
-    """Run the command line in this process; return (exit code, stdout, stderr).
-
-    The first argument is the beginning of the line, further ones are a word each.
-    """
+    """Run a line in this process (further arguments: a word each): exit code, stdout, stderr."""
 
     def invoke(line, *words):
         capsys.readouterr()

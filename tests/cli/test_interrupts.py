@@ -205,10 +205,7 @@ LIMIT_S = 60
 
 
 def on_terminal(arguments, columns=80, press_after=None, **variables):
-    """Run a command on a terminal; return what it showed and its exit code.
-
-    ``press_after``: a text after whose first appearance Ctrl-C is pressed.
-    """
+    """Run on a terminal, with Ctrl-C once a text appears; return output and exit code."""
     terminal, end_of_child = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     child = subprocess.Popen(

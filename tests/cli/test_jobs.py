@@ -1,7 +1,4 @@
-"""The jobs that bring people here: each in at most three commands, or ten lines of Python.
-
-Data are small and made by the tests; the real Azure trace is used where ``ORSCHED_DATA`` has it.
-"""
+"""The jobs that bring people here: each in at most three commands, or ten lines of Python."""
 
 from __future__ import annotations
 

@@ -134,10 +134,7 @@ def test_memory_that_makes_no_sense_is_refused(mine, said, field):
 
 
 def test_every_command_pages_unless_told_otherwise(call, refused, tmp_path):
-    """Six answers of 90 tokens in 30 blocks of 4: side by side as in vLLM, or one after the other.
-
-    By the command line, a study, a capacity and a split: none sets ``whole`` in silence.
-    """
+    """Command line, study, capacity and split page as vLLM does: none sets ``whole`` in silence."""
     rows = "".join(f"r{row},0,8,90\n" for row in range(6))
     (tmp_path / "six.csv").write_text("id,arrival_s,prompt_tokens,output_tokens\n" + rows)
     blocks = ("--memory-blocks", 30, "--block-tokens", 4)

@@ -111,9 +111,8 @@ CSV = (
 class Case(NamedTuple):
     """A valid document, what breaks it, and what the error must name.
 
-    ``break_it`` changes a document (JSON), a text (CSV), a table (Parquet) or a frame, and
-    returns what replaces it. ``schema`` is True when the published schema rejects it as well,
-    else the reason why a schema cannot.
+    ``break_it`` returns what replaces a document, text, table or frame; ``schema``: True where the
+    published schema rejects it as well, else the reason why a schema cannot.
     """
 
     name: str

@@ -1,7 +1,4 @@
-"""The process that judges inputs, one after the other, within limits of memory and time.
-
-It says before each input that it begins, and after it what came of it, as lines of JSON.
-"""
+"""The process that judges inputs within limits; JSON lines say begin and verdict of each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""One input of each format: made from its seed, read, and judged.
+"""One input of each format: made from its seed, read, and judged ``accepted`` or ``refused``.
 
-``JUDGES[format](dice, place, samples)`` writes its input below ``place``, reads it, and returns
-``accepted`` or ``refused``. ``Finding`` is a wrong verdict; any error that orsched does not raise
-on purpose is a finding, too.
+``Finding`` is a wrong verdict; an error that orsched does not raise on purpose is one, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The oldest versions that ``pyproject.toml`` allows, as constraints for pip.
-
-``make test-floor`` prints them with ``python tests/packaging/floors.py``: the file needs nothing
-but Python, since it runs before anything is installed.
-"""
+"""The oldest versions that ``pyproject.toml`` allows, for pip; runs before anything is installed."""
 
 from __future__ import annotations
 
@@ -16,10 +12,7 @@ _FLOOR = re.compile(r"([A-Za-z0-9_.-]+)>=([0-9.]+)(,<[0-9.]+)?( *;.*)?")
 
 
 def floors(project: dict[str, object]) -> list[str]:
-    """Return ``name==version`` for each requirement, own extras aside.
-
-    Raises ``ValueError`` for a requirement that states no oldest version.
-    """
+    """Return ``name==version`` of each requirement but own extras; ``ValueError`` if not stated."""
     wanted = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
     found = set()
     for requirement in wanted:

@@ -17,13 +17,7 @@ FOLDERS = ("models", "heuristics", "instances", "runner")
 
 
 class Layer(NamedTuple):
-    """Modules that may import each other, and what is below them.
-
-    Attributes:
-        name: as the picture has it.
-        does: what happens here, in a few words.
-        modules: modules and packages below ``orsched``; of two that fit the longer name counts.
-    """
+    """Modules that may import each other; of two below ``orsched`` that fit the longer counts."""
 
     name: str
     does: str
@@ -92,13 +86,7 @@ LAYERS = (
 
 
 class Stop(NamedTuple):
-    """One stop on the way of a request: a layer and what happens there.
-
-    Attributes:
-        layer: its name.
-        what: in a few words.
-        where: the function, class or method that does it, as ``module:name``.
-    """
+    """One stop of a request: a layer, what happens there, and ``module:name`` of what does it."""
 
     layer: str
     what: str
@@ -122,12 +110,7 @@ WAY = (
 
 
 class Import(NamedTuple):
-    """One module importing another; names without the leading ``orsched.``.
-
-    Attributes:
-        late: whether it is inside a function.
-        typing: whether it is for type checkers only.
-    """
+    """An import (names without ``orsched.``), maybe inside a function or for typing only."""
 
     importer: str
     imported: str

@@ -1,7 +1,4 @@
-"""The picture of the layers and of the way of a request through them, drawn from the table.
-
-python -m tests.packaging.layers_picture writes docs/_static/layers.svg.
-"""
+"""Draws layers and a request's way: python -m tests.packaging.layers_picture writes layers.svg."""
 
 from __future__ import annotations
 

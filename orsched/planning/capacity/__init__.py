@@ -1,7 +1,6 @@
 """Capacity: the fewest workers, or the cheapest mix, that keep latency limits, with a proof.
 
-``capacity`` does all of it: it simulates fleets in parallel processes and proves which are too
-small. docs/capacity.md explains both.
+docs/capacity.md explains how: fleets are simulated, and those that are too small proven to be so.
 """
 
 from orsched.planning.capacity.answer import capacity, save_capacity

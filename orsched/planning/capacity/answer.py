@@ -101,8 +101,7 @@ def capacity(
         max_workers: the largest fleet that is tried.
         exhaustive: try all fleets in order of size or price, without bisection.
         parameters, information: of the policy.
-        folder: for finished simulations, which the next call does not run again; default: none
-            are kept.
+        folder: keeps finished simulations, which the next call does not run again; None: not kept.
         jobs, cluster, ray_address: of the processes, as in ``orsched.planning.study.run``.
         time_limit: in seconds.
         callback: called with what is being done.
@@ -128,10 +127,7 @@ def capacity(
 
 
 class _Effort(NamedTuple):
-    """How far and where a search goes; moments are those of ``monotonic``.
-
-    ``most`` are the workers of the largest fleet, ``folder`` is where simulations are kept.
-    """
+    """How far and where a search goes: moments of ``monotonic``, workers of the largest fleet."""
 
     begin: float
     deadline: float | None
@@ -269,8 +265,7 @@ def _nothing(ended: str, evaluation: Evaluation, most: int, refused: list[str]) 
 def _left_over(evaluation: Evaluation, best: Estimate) -> tuple[float, str]:
     """Return the bulk throughput of a fleet, and how it is known.
 
-    Without bulk requests in the instance: the time in which the workers run no step, at the
-    throughput that a worker of the machine has with such requests, all there at once.
+    Without bulk requests: idle time at the throughput of a worker that has them all at once.
     """
     if best.bulk_tokens_per_s is not None:
         return best.bulk_tokens_per_s, "measured"

@@ -28,11 +28,9 @@ _MOST_SPEED = 2**30
 class Proof:
     """What is proven of the fleets of a question.
 
-    Attributes:
-        weights: of the machines, no more than in proportion to their prices.
-        speed: fleets whose weights add up to it, or to less, are proven to be too small.
-        certificate: the choices that prove it, or None where nothing can be proven.
-        unproven: why nothing can be proven, or "".
+    ``weights`` are of the machines, no more than in proportion to their prices; fleets whose
+    weights add up to ``speed`` or less are proven to be too small. ``certificate`` has the choices
+    that prove it, None where nothing can be proven; then ``unproven`` says why.
     """
 
     def __init__(self, question: Question) -> None:
@@ -45,8 +43,7 @@ class Proof:
     def run(self, out_of_time: Callable[[], bool], say: Callable[[str], None]) -> None:
         """Find the largest fleets that are proven to be too small.
 
-        Raises:
-            InfeasibleError: too many requests cannot keep their limits on any number of workers.
+        Raises ``InfeasibleError`` where no number of workers keeps the limits of enough requests.
         """
         if not self._prepare():
             return

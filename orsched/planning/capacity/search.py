@@ -30,11 +30,10 @@ class OutOfTimeError(Exception):
 
 
 class Evaluation:
-    """Estimates of fleets, simulated when they are first asked for.
+    """Estimates of fleets, simulated when first asked for; as a context manager it ends processes.
 
-    A context manager that ends the processes. What ``store``, whose lock is held, has from before
-    is not run again. After the ``deadline``, of ``monotonic``, ``OutOfTimeError`` is raised;
-    ``callback`` is called with the fleets under way, and how many of their runs are done.
+    What ``store``, whose lock is held, has from before is not run again. After the ``deadline``, of
+    ``monotonic``, ``OutOfTimeError`` is raised; ``callback`` gets fleets under way and runs done.
     """
 
     def __init__(
@@ -75,9 +74,7 @@ class Evaluation:
     def estimates(self, fleets: Iterable[Fleet]) -> list[Estimate]:
         """Return the estimates of some fleets, all simulated side by side.
 
-        Raises:
-            OutOfTimeError: the time limit has ended; what was finished is kept.
-            PolicyError: a simulation failed.
+        Raises ``OutOfTimeError``, what was finished being kept, or ``PolicyError`` of a simulation.
         """
         asked = list(dict.fromkeys(fleets))
         new = [fleet for fleet in asked if fleet not in self.known]
@@ -150,7 +147,6 @@ class _KeptPool:
         self._busy: set[int] = set()
 
     def submit(self, slot: int, task: dict[str, Any]) -> None:
-        """Give a run to a free slot."""
         self._busy.add(slot)
         self._pool.submit(slot, task)
 
@@ -166,7 +162,6 @@ class _KeptPool:
         return answers
 
     def kill(self, slot: int) -> None:
-        """End the process of a slot."""
         self._busy.discard(slot)
         self._pool.kill(slot)
 
@@ -176,7 +171,6 @@ class _KeptPool:
             self.kill(slot)
 
     def end(self) -> None:
-        """End all processes."""
         self._pool.close()
 
 
@@ -190,9 +184,8 @@ def fewest_workers(
 
     Below ``lower`` none suffices, by proof. Upwards in growing steps until a number suffices, then
     between by bisection, several numbers at once where processes are free. The number below the
-    answer has been simulated and does not suffice, or is excluded by proof. Attainment need not
-    grow with the workers: where few numbers below the answer are left, they are simulated as well;
-    ``exhaustive``: all of them.
+    answer does not suffice, by simulation or proof. Attainment need not grow with the workers:
+    where few numbers below the answer are left, or if ``exhaustive``, all are simulated as well.
     """
     low, high = lower - 1, None
     step = 1
@@ -362,8 +355,7 @@ class Capacity:
         bulk_tokens_per_s: output tokens a second of bulk requests, or what idle time leaves.
         bulk_basis: ``measured`` for bulk requests of the instance, or ``idle time``: the machine's
             throughput with such requests all at once, times the share of time without a step.
-        simulations: runs that the answer rests on, and how many of them were run now.
-        ran: how many of them were run now.
+        simulations, ran: runs that the answer rests on, and how many of them were run now.
         certificate: what proves the lower bound, or None where nothing is proven.
         termination: ``finished``, ``time_limit`` or ``interrupted``.
         fewest_shown: whether the fleets below the answer were simulated or excluded as far as the

@@ -70,9 +70,8 @@ def over_parts(parts: Sequence[Sequence[int]], level: float) -> ShareInterval:
 class Estimate(NamedTuple):
     """A fleet's measured attainment, latencies and throughput: means over the replications.
 
-    ``suffices`` is by the question's criterion; ``low`` and ``high`` are the ends of the
-    attainment's ``interval``; tokens are output tokens; ``idle`` is the share of the time that each
-    machine's workers run no step.
+    ``suffices`` is by the question's criterion; ``low`` and ``high`` are the ends of ``interval``;
+    tokens are output tokens; ``idle`` is each machine's share of worker time without a step.
     """
 
     fleet: Fleet
@@ -168,10 +167,7 @@ MOST_PARTS = 50
 
 
 class Simulation(NamedTuple):
-    """One run, as ``orsched.planning.study`` runs its cells (``Cell``).
-
-    ``problem`` is the hash of its trace, ``path`` the instance's file.
-    """
+    """One run, as a ``Cell``; ``problem`` is the hash of its trace, ``path`` its file."""
 
     key: str
     problem: str

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 
 def data_hash(generator: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return the SHA-256 over the files that a generator reads, None when it reads none.
+    """Return the SHA-256 of the files that a generator reads (new data: new cells), or None.
 
-    It is part of a cell's content, so that a change makes new cells. Raises ``InputError`` for a
-    file that cannot be read, or when the directory of the data sets is not known.
+    Raises ``InputError`` for an unreadable file or an unknown directory of the data sets.
     """
     from orsched.instances.sources import mix_files
 
@@ -51,10 +50,9 @@ def data_hash(generator: str, arguments: Mapping[str, Any]) -> str | None:
 
 
 def grid(table: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the combinations of a table's values; a list is a grid, all else one value.
+    """Yield the combinations, counted first, of a table's values; a list is a grid, all else one.
 
-    A value that is itself a list stands in a list of its own: ``[[1, 128]]``. Combinations are
-    counted before the first one is made.
+    A value that is itself a list stands in a list of its own: ``[[1, 128]]``.
     """
     for name, value in table.items():
         if value == []:
@@ -303,10 +301,7 @@ def _name_of(table: dict[str, Any]) -> str:
 def policy_axis(
     value: object, shared: dict[str, Any], base: Path = Path()
 ) -> tuple[PolicyChoice, ...]:
-    """Read specifications and tables; ``shared`` parameters go to every policy.
-
-    Paths of Python files start from the folder ``base``.
-    """
+    """Read specifications and tables, ``shared`` parameters for all; paths start from ``base``."""
     found: dict[str, PolicyChoice] = {}
     for item in listed(value, "policies"):
         named = {"name": item} if isinstance(item, str) else item

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 def execute(task: Mapping[str, Any]) -> dict[str, Any]:
     """Run a cell and return its record, plain JSON values; what goes wrong is its ``error``.
 
-    A record holds ``key``, ``cell`` (the content), ``status`` (``ok`` or ``failed``), ``error``,
-    ``traceback``, ``information``, ``parameters``, ``results``, and ``run``, which alone may differ
-    between two runs.
+    Other keys: ``key``, ``cell`` (the content), ``status`` (``ok`` or ``failed``), ``traceback``,
+    ``information``, ``parameters``, ``results``; ``run`` alone may differ between two runs.
     """
     begin = perf_counter()
     try:
@@ -161,11 +160,7 @@ def _aim(content: Mapping[str, Any]) -> Objective | None:
 def _judged_by(
     aim: Objective | None, schedule: Schedule, bounds: Mapping[str, Bound], outcome: Outcome
 ) -> dict[str, Any]:
-    """Return what is proven of the objective: that of the study, or the makespan.
-
-    Its value and bound are named where the study names it; ``gap`` is of it, and 0 where it is
-    proven optimal.
-    """
+    """Return what is proven of the study's objective, else the makespan; gap 0: optimal."""
     from orsched.solving.objectives import MAKESPAN
 
     sought = aim or MAKESPAN
@@ -197,10 +192,9 @@ def _decisions(outcome: Outcome) -> dict[str, Any] | None:
 
 
 def _problem(task: Mapping[str, Any]) -> _Problem:
-    """Return the instance and bounds of a cell, kept for the next cell of the same problem.
+    """Return a cell's instance and bounds, kept for the next cell of the same problem.
 
-    The makespan bound is the one without a search: searches end by the clock, and tables must not
-    depend on it.
+    The makespan bound is without a search: searches end by the clock, tables must not depend on it.
     """
     from orsched.models.bounds.bounds import bound, makespan_bound
 
@@ -222,8 +216,7 @@ def _problem(task: Mapping[str, Any]) -> _Problem:
 def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
     """Return the instance of a cell: a source, sampled, with workers, arrivals, predictions.
 
-    Raises:
-        InputError: the file is not the one that the study was planned with, or a step fails.
+    Raises ``InputError`` where the file has changed since the study was planned, or a step fails.
     """
     from orsched.data.autoscaling import Autoscaling
     from orsched.files.locate import load
@@ -267,8 +260,7 @@ def outcome_of(
 ) -> Outcome:
     """Run the policy or method of a cell, for an objective if one is named and it can.
 
-    Those that plan for the makespan alone do so, and are judged by the objective, as in
-    ``compare``.
+    Those that plan for the makespan alone are judged by the objective, as in ``compare``.
     """
     from orsched.common.stop import MaxIterations
     from orsched.solving.checked_run import DEFAULT_ITERATIONS, bound_of, minimises, require_defined

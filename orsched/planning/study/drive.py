@@ -3,8 +3,7 @@
 The folder has one file a finished cell, there in full or not at all: a kill at any moment loses no
 finished cell and repeats none. Only the process that holds the folder's lock writes cells, and the
 system takes the lock from a process that has ended. A record is written to a temporary file,
-flushed to the disk, and renamed, which is atomic. A cell with a file of its name is never run
-again; one without is run by the next start; a temporary file that was left behind is removed
+flushed to the disk, and renamed, which is atomic. A temporary file that was left behind is removed
 unread. A record holds a digest of itself, against mistakes, not against deliberate changes.
 """
 
@@ -85,10 +84,7 @@ class Store:
         return self.cells / f"{key}.json"
 
     def load(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the records of those cells that are finished.
-
-        Raises ``InputError`` for a file that is not what it was written as.
-        """
+        """Return the records of finished cells; ``InputError`` for a file not as it was written."""
         there = {path.name for path in self.cells.glob("*.json")}
         return {key: self._read(key) for key in keys if f"{key}.json" in there}
 
@@ -110,10 +106,7 @@ class Store:
         return record
 
     def add(self, record: dict[str, Any]) -> None:
-        """Write the record of a finished cell, durably.
-
-        Raises ``RuntimeError`` when the cell has one already: it was run twice.
-        """
+        """Write a finished cell's record, durably; ``RuntimeError`` where it was run twice."""
         path = self.path(record["key"])
         if path.exists():
             raise RuntimeError(f"cell {record['key']} was run twice")
@@ -249,8 +242,7 @@ def run(
         allow_code: whether policies that a file names as ``module:Class`` may be imported and run.
 
     Raises:
-        InputError: the study or an argument is wrong, the folder is in use, or a file names code
-            that is not allowed.
+        InputError: a wrong study or argument, a folder in use, or a file's code not allowed.
         MissingDependencyError: Ray is asked for and not installed.
     """
     plan = read_study(study)

@@ -54,10 +54,7 @@ def _readers() -> dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]:
 
 
 def _specs(value: object, field: str) -> tuple[Any, ...]:
-    """Read an axis of specifications, each once; None for ``as_given`` or an axis left out.
-
-    Raises ``InputError`` for what is none.
-    """
+    """Read an axis of specifications, each once; None for ``as_given`` or an axis left out."""
     read, write = _readers()[field]
     found: list[Any] = []
     for item in [None] if value is None else listed(value, field):

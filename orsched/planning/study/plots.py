@@ -55,14 +55,13 @@ def save_plots(
     distinguishes lines; whatever else differs gets a panel of its own. ``x`` may be a result, too
     (``tokens_per_s``): then points are joined along the first choice with several numbers, and the
     Pareto front is drawn. By default (``default_plots``) lines are policies. A policy has a line
-    for each choice of its parameters. Points are means over the seeds, bands and bars the 95 %
-    confidence intervals of them (``over_seeds``). An axis is logarithmic where its largest value
-    is more than 30 times the smallest, and starts at 0 unless all lies in its upper half; limits
-    of the study are dotted lines.
+    for each choice of its parameters. Points are means over the seeds, bands and bars their 95 %
+    confidence intervals (``over_seeds``). An axis is logarithmic where its largest value is more
+    than 30 times the smallest, and starts at 0 unless all lies in its upper half; limits of the
+    study are dotted lines.
 
     Raises:
-        InputError: a column is not there, there are more than 12 panels, or the suffix is none of
-            svg, png and pdf.
+        InputError: a column is missing, more than 12 panels, or a suffix other than svg, png, pdf.
         MissingDependencyError: matplotlib is missing.
     """
     require_matplotlib()
@@ -111,10 +110,7 @@ def default_plots(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def require_plots(study: Study) -> None:
-    """Raise before any cell runs for a format that plots cannot have, or without matplotlib.
-
-    Raises ``InputError`` or ``MissingDependencyError``.
-    """
+    """Raise before any cell runs: ``InputError`` for a format, ``MissingDependencyError``."""
     require_matplotlib()
     cells = study.cells()
     blank = {"status": "ok", "run": {}}
@@ -224,10 +220,7 @@ def _said(name: str, value: object) -> str:
 
 
 def _lines(rows: Sequence[Row], x: str, by: str) -> list[str]:
-    """Return the columns that make a line: policies differ by their parameters, too.
-
-    With more of them than can be distinguished, parameters get panels.
-    """
+    """Return the columns that make a line: policies with their parameters, if not too many."""
     names = [by]
     if by == "policy" != x:
         names += [n for n in varying(rows) if n.startswith("param_") and n != x]
@@ -301,8 +294,7 @@ def draw_over(
     """Draw one line for each value of some columns over a choice, with its confidence band.
 
     One without that choice, a policy without the parameter, is level. Choices that are no numbers
-    have points with bars beside each other. ``order`` has the names of
-    all lines of the figure, so that a line looks the same in each panel.
+    have points with bars. ``order`` names all lines of the figure: a line looks alike everywhere.
     """
     places, numeric = _places(rows, x), numbers(rows, x)
     for name, part in split(rows, lines).items():
@@ -373,9 +365,8 @@ def draw_against(
 ) -> list[Label]:  # fmt: skip
     """Draw one result against another: a point a combination of choices, joined along one of them.
 
-    Where it can be said of both what is better, a grey line is the Pareto front: no point is at
-    least as good in both and better in one. Returns the words for ``write_labels``: the value of
-    ``along`` of each point.
+    Where it is known what is better of both, a grey line is the Pareto front. Returns the words for
+    ``write_labels``: the value of ``along`` of each point.
     """
     names = (axis_name(x), axis_name(y))
     every: list[tuple[float, float]] = []

@@ -188,9 +188,7 @@ def over_seeds(
 
     Groups are the rows with equal ``choices`` (default: all columns of choices that differ
     somewhere), in the order of the table; failed cells and undefined values are left out.
-
-    Raises:
-        InputError: there is no such column, or it holds no numbers.
+    Raises ``InputError`` for a column that is missing or holds no numbers.
     """
     names = varying(rows) if choices is None else choices
     require_numbers(rows, value)
@@ -208,10 +206,7 @@ def paired(rows: Sequence[Mapping[str, Any]], value: str, policy: str, other: st
 
     ``(policy - other) / other`` of a column, seed by seed: below 0 the first has less. Groups are
     the choices beside policy and its parameters; a policy that stands with several parameters is
-    averaged over them first.
-
-    Raises:
-        InputError: a policy or the column is not there.
+    averaged over them first. Raises ``InputError`` for a missing policy or column.
     """
     require_numbers(rows, value)
     for name in (policy, other):
