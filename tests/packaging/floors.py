@@ -1,4 +1,4 @@
-"""The oldest versions that ``pyproject.toml`` allows, for pip; runs before anything is installed."""
+"""The oldest versions that ``pyproject.toml`` allows, for pip; runs before an installation."""
 
 from __future__ import annotations
 
