@@ -1,4 +1,4 @@
-"""Workers that execute schedules (extra ``orsched[runner]``); names are imported at first use."""
+"""Workers that execute schedules (extra ``orsched[runner]``); torch loads when it is needed."""
 
 if __name__ != "orsched.runner":
     raise ImportError("use 'import orsched.runner', not 'import runner'")

@@ -1,4 +1,4 @@
-"""The host's side of a device in another process; all known of a worker is kept here, none lost."""
+"""The host's side of a device in another process; answers tell all: none is lost with a worker."""
 
 from __future__ import annotations
 

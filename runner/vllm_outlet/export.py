@@ -50,7 +50,7 @@ def in_order(instance: Instance, schedule: Scheduled) -> list[int]:
 
 
 def priorities(instance: Instance, schedule: Scheduled) -> list[int]:
-    """Return each request's place, from 0, in the order of ``in_order``, and raise as that.
+    """Return each request's place, from 0, in the order of ``in_order``; raises as that.
 
     As ``priority`` of a request it makes vLLM (``--scheduling-policy priority``) take waiting
     requests in the plan's order. All are different, so that vLLM never decides by arrival.

@@ -112,7 +112,7 @@ def _from_transformers(
 
 
 def _install_gpt_neo(module: Any, attention: SlotAttention) -> None:
-    """GPT-Neo asks one function for attention, unscaled and in every other layer with a window."""
+    """GPT-Neo asks one function, here replaced: unscaled, in every other layer with a window."""
     window = module.config.window_size if module.attention_type == "local" else None
 
     def attend(query: Tensor, key: Tensor, value: Tensor, _: Any = None) -> tuple[Tensor, None]:

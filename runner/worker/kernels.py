@@ -287,7 +287,7 @@ class FlashChunks(_Flash):
 
 
 def _ends_do_not_matter(begins: Tensor) -> Tensor:
-    """Return begins with the last keys' end; ``seqused_k`` says ends better."""
+    """Return begins and, one more, where the last keys end: ``seqused_k`` says that better."""
     from torch.nn.functional import pad
 
     return pad(begins, (0, 1)).int()

@@ -69,8 +69,8 @@ class Heads(NamedTuple):
 class Chunk(NamedTuple):
     """Tokens of a request that a step processes.
 
-    Before the step blocks of the prefix store are copied into the slot, and others back after it;
-    back before any other chunk where there are no tokens.
+    ``loads`` are copied from the prefix store into the slot before the step, ``saves`` back after
+    it, or before any other chunk where there are no tokens.
     """
 
     slot: int  # where the request is
