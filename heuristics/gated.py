@@ -168,16 +168,16 @@ class ClientQueues(Offering):
 
 
 RULES = ("all", "latency")
-"""``all``: every client of the worker; ``latency``: those that make the term above least."""
+"""``all``: every client of the worker; ``latency``: as many as ``ClientChoice`` says."""
 
 _GROWTH = 1.5  # times of rounds are worked out again when so many times as many have ended
 
 
 class ClientChoice:
-    """Chooses how many clients to use, by the times of rounds and the requests in the system. While
-    arrivals are expected R is not known, and more than what is there: then it uses all. Contexts,
-    where times depend on them, are those of a mean request in the middle of its answer, by the
-    requests seen so far: the prompts of those that came, the tokens of those that ended."""
+    """Chooses how many clients b to use: the least t(b) (R / b + 1), with t(b) the time of a
+    round of b and R the requests that wait or run. While arrivals are expected R is not known,
+    and more than what is there: then it uses all. Contexts, where times depend on them, are
+    those of a mean request in the middle of its answer, by the requests seen so far."""
 
     def __init__(self, view: View) -> None:
         self.arrivals = ArrivalRate()

@@ -72,7 +72,7 @@ class PrefixReplay:
 
     @cached_property
     def here(self) -> IntColumn:
-        """CachedStays on workers with a cache, in order of admission."""
+        """Stays on workers with a cache, in order of admission."""
         line = self.line
         cached = np.zeros(len(line.instance.workers), bool)
         cached[list(self.caches)] = True

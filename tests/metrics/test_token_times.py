@@ -229,7 +229,7 @@ def test_many_intervals(seed):
 
 
 def test_many_pairs_are_counted_bit_by_bit():
-    """Most of the span_cases above have more pairs than are compared one by one."""
+    """Most of the cases above have more pairs than are compared one by one."""
     assert sum(drawn(s)[0] * len(drawn(s)[1]) > 4096 for s in range(60)) > 30
 
 
