@@ -283,10 +283,7 @@ def _width(rows: Sequence[Row], names: Sequence[str]) -> int:
 
 
 def fitted(rows: Sequence[Row], names: Sequence[str], least: int) -> list[Row]:
-    """Return the columns that rows have values in, without the last ones if a line is too long.
-
-    The first ``least`` columns stay.
-    """
+    """Return the columns with values, at least the first ``least``, that fit into a line."""
     names = [name for name in names if any(row.get(name) is not None for row in rows)]
     while len(names) > least and _width(rows, names) > _table_width():
         names.pop()
@@ -312,10 +309,7 @@ def _remarks(
     best: list[int],
     instance: Instance | None,
 ) -> list[str]:
-    """Return the lines below a table: which row is best by what, and whose makespan it is.
-
-    ``objective`` is the star's, ``sought`` that of value, bound and gap.
-    """
+    """Return the lines below a table; ``objective`` is the star's, ``sought`` that of the gap."""
     lines = []
     classes = objective.best_by_information(rows) if best else []
     for information, places in classes:

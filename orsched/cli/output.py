@@ -156,10 +156,7 @@ def print_rows(
     *,
     single: bool = False,
 ) -> None:
-    """Print rows; ``single`` prints the one row as a JSON object, not a list.
-
-    ``names`` are the columns of CSV, by default the keys of the first row, which all rows share.
-    """
+    """Print rows, a ``single`` one as a JSON object; CSV's ``names``: default, the first row's."""
     clear_line(end=True)
     if style == "json":
         print_json(rows[0] if single else list(rows))

@@ -355,10 +355,7 @@ def borders_of(curves: Sequence[Curve], end_ns: int, most: int) -> Values:
 
 
 def named_blocks(line: Timeline) -> list[tuple[str, Curve, int]]:
-    """Return name, blocks held and blocks there are of each worker, or of all if there are many.
-
-    Empty when no worker has a memory model.
-    """
+    """Return name, held and all blocks by worker, or of all if many; empty without memory."""
     known = [
         (worker.name, curve, worker.memory.blocks)
         for worker, curve in zip(line.instance.workers, block_curves(line), strict=True)

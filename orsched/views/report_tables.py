@@ -357,10 +357,7 @@ _CLASS_COLUMNS = (
 
 
 def class_table(rows: Sequence[Row], rivals: Iterable[int] = ()) -> str:
-    """Return the table of figures by service class, one row a schedule and class; "" without.
-
-    The best figure of each class among the rivals, numbers of rows, is marked.
-    """
+    """Return figures by schedule and class, the best of the rivals (rows) marked; "" without."""
     parts = [
         (k, name, part)
         for k, row in enumerate(rows)

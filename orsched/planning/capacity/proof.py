@@ -41,10 +41,7 @@ class Proof:
         self._searches: list[AttainmentSearch] = []
 
     def run(self, out_of_time: Callable[[], bool], say: Callable[[str], None]) -> None:
-        """Find the largest fleets that are proven to be too small.
-
-        Raises ``InfeasibleError`` where no number of workers keeps the limits of enough requests.
-        """
+        """Find the largest fleets proven too small; ``InfeasibleError`` where none can suffice."""
         if not self._prepare():
             return
         self.certificate = self._stated(0, [])

@@ -214,10 +214,7 @@ def _problem(task: Mapping[str, Any]) -> _Problem:
 
 
 def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
-    """Return the instance of a cell: a source, sampled, with workers, arrivals, predictions.
-
-    Raises ``InputError`` where the file has changed since the study was planned, or a step fails.
-    """
+    """Return a cell's instance; ``InputError`` for a file that has changed or a failing step."""
     from orsched.data.autoscaling import Autoscaling
     from orsched.files.locate import load
     from orsched.instances.arrivals import sampled
