@@ -29,10 +29,8 @@ class Kernels:
     def __init__(
         self, compile_it: Callable[[], Any], what: str, stand_in: Any = None, missing: str = ""
     ) -> None:
-        """Begin to load.
-
-        ``what`` cannot be compiled, in a warning; ``missing``: what is said without numba.
-        """
+        """Begin to load. ``what`` cannot be compiled, in a warning; ``missing``: what is said
+        without numba."""
         self.module = self._stand_in = stand_in
         self._compile, self._what, self._missing = compile_it, what, missing
         self._thread = threading.Thread(target=self._load, daemon=True)

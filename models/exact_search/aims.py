@@ -93,11 +93,9 @@ class TimesAim:
         return self.times.value_ns(value)
 
     def lower(self, makespan_ns: int, sums_ns: dict[str, int], alone: Alone) -> int:
-        """Return a bound on the value: from the makespan, sums over requests and each one alone.
-
-        A sum with unequal coefficients is at least the least of them times the bound on the plain
-        sum, and what each has above it times the request alone.
-        """
+        """Return a bound on the value: from the makespan, sums over requests and each one alone. A
+        sum with unequal coefficients is at least the least of them times the bound on the plain
+        sum, and what each has above it times the request alone."""
         total = self.times.makespan * makespan_ns
         arrivals = self._instance.requests.arrival_ns.tolist()
         for name, coefficients, least in (

@@ -53,11 +53,8 @@ class OpenStates:
 
     def run(self, out_of_time: Callable[[], bool], improved: Callable[[], bool]) -> str:
         """Search; return why it ended: ``finished``, ``time_limit``, ``too_large`` or ``stopped``.
-
-        Args:
-            out_of_time: whether to end.
-            improved: called after each better incumbent or bound; True ends the search.
-        """
+        ``out_of_time``: whether to end; ``improved``: called after each better incumbent or bound;
+        True ends the search."""
         self._offer(self._start(), self.bound)
         while self._heap:
             least, _, _, node = heappop(self._heap)

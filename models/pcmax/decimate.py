@@ -190,11 +190,9 @@ class Decimation:
         self.pricer, self.capacity, self.rng, self.clock = pricer, capacity, rng, clock
 
     def run(self, problem: Problem) -> Partial:
-        """Return the best of some attempts: no jobs are left if it succeeds.
-
-        With too many patterns for a table, it goes on from a sample to half of the clients, and
-        from there with a new sample.
-        """
+        """Return the best of some attempts: no jobs are left if it succeeds. With too many patterns
+        for a table, it goes on from a sample to half of the clients, and from there with a new
+        sample."""
         best, half = Partial([], problem), problem.clients // 2
         patterns, whole = self._patterns(problem)
         if patterns is None or not len(patterns):

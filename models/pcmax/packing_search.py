@@ -63,11 +63,8 @@ class Dive:
 
     def run(self, solution: Solution, undos: int) -> tuple[list[Ints], Ints]:
         """Return chosen patterns and the counts of jobs that no pattern took (0 if it succeeds).
-
-        Args:
-            solution: a fractional packing at the capacity.
-            undos: how often a choice may be taken back.
-        """
+        ``solution``: a fractional packing at the capacity; ``undos``: how often a choice may be
+        taken back."""
         stack = [_Level(self.columns.problem, solution, [])]
         deepest = stack[0]
         while stack and not self.columns.clock.out():

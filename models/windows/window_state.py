@@ -39,10 +39,8 @@ class Windows:
         price: Sequence[int] = (),
         late_price: Sequence[int] = (),
     ) -> None:
-        """Take stage times, the end, the stages of each path, and prices by starts, if any.
-
-        Late stages have the prices of all where none are given for them.
-        """
+        """Take stage times, the end, the stages of each path, and prices by starts, if any. Late
+        stages have the prices of all where none are given for them."""
         self.lengths = lengths  # rounds of the requests
         start = [stage for path in paths for stage in path]
         n, stages = len(start), len(times)
