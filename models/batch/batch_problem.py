@@ -164,11 +164,10 @@ class Problem:
     @cached_property
     def conditions(self) -> dict[str, bool]:
         """Return what holds of these lengths, this cost and this memory. ``batch_time_grows``: a
-        batch of any admissible number takes no less time when its longest request is longer. The
-        time is linear in the length, so two numbers decide. ``largest_batch_falls``: N_max never
-        grows with the length. ``slope_grows``: A never falls with the length, so the queries come
-        in order. ``windows_advance``: the first position that a batch may begin at never goes
-        back."""
+        batch of any admissible number takes no less time when its longest request is longer (it is
+        linear in the length, so two numbers decide). ``largest_batch_falls``: N_max never grows
+        with the length. ``slope_grows``: A never falls with it, so the queries come in order.
+        ``windows_advance``: the first position that a batch may begin at never goes back."""
         sizes, ends = self.sizes, self.ends
         falls = all(b <= a for a, b in pairwise(sizes))
         # In order to go back, N_max must grow by two or more from one length to the next.

@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 def as_printed(problem: Problem) -> list[int]:
     """Return the positions between batches, 0 and n included: SCLS Algorithm 1 as it is printed.
 
-    For every request it tries every batch that could end with it, in O(n N_max) steps.
-
-    Ties go to the smaller batch, as in the paper (line 12 asks for strictly less time). A batch of
-    one is never tested for memory there; ``build`` has refused requests that do not fit alone.
-    """
+    For every request it tries every batch that could end with it, in O(n N_max) steps. Ties go to
+    the smaller batch, as in the paper (line 12 asks for strictly less time). A batch of one is
+    never tested for memory there; ``build`` has refused requests that do not fit alone."""
     n = len(problem)
     least = [0] * (n + 1)
     split = [0] * (n + 1)

@@ -52,16 +52,10 @@ def fits(states: States) -> bool:
 
 
 class Packed:
-    """What ``BestFirst`` is, over arrays: the same attributes but for nodes, ``run`` and ``plan``.
-
-    Args:
-        states: for which ``fits`` is true.
-        best: time of the incumbent.
-        bound: no schedule takes less.
-        most_states: nodes that are kept at most.
-        weights: sets of weights, whole numbers from 0 on, by rounds.
-        engine: the module of the expansion, plain or compiled.
-    """
+    """What ``BestFirst`` is, over arrays: the same attributes but for nodes, ``run`` and ``plan``;
+    for ``states`` for which ``fits`` is true. ``best``: time of the incumbent; ``bound``: no
+    schedule takes less; ``weights``: sets of whole numbers from 0 on, by rounds; ``engine``: the
+    module of the expansion, plain or compiled."""
 
     def __init__(
         self,

@@ -15,8 +15,7 @@ NODES, OPEN, BEST, FOUND, BOUND, EXPANDED, LEFT_OUT, COUNTS = range(8)
 class Case(NamedTuple):
     """What does not change during a search; arrays of int64. ``clients``, ``round``, ``stage``: J,
     the times of a round and of a stage; ``rounds``, ``counts``, ``shifts``: of each kind, the
-    longest first: its rounds, how many there are, and where in ``waiting`` the number that waits
-    begins."""
+    longest first: its rounds, how many there are, and where its number begins in ``waiting``."""
 
     clients: int
     round: int

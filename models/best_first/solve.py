@@ -229,8 +229,7 @@ class SecondStart:
     Best-first search works on the bound: the incumbent is that of ``hybrid`` until a state is left
     whose bound is that of the optimum. Out of time it would be the answer, though a search for
     schedules often finds a shorter one in a second. This says when that is due, once, and then
-    offers its schedule to the search. ``search``: keeps the incumbent; ``seed``: of ``windows``;
-    ``wanted``: False for a search alone."""
+    offers its schedule to the search (``wanted`` False: never)."""
 
     def __init__(self, search: ExactSearch, seed: int, wanted: bool) -> None:
         self.search, self.end, self.seed = search, search.end, seed

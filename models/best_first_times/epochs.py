@@ -61,12 +61,8 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """Requests that an exchange leaves the same; times in units.
-
-    Attributes:
-        rounds, prompt, arrival, blocks: what each of them needs.
-        finish, first: coefficients of its last and of its first token.
-    """
+    """Requests that an exchange leaves the same, with what each needs; times in units. ``finish``,
+    ``first``: coefficients of its last and of its first token."""
 
     rounds: int
     prompt: int
@@ -82,13 +78,9 @@ class Kind(NamedTuple):
 
 
 class Role(NamedTuple):
-    """What running requests have in common, beside the rounds that they have left.
-
-    Attributes:
-        finish: coefficient of the last token.
-        first: coefficient of the first token where that is still to come, else 0.
-        blocks: of memory.
-    """
+    """What running requests have in common, beside the rounds that they have left: the coefficients
+    ``finish`` of the last token and ``first`` of the first one if that is still to come, else 0;
+    and ``blocks`` of memory."""
 
     finish: int
     first: int
@@ -98,14 +90,9 @@ class Role(NamedTuple):
 @dataclass(frozen=True)
 class Case:
     """A problem and its objective, with equal requests together; times in units of the problem.
-
-    Attributes:
-        kinds: the fewest rounds first.
-        rows: the requests of each kind.
-        clients, round_fixed, round_client, prompt_token, levels, memory: as ``Problem`` has them.
-        makespan: coefficient of the end.
-        in_round: whether a round yields the first token, not the prefill.
-    """
+    ``kinds``: the fewest rounds first; ``rows``: the requests of each; ``makespan``: coefficient of
+    the end; ``in_round``: whether a round yields the first token, not the prefill; all else as in
+    ``Problem``."""
 
     kinds: tuple[Kind, ...]
     rows: tuple[tuple[int, ...], ...]
@@ -188,13 +175,9 @@ Counts = tuple[int, ...]
 
 
 class State(NamedTuple):
-    """What decides about the rest.
-
-    Attributes:
-        waiting: how many of each kind are not prefilled.
-        running: rounds left times the number of roles, plus the role, ascending.
-        clock: the time, no later than the last arrival of those that wait.
-    """
+    """What decides about the rest. ``waiting``: how many of each kind are not prefilled;
+    ``running``: rounds left times the number of roles, plus the role, ascending; ``clock``: the
+    time, no later than the last arrival of those that wait."""
 
     waiting: Counts
     running: tuple[int, ...]
@@ -202,14 +185,8 @@ class State(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A stage, rounds, or a stage and rounds behind it, and what that costs.
-
-    Attributes:
-        state: where it leads to.
-        cost: by how much the sum of times has grown.
-        stage: how many of each kind, or None.
-        rounds: rounds, after the stage.
-    """
+    """A stage (how many of each kind, or None), rounds, or a stage and rounds behind it; ``state``:
+    where that leads to; ``cost``: by how much the sum of times grows."""
 
     state: State
     cost: int

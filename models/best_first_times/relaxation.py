@@ -278,10 +278,8 @@ def smith(jobs: Iterable[tuple[int, int]]) -> int:
 
 
 def shortest_rest_first(jobs: list[tuple[int, int]]) -> list[int]:
-    """Return the ends of (release, length) on one machine that interrupts, in order.
-
-    The k-th end is as early as it can be: no rule has more jobs done at any time.
-    """
+    """Return the ends of (release, length) on one machine that interrupts, in order: the k-th is as
+    early as it can be, for no rule has more jobs done at any time."""
     coming, ready, ends = sorted(jobs), list[int](), list[int]()
     now, place = 0, 0
     while place < len(coming) or ready:

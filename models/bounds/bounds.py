@@ -218,8 +218,7 @@ def _largest_proven(
     instance: Instance, found: Iterable[Bound], objective: str = "makespan"
 ) -> Bound:
     """Return the last of some growing bounds of which the checker says that it is proven. The first
-    ones are formulas. What a search proposes might be wrong, or be beyond what is verified: then
-    the one before it stands."""
+    ones are formulas; what a search proposes might be wrong, or be beyond what is verified."""
     first, *others = found
     return next((b for b in reversed(others) if _is_proven(instance, b, objective)), first)
 
@@ -314,11 +313,10 @@ def _improving_latency_bounds(context: Context, objective: str, limits: Limits) 
 def pang_reference(instance: Instance) -> dict[str, int]:
     """Return Pang's (31)-(32), reported as "Pang's reference value": no bound.
 
-    ``T^p_L ceil(sum N^p / N^cap_L)`` plus the packing's rounds at the time of a full round
-    (under the affine cost, and in Pang's MIP with several levels, it exceeds real schedules): the
-    sum, then both parts. Empty
-    without a cap, and under cost models by contexts, which the paper does not have.
-    """
+    ``T^p_L ceil(sum N^p / N^cap_L)`` plus the packing's rounds at the time of a full round (under
+    the affine cost, and in Pang's MIP with several levels, it exceeds real schedules): the sum,
+    then both parts. Empty without a cap, and under cost models by contexts, which the paper does
+    not have."""
     worker, req = instance.worker, instance.requests
     limit, cost = worker.prefill_limit, instance.worker.cost
     if limit is None or len(req) == 0 or cost.context_matters:

@@ -470,8 +470,7 @@ def _require_share(value: float) -> Fraction:
 
 
 def _with_windows(instance: Instance, question: Question, count: int) -> Question:
-    """Return the question with so many windows, or fewer where requests would span too many. They
-    are equally long."""
+    """Return the question with so many equal windows; fewer where requests would span too many."""
     horizon = question.horizon_ns
     while True:
         bounds = sorted({horizon * k // count for k in range(count + 1)})

@@ -42,15 +42,9 @@ class _Window(NamedTuple):
 @dataclass
 class AttainmentSearch:
     """Certificates for one trace; windows that were found for one speed serve for others.
-
-    Args:
-        instance: the trace.
-        limits: of the requests that count.
-        machines, weights: kinds of workers, and what one of each adds to a fleet's speed.
-
-    Raises:
-        ValueError: nothing can be proven of these machines.
-    """
+    ``limits``: of the requests that count; ``machines``, ``weights``: kinds of workers, and what
+    one of each adds to a fleet's speed. Raises ``ValueError``: nothing can be proven of these
+    machines."""
 
     instance: Instance
     limits: Limits

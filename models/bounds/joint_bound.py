@@ -63,9 +63,8 @@ def joint_certificate(context: Context, plain: dict[str, Any]) -> dict[str, Any]
 
 
 def long_lengths(jobs: Jobs, rounds: int) -> list[Long]:
-    """Return lengths L of which some client must serve as many as fit into the rounds. If ``q`` fit
-    and more than ``(q - 1) J`` requests are that long, some client has q of them. The greatest L
-    for each q."""
+    """Return for each q the greatest length L of which q fit into the rounds and more than ``(q -
+    1) J`` requests are that long: some client must serve q of them."""
     ordered = np.sort(jobs.rounds)[::-1]
     found = []
     for fitting in range(1, -(-len(ordered) // jobs.clients) + 1):

@@ -265,8 +265,7 @@ _CHARGED_SECONDS_A_ROW = 3e-5
 
 
 class Limits(NamedTuple):
-    """What there is time for. ``seconds_left``: seconds until then; work that is expected to take
-    longer is left out."""
+    """What there is time for; work that takes longer than ``seconds_left`` seconds is left out."""
 
     out_of_time: Callable[[], bool]  # whether to begin nothing more
     seconds_left: Callable[[], float]

@@ -50,16 +50,10 @@ class Totals(NamedTuple):
 
 
 class Relaxation:
-    """What numbers by window prove, and where requests are served at the prices that follow.
-
-    Row 0 is of all requests, which weigh 1 there, and the others are of the levels of prefill.
-
-    Attributes:
-        parts: of the requests.
-        starts: of windows.
-        rises: what a pair pays in each row, of weights of 1 each.
-        time: of all workers in each window but the last.
-    """
+    """What numbers by window prove, and where requests are served at the prices that follow. Row 0
+    is of all requests, which weigh 1 there, and the others are of the levels of prefill. ``rises``:
+    what a pair pays in each row, of weights of 1 each; ``time``: of all workers in each window but
+    the last."""
 
     def __init__(self, parts: Parts, starts: list[int] | None = None) -> None:
         self.parts, self.starts = parts, np.array(starts or windows_of(parts))

@@ -345,13 +345,10 @@ class ExactSearch:
         return max((value for value in known if value is not None), default=None)
 
     def begin_with(self, initial: Schedule) -> bool:
-        """Take a given schedule as the start; False, with a note, where it is no solution.
-
-        What is no solution of the model may even be better than its optimum (steps that prefill and
-        decode at once), and so would contradict its bound as an incumbent.
-
-        Raises ``InvalidScheduleError`` when the checker rejects it.
-        """
+        """Take a given schedule as the start; False, with a note, where it is no solution of the
+        model: it may even be better than its optimum (steps that prefill and decode at once), and
+        would contradict its bound as an incumbent. Raises ``InvalidScheduleError`` when the checker
+        rejects it."""
         bare = initial.bare()
         try:
             plan = plan_of(self.instance, bare)

@@ -29,17 +29,10 @@ CHECKED_EVERY = 256
 
 
 class OpenStates:
-    """A search over states: from the start, the one of the least bound is expanded next.
-
-    A node is a state with the way to it: it has the node ``before``, and the ``stage`` and
-    ``rounds`` between the two.
-
-    Attributes:
-        best: time or cost of the incumbent, in units.
-        bound: no schedule takes less.
-        most_states: with more that are kept the search ends.
-        expanded, left_out: how many states were.
-    """
+    """A search over states: from the start, the one of the least bound is expanded next. A node is
+    a state with the way to it: the node ``before``, and ``stage`` and ``rounds`` between the two.
+    ``best``: time or cost of the incumbent, in units; no schedule takes less than ``bound``; the
+    search ends with more than ``most_states`` kept; ``expanded``, ``left_out``: how many were."""
 
     bound_first = False
     """Whether a better bound is told before its state is expanded, or with what comes of that."""

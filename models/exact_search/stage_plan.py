@@ -221,12 +221,9 @@ class _PlannedPolicy(Policy):
 def schedule_of(
     instance: Instance, plan: Plan, method: str = "full-mip", problem: Problem | None = None
 ) -> Schedule:
-    """Return the schedule of a plan, accepted by the independent checker.
-
-    ``problem`` says what the unit of a plan with times is.
-
-    Raises ``InvalidScheduleError`` when it is not: a bug in the model.
-    """
+    """Return the schedule of a plan, accepted by the independent checker; ``problem`` says what the
+    unit of a plan with times is. Raises ``InvalidScheduleError`` when it is not: a bug in the
+    model."""
     begins_ns = None
     if plan.begins is not None:
         assert problem is not None

@@ -100,15 +100,9 @@ def bins_that_suffice(problem: Problem) -> int:
 
 
 class LatencyMip:
-    """The model of a problem with ``stages`` bins and an objective of times or limits.
-
-    Args:
-        problem: read with the times of tokens inside (``read_problem(exact=True)``).
-        stages: bins.
-        terms: the objective.
-        first_in_round: whether a decode round yields the first token, not the prefill.
-        symmetry_breaking: used bins come first, and equal requests keep their order.
-    """
+    """The model of a problem (``read_problem(exact=True)``) with ``stages`` bins and an objective
+    of times or limits. ``first_in_round``: whether a decode round yields the first token, not the
+    prefill; ``symmetry_breaking``: used bins come first, and equal requests keep their order."""
 
     name = "latency-mip"
 

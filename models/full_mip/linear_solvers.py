@@ -25,9 +25,8 @@ class Row(NamedTuple):
 
 
 class LinearModel:
-    """Variables with bounds, rows, and a sum to minimise. A variable of kind C may be fractional in
-    a MIP, where some best solution has it whole; a back end that knows whole numbers only takes it
-    as integer."""
+    """Variables with bounds, rows, and a sum to minimise. A variable of kind C may be fractional
+    where some best solution has it whole; a back end of whole numbers takes it as integer."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -91,8 +90,6 @@ class LinearModel:
                 return f"{row.name}: {total} > {row.most}"
         return None
 
-
-# -- SCIP -------------------------------------------------------------------------------------
 
 FEASIBILITY_TOLERANCE = 1e-6
 """SCIP's default: how far a variable may be from a whole number, and a row from its side."""
@@ -210,9 +207,6 @@ def _watch(scip: Any, on_incumbent: Callable[[Any], None], on_dual: Callable[[An
     scip.includeEventhdlr(Watcher(), "progress", "streams incumbents and bounds")
 
 
-# -- CP-SAT: the same model in whole numbers throughout ---------------------------------------
-
-
 def load_cpsat(model: LinearModel) -> tuple[Any, list[Any]]:
     """Return a CP-SAT model and its variables in the order of the columns."""
     try:
@@ -242,9 +236,8 @@ def _solve_cpsat(
     on_solution: Callable[[Sequence[float], int], None],
     on_bound: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Solve a model on one thread; ``end`` is a time of the monotonic clock. The objective is a
-    whole number and so is every bound: what CP-SAT reports as a float is rounded up from just
-    below."""
+    """Solve a model on one thread; ``end`` is a time of the monotonic clock. Objective and bounds
+    are whole: what CP-SAT reports as a float is rounded up from just below."""
     cp, variables = load_cpsat(model)
     from ortools.sat.python import cp_model
 

@@ -54,8 +54,7 @@ def available_solvers() -> tuple[str, ...]:
 
 
 class Job(NamedTuple):
-    """A model on its way to the child: protos as bytes, and what goes beside them. ``model``,
-    ``parameters``: serialized protos."""
+    """A model on its way to the child: ``model`` and ``parameters`` as serialized protos."""
 
     solver: str  # our name
     model: bytes
@@ -173,9 +172,8 @@ def _solve(solver: str, model: Any, parameters: Any, **options: Any) -> Any:
 
 @contextmanager
 def _quiet(wanted: bool) -> Iterator[None]:
-    """Send what C code writes on standard error away, in the child. SCIP in ortools 9.15 says there
-    that an event of variables is not caught, at each callback that is registered; solutions and
-    nodes arrive nevertheless."""
+    """Send what C code writes on standard error away, in the child: SCIP in ortools 9.15 says there
+    at each callback that an event of variables is not caught; yet solutions and nodes arrive."""
     if not wanted:
         yield
         return
@@ -193,8 +191,6 @@ def require_solver(name: str) -> None:
     """Raise ``InputError`` unless the name is one of ``SOLVERS``."""
     require_one_of(name, "solver", SOLVERS)
 
-
-# -- a model as it is now ---------------------------------------------------------------------
 
 _ELSEWHERE = (
     "quadratic_constraints", "second_order_cone_constraints", "sos1_constraints",

@@ -1,6 +1,6 @@
 """From a plan to times: one worker's requests in order, decoded step by step.
 
-The source is loaded twice: plain, and with every function compiled (``compiled``). It takes and
+The source is loaded twice: plain, and with every function compiled (``compiled_kernels``). It takes and
 returns arrays of numbers only. Times are floats that hold whole nanoseconds, exact below 2**53;
 under a cost model with contexts they are the exact times without their rounding.
 
@@ -68,22 +68,16 @@ def decode(
     most: float,
     script: Any,
 ) -> float:
-    """Decode a worker's sequence from a state on; return the weighted sum of its times.
+    """Decode a worker's sequence from a state on; return the weighted sum of its times: INFINITE
+    where that is above ``most``, or where a request fits onto no empty worker.
 
-    INFINITE where that is above ``most``, or where a request fits onto no empty worker.
-
-    Args:
-        sequence, length: the requests in order, and how many there are.
-        whole, real: the requests' numbers.
-        times, limits: the worker's numbers.
-        state, place: where to go on, and where it ends.
-        ends, who: rounds in which those that decode end, in order, and their numbers, twice as long
-            as needed. What follows in ``who`` is room for the step's new requests.
-        marks, mark_ends, mark_who: states to be kept, one each ``every`` positions; 0: none.
-        most: what the sum may be.
-        script: rows of kind and three numbers that are written, if there are any; the first counts
-            them, and says 1 where there are too few.
-    """
+    ``sequence``, ``length``: the requests in order, and how many there are; ``whole``, ``real``:
+    their numbers; ``times``, ``limits``: the worker's; ``state``, ``place``: where to go on, and
+    where it ends; ``ends``, ``who``: rounds in which those that decode end, in order, and their
+    numbers, twice as long as needed (what follows in ``who`` is room for the step's new requests);
+    ``marks``, ``mark_ends``, ``mark_who``: states to be kept, one each ``every`` positions, 0:
+    none; ``script``: rows of kind and three numbers that are written, if there are any; the first
+    counts them, and says 1 where there are too few."""
     place[MARK] = (place[PLACE] // every) * every if every else length + 1
     while place[PLACE] < length or place[DECODING] > 0 or place[PARTIAL] >= 0:
         if state[SUM] + state[OPEN] * state[NOW] > most:

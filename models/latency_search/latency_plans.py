@@ -399,8 +399,7 @@ def _together(orders: list[list[int]], n: int, clients: int, size: int) -> NDArr
 
 
 def orders_of(instance: Instance, schedule: Schedule) -> list[list[int]]:
-    """Return the requests of each worker by the start of their prefill in a schedule. Of a request
-    that was evicted the last stay counts."""
+    """Return each worker's requests by the start of their prefill: the last stay's, if evicted."""
     work, steps = schedule.work, schedule.steps
     prefills = work.phase == 0
     stays = np.zeros(len(instance), np.int64)

@@ -59,11 +59,7 @@ PLAIN_PART = 1_000
 
 
 class Search:
-    """A plan that is annealed, and the best one that was met.
-
-    Attributes:
-        value: objective of the plan, as decoded; ``best`` of the best one.
-    """
+    """A plan that is annealed, and the best one: decoded objectives ``value`` and ``best``."""
 
     def __init__(
         self, problem: Problem, engine: Kernels, rng: np.random.Generator, *, mixed: bool
@@ -84,10 +80,8 @@ class Search:
         self.value = self.best = decoding.INFINITE
 
     def start(self, plans: Iterable[Plan], is_over: Callable[[], bool] = lambda: False) -> bool:
-        """Begin with the best of some plans, if it is better than what there is; say if so.
-
-        ``is_over`` says after each whether to leave out the others.
-        """
+        """Begin with the best of some plans, until ``is_over``, if it is better than what there is;
+        say if so."""
         better = False
         for plan in plans:
             tables = self._tables(plan)
@@ -114,10 +108,8 @@ class Search:
     def anneal(
         self, count: int, temperature: float, out_of_time: Callable[[], bool] = lambda: False
     ) -> None:
-        """Try some moves at a temperature, in nanoseconds of the decoded objective.
-
-        The plain moves, which are slow, look at the clock more often the more requests there are.
-        """
+        """Try some moves at a temperature, in nanoseconds of the decoded objective; the plain ones,
+        which are slow, look at the clock more often the more requests there are."""
         tables = self.tables
         assert tables is not None
         draws = self.rng.random((count, plan_moves.DRAWS + 1))

@@ -45,15 +45,9 @@ KINDS = 7
 
 
 def evaluate(t: Any, j: int, position: int, change: float, most: float, keep: bool) -> float:
-    """Decode a worker from the last kept state before a position on; return its sum.
-
-    Args:
-        t: the tables (``Tables``).
-        j, position: the worker, and its first place that is another.
-        change: what the weight of its requests has grown since states were kept.
-        most: above it the sum does not matter.
-        keep: whether states are kept.
-    """
+    """Decode a worker j from the last kept state before a changed place on; return its sum, which
+    does not matter above ``most``. ``change``: what the weight of its requests has grown by since
+    states were kept; ``keep``: whether states are kept."""
     state, place = t.state, t.place
     every = t.sizes[0]
     slot = max(position - 1, 0) // every

@@ -24,16 +24,10 @@ FOUND, NONE, STOPPED = 1, 0, -1
 def pass_messages(
     start: Ints, row: Ints, left: Floats, message: Floats, odds: Floats, rounds: int
 ) -> float:
-    """Update the messages of each size in turn, for some rounds; return the last change.
-
-    Args:
-        start: first edge of each size; edges lie size by size.
-        row: pattern of each edge.
-        left: jobs left of each size.
-        message: factor by which the size of an edge asks for its pattern; changed in place.
-        odds: product of the weight and all messages of each pattern; changed in place.
-        rounds: most rounds; fewer when the messages settle.
-    """
+    """Update the messages of each size in turn, for so many rounds at most; return the last change.
+    ``start``: first edge of each size, edges lie size by size; ``row``: pattern of each edge;
+    ``left``: jobs left of each size. Changed in place: ``message``, by which the size of an edge
+    asks for its pattern, and ``odds``, product of the weight and all messages of each pattern."""
     change = 0.0
     for _ in range(rounds):
         change = 0.0
@@ -67,22 +61,14 @@ def search(
     work: Ints,
     cover: Ints,
 ) -> int:
-    """Look for an exact cover, depth first through the size that fewest patterns hold.
+    """Look for an exact cover, depth first through the size that fewest patterns hold. Returns
+    FOUND, NONE (there is no cover), or STOPPED (out of work).
 
-    Args:
-        start: first edge of each pattern; edges lie pattern by pattern, likely patterns first.
-        size: size of each edge.
-        times: how many jobs of that size the pattern holds.
-        loss: what each pattern costs of the budget.
-        share: the part of the loss that falls on each of its jobs, rounded down.
-        left: jobs left of each size; changed in place.
-        budget: most loss of a cover.
-        work: nodes and looks at patterns that are left; counted down in place.
-        cover: the patterns of the cover, from entry 1; entry 0 is their number.
-
-    Returns:
-        FOUND, NONE (there is no cover), or STOPPED (out of work).
-    """
+    Edges lie pattern by pattern, likely patterns first: ``start`` is the first of each pattern,
+    ``size`` the size of each, ``times`` how many jobs of it the pattern holds. ``loss``: what each
+    pattern costs of the ``budget``; ``share``: the part of that on each of its jobs, rounded down.
+    In place: ``left``, jobs left of each size; ``work``, nodes and looks at patterns that are left;
+    ``cover``: its patterns, from entry 1; entry 0 is their number."""
     many, depths = len(start) - 1, len(cover)
     lists = np.empty((depths, many), dtype=np.int32)
     lists[0] = np.arange(many)

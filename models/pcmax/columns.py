@@ -174,11 +174,8 @@ class Columns:
         return result
 
     def seed(self, capacity: int, rng: np.random.Generator) -> None:
-        """Add patterns without much waste: those worth most when length alone counts.
-
-        Where little may be wasted, the duals end near the lengths; starting there saves most
-        of the rounds.
-        """
+        """Add patterns without much waste, worth most when length alone counts: where little may be
+        wasted, the duals end near the lengths, so that this saves most of the rounds."""
         problem = self.problem
         items, window = items_of(problem.sizes, problem.counts, capacity), problem.window(capacity)
         kinds = len(problem.sizes)

@@ -1,5 +1,5 @@
 """Loops of the search that exchanges jobs between clients; numba compiles this very source. Nothing
-but plain arithmetic and arrays, as in ``belief_propagation``. A client's jobs stand in a row of
+but plain arithmetic and arrays, as in ``belief_loops``. A client's jobs stand in a row of
 ``jobs``; of the first ``WIDTH`` of them, drawn again after each exchange, all subsets are known:
 their sums in order, and the bits of the jobs in each."""
 

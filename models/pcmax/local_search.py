@@ -37,9 +37,8 @@ def longest_first(jobs: Sequence[int], clients: int) -> Groups:
 
 
 def repartition(groups: Groups, target: int, rng: random.Random, moves: int, clock: Clock) -> int:
-    """Split pairs (above the target, other) again so that the larger load falls or ties, in place.
-    Ends when every load is at most the target, after some moves, or when time is up; returns the
-    largest load."""
+    """Split pairs (above the target, other) again so that the larger load falls or ties, in place,
+    until every load is at most the target, moves or time end; return the largest load."""
     loads = [sum(group) for group in groups]
     over = [c for c, load in enumerate(loads) if load > target]
     count, draw = len(groups), rng.random
@@ -176,9 +175,8 @@ def _split_large(
 
 
 def best_fit(jobs: Sequence[int], clients: int, low: int, high: int, clock: Clock) -> Groups | None:
-    """Return groups by best fit decreasing at the least capacity in [low, high) that it manages. As
-    MULTIFIT does with first fit (Coffman, Garey and Johnson 1978); None if it manages none, or none
-    in time."""
+    """Return groups by best fit decreasing at the least capacity in [low, high) that it manages (as
+    MULTIFIT with first fit: Coffman, Garey and Johnson 1978); None if it manages none in time."""
     ordered = sorted(jobs, reverse=True)
     best = None
     while low < high and not clock.out():
@@ -216,18 +214,11 @@ _DRAWS_OF_A_MOVE = 40
 def exchange(
     groups: Groups, target: int, rng: np.random.Generator, clock: Clock, loops: Any
 ) -> Groups:
-    """Return the best groups that some walks find; ends when all loads are at most the target.
-
-    Where lengths are large, hardly a split of a given pair meets the target to the unit, but some
-    pair's exchange does: each client is held against all others.
-
-    Args:
-        groups: lengths of the jobs of each client; the first walk starts here.
-        target: where it ends.
-        rng: of the walks.
-        clock: with a deadline there are walks until then, else a fixed number.
-        loops: ``exchanges``, compiled or plain.
-    """
+    """Return the best groups that some walks find, the first from ``groups``; ends when all loads
+    are at most the target. Where lengths are large, hardly a split of a given pair meets the target
+    to the unit, but some pair's exchange does: each client is held against all others. Walks go on
+    until the clock's deadline, else a fixed number; ``loops``: ``exchange_loops``, compiled or
+    plain."""
     best, jobs = groups, [job for group in groups for job in group]
     walks = 0
     while max(map(sum, best)) > target and not clock.out():

@@ -372,13 +372,13 @@ def few_alike(problem: Problem) -> bool:
 
 @cache
 def compiled() -> Kernels:
-    """Return the compiled loops of ``belief_propagation``; the first call starts to load them."""
+    """Return the compiled ``belief_loops``; the first call starts to load them."""
     return _kernels(_belief_propagation)
 
 
 @cache
 def compiled_exchanges() -> Kernels:
-    """Return the compiled loops of ``exchanges``; the first call starts to load them."""
+    """Return the compiled ``exchange_loops``; the first call starts to load them."""
     return _kernels(_exchanges)
 
 

@@ -274,9 +274,8 @@ def _part(run: Run, seconds: float) -> Run:
 
 
 class _Follower:
-    """Carries out plans and keeps the best schedule. ``at_moments``: whether searches may move
-    stage times by prices; under a cost that only stands for another one this has not been seen to
-    help."""
+    """Carries out plans and keeps the best schedule. ``at_moments``: whether prices may move stage
+    times; under a cost that only stands for another one this has not been seen to help."""
 
     def __init__(
         self, instance: Instance, best: Outcome, name: str, at_moments: bool = True

@@ -49,15 +49,11 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class MomentPrices:
-    """What the dual prices of a solution say about other moments.
-
-    Attributes:
-        opening: for each time before the end, by how much V would fall at most for each token of
-            capacity there; it is 0 where nothing can be gained.
-        room: for each slot in use, by how much V would rise at least for each token less.
-        shifting: for each slot in use and each of ``SHIFTS``, by how much V would fall if all
-            windows were kept, at these prices; an estimate.
-    """
+    """What the dual prices of a solution say about other moments. By how much V would fall at most
+    for each token of capacity at each time before the end (``opening``; 0 where nothing can be
+    gained), would rise at least for each token less in each slot in use (``room``), and would fall
+    in each of these by each of ``SHIFTS`` if all windows were kept, at these prices (``shifting``,
+    an estimate)."""
 
     opening: Floats
     room: dict[int, float]

@@ -52,8 +52,7 @@ class Assigned(NamedTuple):
 
 @dataclass
 class RequestSwaps:
-    """Fills windows with requests, by swaps at falling temperatures. ``lengths``, ``prompts``:
-    rounds and prompt tokens of the requests."""
+    """Fills windows with requests (rounds, prompt tokens), by swaps at falling temperatures."""
 
     lengths: IntColumn
     prompts: IntColumn

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 
 class Windows:
-    """Paths through stages, in flat tables, and V. ``tables``: see ``Tables``; lists; ``missing``:
-    V."""
+    """Paths through stages in flat ``Tables`` of lists, and V (``missing``)."""
 
     def __init__(
         self,
@@ -135,8 +134,7 @@ _ENOUGH = 2**40
 
 
 class Cooling(NamedTuple):
-    """How a state is annealed. ``hot``, ``cold``: first and last temperature; geometric in
-    between."""
+    """How a state is annealed: geometric temperatures, from ``hot`` to ``cold``."""
 
     moves: int  # at most so many
     hot: float
@@ -147,9 +145,8 @@ class Cooling(NamedTuple):
 
 @dataclass
 class Task:
-    """A state to anneal. ``arms``: the reduction, the warmth and the shift of the end that were
-    drawn to make it; ``moments``: it is not annealed, but from the search over moments: the stages
-    of each."""
+    """A state to anneal. ``arms``: reduction, warmth and shift of the end that were drawn to make
+    it; ``moments``: the stages of each, of a state from their search, which is not annealed."""
 
     state: Windows  # changed in place
     aim_ns: int  # makespan of its stages and end
