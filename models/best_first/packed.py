@@ -30,12 +30,10 @@ if TYPE_CHECKING:
     from orsched.models.best_first.states import States
     from orsched.models.exact_search.stage_plan import Plan
 
-_WORD = 62
-"""Bits of a state's two numbers, at most."""
+_WORD = 62  # bits of a state's two numbers, at most
 _MOST_ROUNDS = 100_000
 _FIRST_NODES = 1 << 16
-_BY_NODE = Store._fields.index("keys")
-"""Arrays with an entry for each node: those before the heap."""
+_BY_NODE = Store._fields.index("keys")  # arrays with an entry for each node: those before the heap
 _FIRST_STEP, _MOST_STEP = 64, 1 << 10
 
 

@@ -230,8 +230,7 @@ def jointly(
     return best
 
 
-MOST_TRIED = 20_000
-"""Steps after which what has not been refuted counts as fitting."""
+MOST_TRIED = 20_000  # steps after which what has not been refuted counts as fitting
 
 
 def packs(case: Case, cnt: Any, left: Any, rounds: int, bins: Bins) -> bool:

@@ -33,14 +33,11 @@ if TYPE_CHECKING:
     from orsched.models.compiled_kernels import Kernels
     from orsched.models.exact_search.aims import FullMipProgress, Status, Termination
 
-MAX_PACKED = 20_000_000
-"""States that the compiled search keeps at most: a hundred bytes each."""
+MAX_PACKED = 20_000_000  # states that the compiled search keeps at most: a hundred bytes each
 
-_PLAIN_STATES = 1_000
-"""What plain Python expands before the compiled search takes over."""
+_PLAIN_STATES = 1_000  # what plain Python expands before the compiled search takes over
 
-_LOADED_AFTER = 100
-"""What it expands before that is loaded: many instances have ended by then."""
+_LOADED_AFTER = 100  # what it expands before that is loaded: many instances have ended by then
 
 
 @dataclass(frozen=True)
@@ -211,11 +208,9 @@ def _weights(certificate: dict[str, Any]) -> list[dict[int, int]]:
     return [{int(rounds): int(weight) for rounds, weight in duals}] if duals else []
 
 
-AFTER_STATES = 50_000
-"""States that are expanded before it: most small instances have ended by then."""
+AFTER_STATES = 50_000  # states that are expanded before it: most small instances have ended by then
 
-AFTER_SHARE = 0.1
-"""Or this share of the time limit, where states are slow."""
+AFTER_SHARE = 0.1  # or this share of the time limit, where states are slow
 
 SHARE, MOST_S, LEAST_S = 0.05, 5.0, 0.25
 """Its share of the time limit, and seconds: at most, and with less it is left out."""

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from orsched.models.exact_search.stage_plan import Plan, Problem
 
-Counts = tuple[int, ...]
-"""How many of each kind."""
+Counts = tuple[int, ...]  # how many of each kind
 
 _FREE = 2**60
 _Key = tuple[Counts, tuple[int, ...], bool]

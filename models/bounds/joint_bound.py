@@ -152,8 +152,7 @@ def best_price(rounding: Rounding, values: int, at_most: int | None = None) -> t
 
 MOST_REQUESTS = 200
 _NONE = -(2**60)
-WHOLE = 1 << 26
-"""Of weights in whole numbers: what is 1 in the linear program."""
+WHOLE = 1 << 26  # of weights in whole numbers: what is 1 in the linear program
 
 
 def shorts_of(jobs: Jobs) -> Shorts | None:
@@ -228,8 +227,7 @@ def rounded_rows(
     return by_role.total + by_window.total + longs, roles, in_windows
 
 
-MOST_SOLVES = 800
-"""Linear programs solved for all proofs of an instance together."""
+MOST_SOLVES = 800  # linear programs solved for all proofs of an instance together
 MOST_STAGES_MORE, MOST_ROUNDS_MORE = 6, 16
 _MARGIN, _NEAR = 1e-5, 0.05
 """By how much weights must prove, and how near the last solution a cut must be to be kept."""

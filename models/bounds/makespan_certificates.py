@@ -244,8 +244,7 @@ class ChargedBound(Charged):
         return list(dict.fromkeys([int(moments[0]), *likely.tolist()]))
 
 
-_MOMENTS = 16
-"""Moments of release that are tried, evenly among the arrivals."""
+_MOMENTS = 16  # moments of release that are tried, evenly among the arrivals
 
 
 def pool_certificates(

@@ -156,8 +156,7 @@ def levels_of(parts: Parts) -> list[int]:
 
 
 AVERAGES, STEPS = 25, 100
-ROWS = 3000
-"""Requests up to which all steps are made: half a minute on one core."""
+ROWS = 3000  # requests up to which all steps are made: half a minute on one core
 
 LEAST_FREE = (0.3, 0.1)
 """Of a window's time, the share that is left for rounds at least while averages are taken: with
@@ -166,11 +165,9 @@ less, numbers of those who meet swing between nothing and all; with more, a queu
 MOST_SHARE, LEAST_SHARE = 0.98, 0.02
 """Of what requests cost each other: some price of lateness is always left."""
 
-MOST_MEET = 256
-"""Numbers of requests beyond which nobody is served in a round at their price."""
+MOST_MEET = 256  # numbers of requests beyond which nobody is served in a round at their price
 
-RATE = 0.1
-"""First step of the climb, in logarithms."""
+RATE = 0.1  # first step of the climb, in logarithms
 
 
 def shared_rounds_choices(

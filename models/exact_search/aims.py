@@ -284,8 +284,7 @@ class BoundedValue(Bounded):
         return float(abs(self.value - self.value_bound) / self.value_bound)
 
 
-_FOREVER_S = 1e9
-"""Longer time limits are none: not every solver and clock takes them."""
+_FOREVER_S = 1e9  # longer time limits are none: not every solver and clock takes them
 
 
 class Answer(NamedTuple):

@@ -15,17 +15,14 @@ if TYPE_CHECKING:
 
     from orsched.models.exact_search.aims import ExactSearch
 
-MAX_STATES = 2_000_000
-"""States that are kept at most: about a kilobyte each, with the way to them."""
+MAX_STATES = 2_000_000  # states that are kept at most: about a kilobyte each, with the way to them
 
 MAX_FIRST_STAGES = 100_000
 """With more first stages to choose from a search would not get beyond them."""
 
-NO_COST = 2**200
-"""More than a schedule can cost: the incumbent where there is none."""
+NO_COST = 2**200  # more than a schedule can cost: the incumbent where there is none
 
-CHECKED_EVERY = 256
-"""Children between two looks at the clock."""
+CHECKED_EVERY = 256  # children between two looks at the clock
 
 
 class OpenStates:

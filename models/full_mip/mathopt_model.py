@@ -93,11 +93,9 @@ class MipResult:
         return difference / abs(self.objective) if self.objective else (difference and None)
 
 
-_GRACE_S = 2.0
-"""What a solver may take beyond its time limit until its process is ended."""
+_GRACE_S = 2.0  # what a solver may take beyond its time limit until its process is ended
 
-TOLERANCE = 1e-6
-"""How far a row may be from its side, relative to its size, as solvers have it."""
+TOLERANCE = 1e-6  # how far a row may be from its side, relative to its size, as solvers have it
 
 
 def build(instance: Instance, program: str = "full-mip", **options: Any) -> Mip:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from orsched.solving.objectives import Objective
 
 
-MODELS = (*FORMULATIONS, "windows")
-"""Of the makespan; the one of other objectives is ``latency``."""
+MODELS = (*FORMULATIONS, "windows")  # of the makespan; the one of other objectives is ``latency``
 
 NONZEROS_A_BIN = 40
 """Of each request in each bin, at most: what a latency MIP is refused by before it is built."""

@@ -1,8 +1,8 @@
 """From a plan to times: one worker's requests in order, decoded step by step.
 
-The source is loaded twice: plain, and with every function compiled (``compiled_kernels``). It takes and
-returns arrays of numbers only. Times are floats that hold whole nanoseconds, exact below 2**53;
-under a cost model with contexts they are the exact times without their rounding.
+The source is loaded twice: plain, and with every function compiled (``compiled_kernels``). It takes
+and returns arrays of numbers only. Times are floats of whole nanoseconds, exact below 2**53; under
+a cost model with contexts they are the exact times without their rounding.
 
 The requests of a worker are admitted strictly in the order of its sequence. The next one joins as
 soon as it has arrived, a client is free, memory holds it to its end beside all that runs, fewer

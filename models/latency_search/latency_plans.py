@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from orsched.solving.objectives import Objective
 
 
-EVERY = 16
-"""Positions from one kept state to the next."""
+EVERY = 16  # positions from one kept state to the next
 
 
 class Tables(NamedTuple):

@@ -29,11 +29,9 @@ from orsched.models.latency_search.decoding import (
     decode,
 )
 
-KEPT_PLACE = REALS + PLACE
-"""Column of a mark: the place in the sequence; -1: nothing is kept."""
+KEPT_PLACE = REALS + PLACE  # column of a mark: the place in the sequence; -1: nothing is kept
 
-DRAWS = 7
-"""Random numbers of a move."""
+DRAWS = 7  # random numbers of a move
 
 BUDGETS = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 1 << 40)
 """Most tokens of a step, to choose from."""

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 Patterns = np.ndarray[Any, np.dtype[np.int16]]
 
-LARGEST_TABLE = 8_000_000
-"""Most cells of the table of partial sums (8 bytes each)."""
+LARGEST_TABLE = 8_000_000  # most cells of the table of partial sums (8 bytes each)
 
 _SCALINGS = 12
 _DAMPING = 0.7

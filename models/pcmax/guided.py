@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 
 PATTERNS = 30_000
-SEARCHED = 3_000
-"""Most patterns to begin a search with."""
+SEARCHED = 3_000  # most patterns to begin a search with
 _FIRST_ROUNDS = 100
 _ROUNDS = 4
 _NOISE = 0.5
@@ -38,8 +37,7 @@ _LEAST_REACH = 2.0
 _LESS = 0.8
 _STEP = 3
 _NODES = 20_000
-_NODES_OF_A_PROOF = 10_000
-"""More would take the checker long."""
+_NODES_OF_A_PROOF = 10_000  # more would take the checker long
 _LOOKS = 30_000_000
 _DENOMINATOR = 60
 

@@ -203,10 +203,8 @@ def _fill(ordered: Sequence[int], clients: int, capacity: int, clock: Clock) -> 
     return groups
 
 
-MOVES = 80_000
-"""Moves of a walk, before the next one begins."""
-WALKS = 4
-"""Walks without a time limit."""
+MOVES = 80_000  # moves of a walk, before the next one begins
+WALKS = 4  # walks without a time limit
 _AT_ONCE = 500
 _DRAWS_OF_A_MOVE = 40
 

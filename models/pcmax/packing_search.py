@@ -142,8 +142,7 @@ def _sure(patterns: Ints, shares: Floats, order: Ints, left: Problem) -> list[In
 
 
 _ROUNDS_AGAIN = 60
-_GUIDED = 8
-"""Guided attempts before a dive, once the first dives have led nowhere; more each time."""
+_GUIDED = 8  # guided attempts before a dive, once the first dives have led nowhere; more each time
 _FIRST_DIVES = 3
 _FIRST_TRIES = 3
 """Guided attempts at a capacity before any further dive: where they succeed, they do at once."""

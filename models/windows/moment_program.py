@@ -29,14 +29,12 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 EMPTY_SLOTS = 10
-SHIFTS = (-4, -3, -2, -1, 1, 2, 3, 4)
-"""Rounds by which moments are shifted."""
+SHIFTS = (-4, -3, -2, -1, 1, 2, 3, 4)  # rounds by which moments are shifted
 LOWER, BASIC, UPPER = 0, 1, 2
 FAR = 1e20
 MOST_ITERATIONS = 600
 """Of the simplex method, for one change: hardly one that takes more is worth them."""
-NEVER = -1e12
-"""Worth of a window that there cannot be."""
+NEVER = -1e12  # worth of a window that there cannot be
 
 
 class Change(NamedTuple):

@@ -26,25 +26,19 @@ if TYPE_CHECKING:
 
 HOT, COLD = 8.0, 0.5
 """Temperatures, in client-rounds."""
-KINDS = {"shift": 0.62, "stage": 0.1, "time": 0.22, "chain": 0.06}
-"""Shares of the moves."""
-NOTHING = 1e-3
-"""As much may be missing from rounding alone."""
+KINDS = {"shift": 0.62, "stage": 0.1, "time": 0.22, "chain": 0.06}  # shares of the moves
+NOTHING = 1e-3  # as much may be missing from rounding alone
 FIRST_AIM, FIRST_STAGES = 0.13, 4
 """Excess of the first target over the heuristic's, and its stages above the least number."""
-RESTART_STAGES = (2, 8)
-"""Stages above the least number of later first states."""
-MOMENTS = (0.45, 0.7)
-"""Moments of first states over their stages, least and most."""
+RESTART_STAGES = (2, 8)  # stages above the least number of later first states
+MOMENTS = (0.45, 0.7)  # moments of first states over their stages, least and most
 AGAIN = 0.5
 """How often the best moments are searched again, and not new ones, where a target is not reached.
 """
 PATIENCE, LEAST_PATIENCE_S = 5, 4.0
 """A target gets one part in so many of the seconds that are left, and at least these."""
-FEWEST_EMPTY = 3
-"""With fewer slots to open the program is built anew."""
-CHOICES = 3
-"""So many stages are tried as the one to leave out."""
+FEWEST_EMPTY = 3  # with fewer slots to open the program is built anew
+CHOICES = 3  # so many stages are tried as the one to leave out
 WHOLE_S, WHOLE_PAYS = 5.0, 4.0
 """Most seconds for whole paths, and so many times what they took go to the next target before."""
 

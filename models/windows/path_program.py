@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from orsched.models.windows.stage_prices import Prices
 
 
-SPARE = 64
-"""A window may be so much longer than the longest request."""
+SPARE = 64  # a window may be so much longer than the longest request
 
 
 class Relaxed(NamedTuple):
@@ -195,11 +194,9 @@ def _paths(counts: dict[tuple[int, int], int], last: int) -> list[list[int]]:
     return paths
 
 
-PARTS = 16
-"""Tokens are counted in these parts, so that means are whole numbers."""
+PARTS = 16  # tokens are counted in these parts, so that means are whole numbers
 MORE_STAGES = 3
-WHOLE_S = 4.0
-"""Most stages put in, and seconds for whole paths."""
+WHOLE_S = 4.0  # most stages put in, and seconds for whole paths
 
 
 class PathRepair:

@@ -105,10 +105,8 @@ def smoothed(instance: Instance) -> Instance | None:
     return instance.replace(workers=replace(worker, cost=line, prefill_cap_tokens=limit))
 
 
-SPREAD = 0.3
-"""The tokens of a stage may be more or less than those of mean prompts by this share."""
-LATE_SPREAD = 0.03
-"""The same where only requests of about equal lengths can be exchanged."""
+SPREAD = 0.3  # the tokens of a stage may be more or less than those of mean prompts by this share
+LATE_SPREAD = 0.03  # the same where only requests of about equal lengths can be exchanged
 
 
 @dataclass(frozen=True)

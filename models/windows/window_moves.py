@@ -11,11 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-END = -1
-"""No window: a path's end, or what is before its first window."""
+END = -1  # no window: a path's end, or what is before its first window
 
-Ints: TypeAlias = list[int]
-"""Whole numbers in a list; in compiled moves an array."""
+Ints: TypeAlias = list[int]  # whole numbers in a list; in compiled moves an array
 
 
 class Tables(NamedTuple):
@@ -41,8 +39,7 @@ class Tables(NamedTuple):
 
 NEAR = 3
 LONG_SHIFT = 5
-SHORT_SHIFTS = 0.8
-"""Share of the shifts of a stage that are by one round."""
+SHORT_SHIFTS = 0.8  # share of the shifts of a stage that are by one round
 DRAWS = 5
 """Uniform draws a move: its kind, three choices, and the threshold's (drawn by the caller)."""
 index = int

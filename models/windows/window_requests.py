@@ -38,8 +38,7 @@ TEMPERATURES, COLDEST = 40, 0.01
 SQUEEZED, FITTING_SWAPS, HOTTEST_FIT = 4, 2_000, 40.0
 """Moments at which a stage less is tried, swaps a request for each, and the first temperature in
 tokens above capacity."""
-FILLS = (0.5, 0.8, 0.65, 0.8, 1.0)
-"""What the fill counts for, as a share of the step, by run."""
+FILLS = (0.5, 0.8, 0.65, 0.8, 1.0)  # what the fill counts for, as a share of the step, by run
 
 
 class Assigned(NamedTuple):

@@ -74,10 +74,8 @@ MOST_EFFORT, MORE_EFFORT = 150.0, 1.15
 LONGEST_PART, PILOT_TIME, FEWEST_PART = 6, 0.25, 100
 """Under a time limit no run takes more than one part in LONGEST_PART of what is left, a first
 state less by a factor; but a run makes one part in FEWEST_PART of the moves that it should."""
-PILOTS_PAY = 12
-"""Pilots are run once there is time for this many runs."""
-MANY_SWAPS = 4_000
-"""Under a time limit compiled swaps of requests are tried so often a request."""
+PILOTS_PAY = 12  # pilots are run once there is time for this many runs
+MANY_SWAPS = 4_000  # under a time limit compiled swaps of requests are tried so often a request
 LOADING_S = 0.25
 """A search ends so much earlier while the moves are being compiled, which slows down the rest."""
 FAST_RATE, PLAIN_RATE = 1e6, 2e4
@@ -89,18 +87,14 @@ LONG_AIMS, LONG_STAGES, MORE_STAGES, LONG_PART = (0.1, 0.12), 1, 5, 0.3
 and number of stages above the least ones, and that part."""
 LEAST_FOR_MOMENTS_S = 15.0
 """The search over moments takes one of two or more threads if there are so many seconds."""
-NEAR_STAGES = 2
-"""Stages are squeezed out where that many less would be a shorter schedule."""
-MOST_TO_REPAIR = 80
-"""Client-rounds missing that the program over paths may make up for."""
+NEAR_STAGES = 2  # stages are squeezed out where that many less would be a shorter schedule
+MOST_TO_REPAIR = 80  # client-rounds missing that the program over paths may make up for
 COOL, SHORTER = 0.7, 4
 """With a round more they go on from this temperature, for one part in so many of the moves."""
 FIRST_AIM, FIRST_GAINS = 0.25, 10
 """Excess of the pilots as a share of the incumbent's; how many first gains make up all of it."""
-FRESH_AIMS = (0.6, 0.95)
-"""The same shares for new first states later on."""
-PILOT_PART = 8
-"""A pilot makes one part in this many of the moves of a run."""
+FRESH_AIMS = (0.6, 0.95)  # the same shares for new first states later on
+PILOT_PART = 8  # a pilot makes one part in this many of the moves of a run
 MOST_WAITING = 4
 FEW_REQUESTS = 30
 SHAKE = 4
@@ -111,10 +105,8 @@ MOST_ROUNDS, TOLERANCE, FEW_ROUNDS = 12, 1, 4
 whole paths fall short of fractional ones."""
 SHIFTS = (0, -1, -2, 1, 2)
 """Rounds by which a reduction moves the end, where it can make stages cheaper or dearer instead."""
-LAST = 3
-"""How many of the last states that were best are kept."""
-LEAST_GAIN = 20_000
-"""The makespan over this is the least gain that reductions ask for."""
+LAST = 3  # how many of the last states that were best are kept
+LEAST_GAIN = 20_000  # the makespan over this is the least gain that reductions ask for
 
 
 class Attempt(NamedTuple):

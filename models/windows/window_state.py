@@ -124,13 +124,10 @@ class Windows:
         return [[start[window] for window in path] for path in self.paths()]
 
 
-CHUNK = 4096
-"""Moves at one temperature, between two looks at the clock."""
-PLAIN_PARTS = 16
-"""Plain moves look at it this many times as often."""
+CHUNK = 4096  # moves at one temperature, between two looks at the clock
+PLAIN_PARTS = 16  # plain moves look at it this many times as often
 
-_ENOUGH = 2**40
-"""More than can be missing: all moves are made, and kept."""
+_ENOUGH = 2**40  # more than can be missing: all moves are made, and kept
 
 
 class Cooling(NamedTuple):
