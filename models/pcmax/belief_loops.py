@@ -1,6 +1,6 @@
 """Loops of belief propagation and of the search that ends it; numba compiles this very source.
-Nothing but plain arithmetic and arrays, so that both ways give the same bits:
-``compiled_kernels`` loads it once more. Patterns and sizes are numbers; an edge is a pattern with a size it holds."""
+Nothing but plain arithmetic and arrays, so that both ways give the same bits: ``compiled_kernels``
+loads it once more. Patterns and sizes are numbers; an edge is a pattern with a size it holds."""
 
 from __future__ import annotations
 
