@@ -152,15 +152,13 @@ _SCALE = 10**4
 
 
 def prove_by_rooms(problem: Problem, capacity: int) -> Ints | None:
-    """Return integer duals that prove the capacity too small, or None if this does not.
-
-    The clients that hold that size as often as fits can be short of the capacity by no more than
-    all clients together can waste.
+    """Return integer duals that prove the capacity too small, or None if this does not. The clients
+    that hold that size as often as fits can fall short of the capacity by no more than all can
+    waste.
 
     With theta for each such client and mu_s for each small job, the dual of that program, the
     lengths plus theta for B and minus mu_s for small s are integer duals of the whole problem: no
-    client holds more than C + (q - 1) theta of them, for q of the size B.
-    """
+    client holds more than C + (q - 1) theta of them, for q of the size B."""
     sizes, counts, slack = problem.sizes, problem.counts, problem.slack(capacity)
     rooms = Rooms.of(problem, capacity)
     patterns = rooms.patterns(slack) if rooms else None

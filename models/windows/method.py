@@ -41,13 +41,9 @@ NEAR_GAP = 0.005
 
 
 def given_start(instance: Instance, initial: Schedule, name: str) -> tuple[Outcome, Plan] | None:
-    """Return a valid schedule as an outcome, and its plan; None where it has none.
-
-    Schedules with chunks, slices or steps that prefill and decode at once have no plan: they are no
-    paths through stages.
-
-    Raises ``InvalidScheduleError`` when the checker rejects it.
-    """
+    """Return a valid schedule as an outcome, and its plan; None with chunks, slices or steps that
+    prefill and decode at once, which are no paths through stages. Raises ``InvalidScheduleError``
+    when the checker rejects it."""
     try:
         plan = plan_of(instance, initial)
     except InputError:

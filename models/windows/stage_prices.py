@@ -35,14 +35,10 @@ if TYPE_CHECKING:
 
 def affine_beside(instance: Instance, schedule: Schedule) -> Instance:
     """Return the instance with the affine cost that is nearest to the times of a schedule's steps.
-
     The search counts stages and rounds; where a round's time depends on contexts, or a stage's on
-    more than its tokens, it searches under the line through the steps of a schedule at hand, and
-    every plan that it finds is carried out under the real cost.
-
-    Stages by their tokens, rounds by their requests, least squares, each part at least 0: a round
-    takes at least 1 ns.
-    """
+    more than its tokens, it searches under the line through the steps of a schedule at hand (stages
+    by tokens, rounds by requests, least squares, each part at least 0, a round at least 1 ns), and
+    every plan that it finds is carried out under the real cost."""
     steps, worker = step_contents(instance, schedule), instance.worker
     took = (steps.end_ns - steps.start_ns).astype(np.float64)
     stages, rounds = steps.phase == PREFILL, steps.phase == DECODE
@@ -75,15 +71,13 @@ def _line(x: Floats, times: Floats, weights: Floats) -> tuple[int, int]:
 
 
 def smoothed(instance: Instance) -> Instance | None:
-    """Return the instance with a fixed time and a time a token in the levels' place.
+    """Return the instance with a fixed time and a time a token in the levels' place; None where the
+    cost has no levels, only one, or a line through them that begins below 0.
 
     Under levels the price of a start bends with the number of starts, so a start hardly ever leaves
     a stage, and windows that fit are found late. On the line through the smallest and the largest
     level all starts cost the same. What it finds is then carried out, and searched further, under
-    the levels.
-
-    None where the cost has no levels, only one, or a line through them that begins below 0.
-    """
+    the levels."""
     worker = instance.worker
     floor, limit = floor_of(worker.cost), worker.prefill_limit
     if floor is None or floor.stage.levels is None or limit is None:

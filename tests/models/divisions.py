@@ -64,8 +64,7 @@ def divisible(draw, workers=3, most=4):
 
 
 def least_over_divisions(instance, least_of_one, join):
-    """Return the least value over all divisions, or None where none is feasible. ``least_of_one``
-    gives the optimum of an instance with one worker; ``join`` is max or sum."""
+    """Least value over all divisions, ``join`` of each worker's optimum; None: none is feasible."""
     known, best = {}, None
     for owners in product(range(len(instance.workers)), repeat=len(instance)):
         values = []

@@ -8,13 +8,9 @@ from tests.brute_force import _moves
 
 
 def least_sum_ns(instance, objective, weights=None):
-    """Return the least sum over requests of JCT or TTFT, by exhaustive search.
-
-    ``weights``: how much the JCT of each counts.
-
-    Dijkstra over (time, who waits, rounds left): a step costs its duration for each request that
-    has not ended, or has no token yet. Waits are for arrivals, steps otherwise without delay.
-    """
+    """Return the least sum of JCT (times ``weights``) or TTFT. Dijkstra over (time, who waits,
+    rounds left): a step costs its duration for each request that has not ended, or has no token
+    yet; waits are for arrivals, steps otherwise without delay."""
     req, worker = instance.requests, instance.worker
     weighs = [1] * len(req) if weights is None else weights
     n, arrivals = len(instance), instance.requests.arrival_ns.tolist()
