@@ -194,15 +194,10 @@ class Columns:
         exact: bool = True,
         closed: frozenset[int] = frozenset(),
     ) -> Verdict:
-        """Solve the linear program at a capacity, or stop early at a proof or after some rounds.
-
-        Args:
-            problem: what is left of the problem; its sizes are those of the whole.
-            capacity: the largest load of a client.
-            rounds: most rounds of pricing.
-            closed: patterns not to be used.
-            exact: look for a proof in whole numbers, else stop as soon as floats say so.
-        """
+        """Solve the linear program of what is left of a problem (its sizes are those of the whole)
+        at a capacity, or stop early at a proof or after so many ``rounds`` of pricing; ``closed``
+        patterns are not used. ``exact``: look for a proof in whole numbers, else stop as soon as
+        floats say so."""
         window = problem.window(capacity)
         items = items_of(problem.sizes, problem.counts, capacity)
         self.master.set_counts(problem.counts)
