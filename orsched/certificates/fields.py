@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from orsched.certificates.scope import FOR_ALL
+from orsched.common.limits import DEFAULT_BUDGET
 
-DEFAULT_BUDGET = 2_000_000_000
-"""Cells of tables filled for a certificate: a few seconds, several times what any of ours takes."""
 STEP = 1_000
 """What a step of a search, in Python, counts for."""
 _PART_AT_ONCE = 50

@@ -14,7 +14,6 @@ from orsched.certificates.bulk_program import BulkProgram, Question
 from orsched.certificates.charges import Shares, any_shares, read_shares
 from orsched.certificates.context import Context
 from orsched.certificates.fields import (
-    DEFAULT_BUDGET,
     Budget,
     BudgetError,
     require_bound,
@@ -41,6 +40,7 @@ from orsched.certificates.stages_rounds import joint_ns, stages_and_rounds
 from orsched.certificates.step_lower_bounds import own_rounds_ns
 from orsched.checker.violations import proving
 from orsched.common.errors import TimeLimitError
+from orsched.common.limits import DEFAULT_BUDGET
 from orsched.data.schedule_classes import FEATURES, class_of
 
 if TYPE_CHECKING:

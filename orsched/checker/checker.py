@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.fields import DEFAULT_BUDGET
 from orsched.checker.availability import check_autoscaling, check_availability
 from orsched.checker.caches import check_prefix_caches, check_transfers
 from orsched.checker.durations import Durations, check_durations
@@ -15,6 +14,7 @@ from orsched.checker.structure import check_structure
 from orsched.checker.violations import DEFAULT_LIMIT, STRUCTURE, Findings, Violation
 from orsched.checker.violations import ViolationKind as Kind
 from orsched.common.errors import InputError
+from orsched.common.limits import DEFAULT_BUDGET
 from orsched.data.schedule import Schedule, Scheduled, as_schedule, served_instance
 from orsched.metrics.timeline import Timeline
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.certificates.fields import DEFAULT_BUDGET
 from orsched.cli.artefacts import (
     CURVES,
     HISTORY,
@@ -36,6 +35,7 @@ from orsched.cli.output import ProgressPrinter, print_json, print_rows, printabl
 from orsched.cli.request_options import RequestsAndCopies, load_instance
 from orsched.cli.run_command import is_schedule
 from orsched.common.errors import InputError, InvalidScheduleError
+from orsched.common.limits import DEFAULT_BUDGET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,7 +14,6 @@ from orsched.cli.options import Printed
 from orsched.cli.output import cell_text, print_notes, print_rows, printable, table
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
-from orsched.metrics.class_metrics import class_rows, tenant_rows
 from orsched.solving.result import ROW
 
 if TYPE_CHECKING:
@@ -381,6 +380,8 @@ def with_classes(result: Result, style: str) -> dict[str, Any]:
     row = result.to_row()
     results = result.schedule.results
     if style == "json":
+        from orsched.metrics.class_metrics import class_rows, tenant_rows
+
         for name, rows in (("classes", class_rows(results)), ("tenants", tenant_rows(results))):
             if rows:
                 row[name] = rows
@@ -391,6 +392,8 @@ def with_classes(result: Result, style: str) -> dict[str, Any]:
 
 def _print_classes(results: Sequence[Result]) -> None:
     """Print a line for each method and class, and the service of tenants, if there are any."""
+    from orsched.metrics.class_metrics import class_rows
+
     rows: list[Row] = []
     differences: list[Row] = []
     for result in results:

@@ -63,3 +63,6 @@ BLOCKS = Limit("blocks of prefix caches", 2_000_000, "ORSCHED_MAX_BLOCKS")
 STEPS = Limit("prefill steps", 5_000_000, "ORSCHED_MAX_STEPS")
 """Steps that prompts take when each holds as many tokens as a worker allows, and decode steps of
 policies that decide after a number of rounds. A schedule takes about 600 bytes for each."""
+
+DEFAULT_BUDGET = 2_000_000_000
+"""Cells of tables filled for a certificate: a few seconds, several times what any of ours takes."""

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import predict_lengths
 from benchmarks.text_sources import functions, standard_library
-from orsched.prediction import make_corpus, tails, train
+from orsched.prediction import distribution, make_corpus, train
 from orsched.prediction.evaluation import evaluate
 
 SOURCE = '''
@@ -39,7 +39,7 @@ def test_the_program_prints_its_tables_and_writes_them(tmp_path, monkeypatch, ca
     small = {"text": make_corpus("math", 400, 9)}
     monkeypatch.setattr(predict_lengths, "standard_library", lambda: small)
     monkeypatch.setattr(predict_lengths, "DOMAINS", {"chat": ()})
-    monkeypatch.setattr(tails, "LEAST_ROWS", 0)
+    monkeypatch.setattr(distribution, "LEAST_ROWS", 0)
     path = tmp_path / "f.json"
     predict_lengths.main(["--rows", "400", "--large", "500", "--splits", "1", "--out", str(path)])
     shown = capsys.readouterr().out

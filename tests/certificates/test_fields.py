@@ -12,7 +12,6 @@ import pytest
 
 import orsched
 from orsched.certificates.fields import (
-    DEFAULT_BUDGET,
     LATENCY,
     MAKESPAN,
     PACKING,
@@ -26,6 +25,7 @@ from orsched.checker.certificates import (
     packing_violations,
 )
 from orsched.cli.commands import run
+from orsched.common.limits import DEFAULT_BUDGET
 from orsched.files import save_instance, save_schedule
 from orsched.instances.synthetic import peers_workload
 from orsched.models.bounds.bounds import makespan_bound

@@ -59,7 +59,7 @@ def page(repo_root):
 def tests(repo_root):
     """Names of tests with their text, from the folders that the page speaks of."""
     found = {}
-    for folder in ("checker", "heuristics", "metrics", "models", "product", "simulator", "solver"):
+    for folder in ("checker", "heuristics", "metrics", "models", "product", "simulator", "solving"):
         for path in sorted((repo_root / "tests" / folder).glob("test_*.py")):
             parts = re.split(r"^(?=def |@)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
             for part in parts:

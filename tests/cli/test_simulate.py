@@ -342,8 +342,9 @@ def test_the_block_has_a_line_for_each_method_and_class(classed, done):
     methods, classes, fairness = (
         done("compare", str(classed), "--methods", "fcfs,vtc").strip().split("\n\n")
     )
-    assert len(methods.splitlines()) == 5
-    assert methods.splitlines()[-1].startswith("* ")  # the best, with its words
+    assert len(methods.splitlines()) == 6
+    assert methods.splitlines()[-2].startswith("* ")  # the best, with its words
+    assert methods.splitlines()[-1] == "bound, gap and status are those of the makespan"
     lines = classes.splitlines()
     assert lines[0].split()[:2] == ["method", "class"]
     assert [line.split()[:2] for line in lines[2:]] == [

@@ -16,12 +16,12 @@ import sys
 import traceback
 from importlib.util import find_spec
 
-from orsched.certificates.fields import DEFAULT_BUDGET
 from orsched.checker import check
 from orsched.checker.certificates import bound_violations, bulk_violations
 from orsched.cli.commands import run
 from orsched.cli.study_command import means_of
 from orsched.common.errors import InfeasibleError, InputError, TimeLimitError
+from orsched.common.limits import DEFAULT_BUDGET
 from orsched.data.schedule_classes import allowances_of
 from orsched.files import (
     load_cost,

@@ -25,7 +25,7 @@ GUARD_S = 30.0
 ALLOWED = {
     "fuzz/__main__.py": "a program, which prints how long it took",
     "cli/test_interrupts.py": "a guard against hangs",
-    "runner/devices/test_device.py": "a wait takes at least its time, on any machine",
+    "runner/devices/test_settings.py": "a wait takes at least its time, on any machine",
     "runner/devices/test_processes.py": "a guard against hangs",
     "runner/loop/test_live_real_time.py": "a device in real time: only an order is asserted",
     "runner/stand_in_gpu.py": "a stand-in of a GPU's clock, of which only the order is asserted",
@@ -38,7 +38,7 @@ ALLOWED = {
 
 RUNS_OUT = {
     "cli/test_terminal.py": "the phase that is ended would go on for ever",
-    "heuristics/test_time_limits.py": "one iteration ends it before",
+    "heuristics/test_policies.py": "one iteration ends it before",
     "models/best_first/test_best_first.py": "the search takes many times its limit, or no clock",
     "models/full_mip/test_behaviour.py": "the search takes many times its limit",
     "models/mip/test_mip.py": "the search takes many times its limit",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from orsched.certificates.fields import DEFAULT_BUDGET, WEIGHT, Budget, Field, listed, table, whole
+from orsched.certificates.fields import WEIGHT, Budget, Field, listed, table, whole
 from orsched.certificates.fleet_demand import FIELDS, attained_at_most
 from orsched.checker.violations import proving
 from orsched.common.errors import InfeasibleError
+from orsched.common.limits import DEFAULT_BUDGET
 from orsched.common.units import NS_PER_S
 from orsched.models.bounds.fleet_bound import AttainmentSearch
 

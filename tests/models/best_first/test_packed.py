@@ -143,7 +143,7 @@ def test_equal_requests_begin_at_no_fewer_stages(seed):
     ).case
     fewest = _fewest_starts(left, most, length, equal)
     for count in range(1, 8):
-        least = expansion.starts(case, np.array(left), most, count, length, equal)
+        least = packed_bounds.starts(case, np.array(left), most, count, length, equal)
         assert count not in fewest or least <= fewest[count]
 
 

@@ -133,7 +133,7 @@ def test_more_patterns_are_decided_only_where_nothing_else_has_helped(monkeypatc
     start = {"bound": "dual", "value": 15660}
     search = Search(problem, groups, start, Clock(None), random.Random(0))
     guided = Guided(pool, None, np.random.default_rng(0), Clock(None))
-    monkeypatch.setattr(packing_search, "PATTERNS", len(pool.patterns) - 1)
+    monkeypatch.setattr(packing_search, "TREE_PATTERNS", len(pool.patterns) - 1)
     monkeypatch.setattr(packing_search, "MORE_PATTERNS", len(pool.patterns))
     search._decide(guided, more=False)
     assert search.bound == 15660

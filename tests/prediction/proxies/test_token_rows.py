@@ -62,7 +62,11 @@ def test_a_tokenizers_file_is_used_whole_without_its_own_cut(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("{}", "not a tokenizer"), (word_file(("[UNK]",)), "no .PAD"), (word_file()[:90], "no token")],
+    [
+        ("{}", "not a tokenizer"),
+        (word_file(("[UNK]",)), "no .PAD"),
+        (word_file()[:90], "not a token"),
+    ],
 )
 def test_another_file_is_refused(text, problem):
     with pytest.raises(InputError, match=problem) as caught:
