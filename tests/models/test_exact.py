@@ -39,8 +39,8 @@ def test_a_proof_beyond_the_certified_bound_is_said_to_have_no_certificate(backe
         certificate={"bound": "last_arrival", "value_ns": 0},
         reference={},
     )
-    for module in ("orsched.models.bounds.bounds", "orsched.models.exact_search.starts"):
-        monkeypatch.setattr(f"{module}.bound", lambda *_, **__: weak)
+    for module in ("models.bounds.bounds", "models.exact_search.starts", "solving.checked_run"):
+        monkeypatch.setattr(f"orsched.{module}.bound", lambda *_, **__: weak)
     result = orsched.solve(SMALL, "exact", parameters={"backend": backend}, time_limit=600)
     assert (result.status, result.termination) == ("optimal", "finished")
     assert (result.bound_ns, result.certified) == (0, False)
