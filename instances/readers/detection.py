@@ -14,7 +14,8 @@ from orsched.files.sheets import is_spreadsheet
 from orsched.files.tables import header_of
 from orsched.files.text import head_of
 from orsched.instances.readers import headings
-from orsched.instances.readers.formats import FORMATS, OWN, format_names, read_format
+from orsched.instances.readers.formats import FORMATS, format_names, read_format
+from orsched.instances.readers.own_columns import FORMAT as OWN
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -182,7 +182,8 @@ def read_run(path: str | PathLike[str]) -> MeasuredRun:
     optional = {} if recorded else {names[0]: times_of.pop(names[0])}
     columns, lines = read_table(file, times_of, optional, quoted=False)
     arrival = columns["arrival_time"] if recorded else requests.arrival_ns
-    queued, first, last = (columns.get(name) for name in names)
+    queued = columns.get(names[0])
+    first, last = (columns[name] for name in names[1:])
     offset = int((arrival - queued).max()) if queued is not None else 0
     moved = offset - int(arrival.min())  # arrivals of the requests begin at 0
     times = Times(requests.arrival_ns, first + moved, last + moved, requests.output_tokens)

@@ -137,7 +137,7 @@ def _limits(group: click.Group) -> click.Group:
     help="Show Python's traceback of an error; ORSCHED_DEBUG=1 does the same.",
 )
 @click.pass_context
-def cli(context: click.Context, verbose: int, debug: bool, **most: int | None) -> None:
+def cli(context: click.Context, /, verbose: int, debug: bool, **most: int | None) -> None:
     """Schedule LLM inference as the optimisation problem that it is.
 
     Exit codes: 0 done, 1 a schedule is not valid, 2 bad input, 3 time limit without a schedule,

@@ -245,7 +245,7 @@ def load_requests(
     from orsched.data.service_classes import DEFAULT_CLASSES, priority_classes, with_specs
     from orsched.instances.datasets import instance_of, source_path
     from orsched.instances.readers import detect, read, spread_arrivals
-    from orsched.instances.readers.formats import OWN
+    from orsched.instances.readers.own_columns import FORMAT as OWN
     from orsched.instances.readers.own_columns import read_frame
 
     kinds = with_specs(DEFAULT_CLASSES, classes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,7 +59,8 @@ class Table(NamedTuple):
         return len(self.lines)
 
 
-class Values(NamedTuple):
+@dataclass(frozen=True)
+class Values:
     """A parser that takes values as JSON has them, with None for those that are not there."""
 
     parse: Callable[[Sequence[Any]], Any]
@@ -161,7 +163,7 @@ class Gathered:
         self._parts: dict[str, list[Any]] = {name: [] for name in parsers}
         self._lines: list[NDArray[np.int64]] = []
 
-    def add(self, lines: NDArray[np.int64], columns: Mapping[str, Sequence[str]]) -> None:
+    def add(self, lines: NDArray[np.int64], columns: Mapping[str, Sequence[Any]]) -> None:
         """Add rows of cells; raises ``InputError`` that names row and column."""
         for name, parse in self.parsers.items():
             self._parts[name].append(parsed(parse, columns[name], lines, name))

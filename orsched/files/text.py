@@ -11,16 +11,13 @@ import tomllib
 from contextlib import contextmanager
 from decimal import Decimal, DecimalException
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from orsched.common.errors import InputError, ResourceError, is_of_machine
 from orsched.common.near_names import file_hint, known_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    Path = str | os.PathLike[str]
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from io import BufferedReader
     from typing import TextIO
 
@@ -85,7 +82,7 @@ def read_bytes(path: Path) -> bytes:
 def _opened(name: str) -> BufferedReader:
     """Open a file to read, with a buffer that holds its head."""
     try:
-        stream = open(name, "rb", buffering=HEAD_BYTES)  # noqa: SIM115
+        stream = cast("BufferedReader", open(name, "rb", buffering=HEAD_BYTES))  # noqa: SIM115
     except ValueError as error:  # a zero byte in the name
         raise InputError(
             f"no such file name: {error}", file=repr(name), remedy="check the path"

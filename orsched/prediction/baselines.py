@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-
 
 BINS = 20  # classes of prompt lengths, with equally many rows each
 

@@ -13,9 +13,6 @@ from orsched.common.scalars import is_number, require_number
 from orsched.files.document import require_object
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
-    from numpy.typing import NDArray
-
     from orsched.common.columns import IntColumn
 
     Floats = NDArray[np.float64]
