@@ -308,10 +308,15 @@ def test_the_corpus_has_a_file_for_each_predictor_of_its_study(tmp_path, monkeyp
 
 @pytest.mark.full
 def test_the_corpus_s_study_runs_again_to_the_kept_figures(tmp_path):
+    """Bounds may have become better since the figures were kept; schedules are what they were."""
     again = rows.run_all(tmp_path, ["corpus"], 1, 1)
     kept = [r for r in rows.load(FIGURES) if r.workload == corpus.WORKLOAD and r.seed == 0]
     rows.save(again, tmp_path / "again.csv")
-    assert sorted(rows.load(tmp_path / "again.csv")) == sorted(kept)
+    again = rows.load(tmp_path / "again.csv")
+    for ours, theirs in zip(sorted(again), sorted(kept), strict=True):
+        assert ours._replace(gap=0, over_bound=0) == theirs._replace(gap=0, over_bound=0)
+        assert -1e-9 < ours.gap <= theirs.gap
+        assert 1 <= ours.over_bound <= theirs.over_bound
 
 
 @pytest.mark.skipif(not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not name the data sets")
