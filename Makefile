@@ -15,7 +15,7 @@ VLLM   := .venv-vllm
 RAY    := .venv-ray
 FLOOR  := .venv-floor
 FLOOR_TESTS := tests/views/test_gantt.py tests/views/test_over_time.py tests/files/test_round_trips.py \
-    tests/files/test_schemas.py tests/solving/test_solver.py tests/models/mip
+    tests/files/test_schemas.py tests/solving/test_method_choice.py tests/models/mip/test_mip.py
 
 SETUP_FILES := pyproject.toml constraints.txt orsched/_version.py
 

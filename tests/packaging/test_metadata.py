@@ -48,6 +48,12 @@ def test_every_dependency_is_pinned_for_the_makefile(repo_root):
         assert re.split(r"[<>=\[]", requirement)[0].lower() in pins, requirement
 
 
+def test_the_files_of_make_test_floor_are_there(repo_root):
+    text = (repo_root / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    (named,) = re.findall(r"^FLOOR_TESTS := (.*)$", text, flags=re.MULTILINE)
+    assert [each for each in named.split() if not (repo_root / each).exists()] == []
+
+
 def test_every_requirement_states_an_oldest_version_for_make_test_floor(repo_root):
     project = tomllib.loads((repo_root / "pyproject.toml").read_text())["project"]
     found = dict(line.split("==") for line in floors(project))
