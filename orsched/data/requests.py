@@ -341,7 +341,7 @@ def _unique_ids(ids: Iterable[str], n: int) -> tuple[str, ...]:
         )
     seen: set[str] = set()
     for row, name in enumerate(names):
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name or "\0" in name:  # no table of text holds NUL
             raise InputError(
                 f"{shown(name)} is not a name", row=row, field="ids", remedy="give a text"
             )

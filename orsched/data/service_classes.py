@@ -79,7 +79,8 @@ def _names(names: Iterable[str]) -> tuple[str, ...]:
 
 def _require_name(name: object, row: int, field: str) -> None:
     """Refuse what is no name; digits alone would be read as a number in a table."""
-    if not isinstance(name, str) or not name or name != name.strip() or name.isdecimal():
+    wrong = not isinstance(name, str) or not name or name != name.strip() or name.isdecimal()
+    if wrong or "\0" in str(name):  # no table of text holds NUL
         raise InputError(
             f"{shown(name)} is not a name of a tenant",
             row=row,

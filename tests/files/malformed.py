@@ -187,6 +187,7 @@ ORDER = "the order of values is not comparable in a schema"
 BETWEEN = "values of different fields are not comparable in a schema"
 TEXT = "the JSON parser's matter, before any schema"
 OPEN = "installed packages may add cost models"
+NUL = "a schema says nothing of single characters"
 
 # fmt: off
 INSTANCE = [
@@ -231,6 +232,7 @@ INSTANCE = [
     ("lists in a column", put("requests.prompt_tokens", [[5], [6], [7]]), "prompt_tokens", "expected one dimension", "list of numbers"),
     ("one list in a column", put("requests.prompt_tokens.1", [6]), "prompt_tokens", "[6] is not a whole number", "", 1),
     ("ids numbers", put("requests.ids.1", 5), "ids", "5 is not a name", "give a text", 1),
+    ("id with NUL", put("requests.ids.1", "a\0"), "ids", "is not a name", "give a text", 1, NUL),
     ("id empty", put("requests.ids.1", ""), "ids", "is not a name", "give a text", 1),
     ("id twice", put("requests.ids.2", "a"), "ids", "'a' appears twice", "unique", 2),
     ("eviction unknown", put("workers.0.memory", {"blocks": 9, "block_tokens": 4, "allocation": "paged", "prefix_cache": {"eviction": "mru"}}), "workers[0].eviction", "'mru' is not an eviction rule", "one of lru,"),

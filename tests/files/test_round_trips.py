@@ -36,7 +36,9 @@ from tests.in_order import in_order
 
 SUFFIXES = (".json", ".parquet")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+NAMES = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8
+)
 TENANTS = NAMES.map(str.strip).filter(lambda name: name and not name.isdecimal())
 
 
