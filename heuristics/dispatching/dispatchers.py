@@ -218,7 +218,7 @@ class MostHits(FewestRequests):
 
 
 _FIRST_GUESS = 256  # output tokens before any request has finished, unless the limit is smaller
-_LEARN_AGAIN = 1.25  # estimates are worked out anew when so many times more have finished
+_LEARN_AGAIN = 1.25  # estimates are worked out again when so many times more have finished
 
 Entry = tuple[float, int, int]
 """Time, open requests and index of a worker."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from heapq import heappop
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ NO_COST = 2**200  # more than a schedule can cost: the incumbent where there is 
 CHECKED_EVERY = 256  # children between two looks at the clock
 
 
-class OpenStates:
+class OpenStates(ABC):
     """A search over states: from the start, the one of the least bound is expanded next. A node is
     a state with the way to it: the node ``before``, and ``stage`` and ``rounds`` between the two.
     ``best``: time or cost of the incumbent, in units; no schedule takes less than ``bound``; the
@@ -82,23 +83,25 @@ class OpenStates:
             self._offer(child, least)
         return True
 
+    @abstractmethod
     def _start(self) -> Any:
-        raise NotImplementedError
+        """Return the node to begin with."""
 
+    @abstractmethod
     def _following(self, node: Any) -> Iterator[Any]:
         """Yield the nodes that may follow."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _offer(self, node: Any, least: int) -> None:
         """Open a state, unless it is known, no better than the incumbent, or at its end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _is_beaten(self, node: Any) -> bool:
         """Return whether another leads to no worse an end; if not, it stands against the rest."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _kept(self) -> int:
-        raise NotImplementedError
+        """Return how many states are known."""
 
     def way(self) -> list[Any]:
         """Return the nodes from the start to the best end found."""

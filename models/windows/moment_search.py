@@ -37,7 +37,7 @@ AGAIN = 0.5
 """
 PATIENCE, LEAST_PATIENCE_S = 5, 4.0
 """A target gets one part in so many of the seconds that are left, and at least these."""
-FEWEST_EMPTY = 3  # with fewer slots to open the program is built anew
+FEWEST_EMPTY = 3  # with fewer slots to open the program is built again
 CHOICES = 3  # so many stages are tried as the one to leave out
 WHOLE_S, WHOLE_PAYS = 5.0, 4.0
 """Most seconds for whole paths, and so many times what they took go to the next target before."""
