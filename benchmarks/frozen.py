@@ -114,10 +114,14 @@ def _paths() -> list[str]:
 
 
 def _command_names() -> list[str]:
+    import click
+
     from orsched.cli import cli
 
     found = [""]
-    for name, command in sorted(cli.commands.items()):
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
         found += [name, *(f"{name} {each}" for each in sorted(getattr(command, "commands", ())))]
     return found
 

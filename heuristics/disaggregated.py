@@ -230,7 +230,7 @@ class Disaggregated(Policy):
         self.queues[view.index].forget(request)
 
     def on_preempt(self, view: View, request: int) -> None:
-        """Queue the request again, here or where it is prefilled anew."""
+        """Queue the request again, here or where it is prefilled again."""
         if view.worker.prefills:
             self._prefilled(request)
             tokens = view.to_prefill(request)

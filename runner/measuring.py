@@ -215,7 +215,7 @@ def measure_worker(
     if requests is not None:
         whole_number(requests, "requests")
     slots = device.worker.slots
-    say = report if report is not None else _nobody
+    say = report if report is not None else _say_nothing
     points = grid(slots.count, slots.length, most_tokens, factor)
     if like is not None:
         made_up_requests(1, slots.length, seed, like)  # says if none fits
@@ -302,5 +302,5 @@ def _warm_up(device: TorchDevice, most_tokens: int, seed: int) -> None:
     rehearse(device, few, most_tokens, seed)
 
 
-def _nobody(_: str) -> None:
+def _say_nothing(_: str) -> None:
     """Report nothing."""

@@ -207,7 +207,7 @@ def graphs_summary(worker: TorchWorker) -> dict[str, int]:
     """Return how many graphs a worker has, how many steps ran as one, and what padding cost.
 
     ``left_out`` are sizes that the budget left no room for, ``padded_rows`` and ``padded_tokens``
-    what was computed for nobody, in rounds and in chunks of prompts.
+    what was computed for no request, in rounds and in chunks of prompts.
     """
     graphs = worker.graphs
     return {

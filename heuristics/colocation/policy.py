@@ -92,7 +92,7 @@ IN_RANGE = "give a number in this range"
 
 
 class Colocation(Policy):
-    """Plans each step anew: interactive requests first come first served, then bulk work.
+    """Plans each step again: interactive requests first come first served, then bulk work.
 
     In a step stand, in this order: interactive requests that decode; their begun prefills, then
     those that wait, as long as clients, memory and the token budget allow; bulk requests that
@@ -199,7 +199,7 @@ class Colocation(Policy):
         return step
 
     def plan(self, view: View) -> Draft:
-        """Plan a step; anew, without the request, whenever one has to be preempted."""
+        """Plan a step; again, without the request, whenever one has to be preempted."""
         victims: list[int] = []
         while True:
             room = Room(view)
@@ -248,7 +248,7 @@ class Colocation(Policy):
         draft.due_ns = min(draft.due_ns, self.due_ns(view, request))
 
     def _preempt_bulk(self, view: View, draft: Draft, now: Present) -> None:
-        """Plan anew without a bulk request, if there is one that runs."""
+        """Plan again without a bulk request, if there is one that runs."""
         if now.bulk:
             raise _Preempt(self.victim(view, draft, now.bulk))
 
@@ -336,7 +336,7 @@ class Colocation(Policy):
     def _extend_bulk(
         self, room: Room, now: Present, request: int, tokens: int, reserved: int
     ) -> bool:
-        """Take blocks for a running bulk request; plan anew without the last one if need be."""
+        """Take blocks for a running bulk request; plan again without the last one if need be."""
         if room.more(request, tokens) <= room.free - reserved and room.extend(request, tokens):
             return True
         if now.bulk[-1] != request:

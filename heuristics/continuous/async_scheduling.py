@@ -26,7 +26,7 @@ class AsyncBatching(ContinuousBatching):
     requests that finish in it keep their clients and blocks for the next step, in which they get no
     token (vLLM knows ``max_tokens``; where an end-of-sequence token ends a request, an engine
     processes one more for nothing), and requests that arrive during it join a step later. Where
-    nothing is in flight, or the plan serves nobody, all is known.
+    nothing is in flight, or the plan serves no request, all is known.
     """
 
     def __init__(self, params: ContinuousParams, information: Information, queue: Queue) -> None:
@@ -85,7 +85,7 @@ class AsyncBatching(ContinuousBatching):
         return step
 
     def _planned(self, view: View) -> Step | None:
-        """Return what the last step's successor does, or None where it serves nobody."""
+        """Return what the last step's successor does, or None where it serves no request."""
         if not view.running and not self.leaving:
             return None  # nothing was in flight
         step = super().decide(InFlight(view, self))  # type: ignore[arg-type]

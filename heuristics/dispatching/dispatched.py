@@ -107,7 +107,7 @@ class Dispatched(Policy):
         self.policies[view.index].on_finish(view, request, client)
 
     def on_preempt(self, view: View, request: int) -> None:
-        """Tell the worker's policy; of a lost worker all requests are placed anew soon."""
+        """Tell the worker's policy; of a lost worker all requests are placed again soon."""
         if view.available:
             self.policies[view.index].on_preempt(view, request)
             if self.steal:
@@ -165,7 +165,7 @@ class Dispatched(Policy):
         return dict(total)
 
     def hears_of_evictions(self) -> bool:
-        """Return whether the workers' policies place anew what was evicted."""
+        """Return whether the workers' policies place again what was evicted."""
         return all(policy.hears_of_evictions() for policy in self.policies)
 
     def survives_losses(self) -> bool:

@@ -336,7 +336,7 @@ class Soonest(Dispatcher):
             self._price(worker)
 
     def _price(self, worker: int) -> None:
-        """Work out a worker's time anew; what was said of it before is void."""
+        """Work out a worker's time again; what was said of it before is void."""
         kind, many = self.kind[worker], self.open[worker]
         load = self.loads[worker] = self._load(worker)
         heappush(kind.heap, (load, many, worker))

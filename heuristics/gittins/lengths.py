@@ -309,13 +309,13 @@ class Calibrations:
 
     def learn(self, running: Iterable[tuple[Group, Sequence[int], int]]) -> None:
         """Learn again; ``running`` has the group, the atoms and the tokens of those that run."""
-        nobody = [0] * (ATOMS + 1)
+        none_alive = [0] * (ATOMS + 1)
         alive_at: dict[Group, list[int]] = {}
-        together = nobody.copy()
+        together = none_alive.copy()
         for group, atoms, tokens in running:
             passed = bisect_right(atoms, tokens)
-            alive_at.setdefault(group, nobody.copy())[passed] += 1
+            alive_at.setdefault(group, none_alive.copy())[passed] += 1
             together[passed] += 1
         self.all.learn(together, None)
         for group, calibration in self.groups.items():
-            calibration.learn(alive_at.get(group, nobody), self.all)
+            calibration.learn(alive_at.get(group, none_alive), self.all)

@@ -88,7 +88,7 @@ class WorkerModel:
         self.prefill_limit = view.worker.prefill_limit or UNLIMITED
 
     def forget(self) -> None:
-        """Begin anew, with a worker that has lost all that it held."""
+        """Begin again, with a worker that has lost all that it held."""
         self.cut, self.until_ns, self.prefills = (), 0, False
         self.slept = self.seen = self.evicted = -1
         self.origin.clear()

@@ -192,7 +192,7 @@ def _add_prefixes(table: Table, found: Columns, size: int = 512) -> None:
 
 
 def _add_chats(table: Table, found: Columns, size: int = 16) -> None:
-    """Number blocks that are named by their content alone anew, and note turns that follow others.
+    """Number blocks that are named by their content alone again, and note turns that follow others.
 
     Equal numbers mean an equal block behind equal blocks.
     """

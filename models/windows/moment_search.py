@@ -182,7 +182,7 @@ class MomentSearch:
         return found
 
     def _give_way(self, best_ns: int, seconds: float) -> None:
-        """Ask for a round more where no target has been reached yet; else start anew or again."""
+        """Ask for a round more where no target has been reached yet; else start over, or go on."""
         target = self._target()
         easier = Target(target.times, target.capacity, target.end + 1)
         if not self.reached and self._estimate(easier) < best_ns:

@@ -257,7 +257,7 @@ def bulk_violations(
 ) -> list[str]:
     """Return what is wrong with a bound on bulk work or attainment; [] means it is proven.
 
-    The program is built anew from the instance and the windows, and the prices are multiplied out
+    The program is built again from the instance and the windows, and the prices are multiplied out
     (``Program.proven``). ``budget``: cells of tables that may be filled; None: any number.
     """
     require_bulk(bound)

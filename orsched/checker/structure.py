@@ -74,7 +74,7 @@ def check_served(line: Timeline, findings: Findings) -> None:
     decodes = line.caches.decoding > 0
     idle = ~decodes & ~prefills
     idle |= (line.phase == DECODE) & ~decodes
-    findings.add_rows(Kind.EMPTY_STAGE, _by_row(line, idle), _step(line, "serves nobody"))
+    findings.add_rows(Kind.EMPTY_STAGE, _by_row(line, idle), _step(line, "serves no request"))
     half = (line.phase == MIXED) & ~idle & ~(prefills & decodes)
     findings.add_rows(
         Kind.PHASE,

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 @command(
     "bound",
-    "Print a proven lower bound with its certificate.",
     usual="objective allows time_limit certificate attainment slo_ttft slo_tpot clients cost style",
 )
 class BoundCommand(Limits, Printed, RequestsAndCopies):
@@ -207,7 +206,7 @@ def check_bulk_claim(instance: Instance, claim: dict[str, Any], budget: int) -> 
     return bulk_violations(instance, claim, budget)
 
 
-@command("pack", "Pack sizes onto clients so that the fullest is least full.")
+@command("pack")
 class PackCommand(Timed, Printed):
     """Pack the sizes in SOURCE onto identical clients: the least makespan, P||Cmax, with a proof.
 

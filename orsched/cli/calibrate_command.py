@@ -37,7 +37,6 @@ class _Measured(NamedTuple):
 
 @command(
     "calibrate",
-    "Measure a worker and fit cost models to it.",
     usual="model device slots length source runs template output worker_file style",
 )
 class CalibrateCommand(Printed):

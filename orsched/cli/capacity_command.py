@@ -34,7 +34,6 @@ _COLUMNS = (
 
 @command(
     "capacity",
-    "Find the fewest workers that keep limits, with a proof.",
     usual="policy slo_ttft slo_tpot attainment arrivals machines folder plot verify style",
 )
 class CapacityCommand(Limits, Timed, Viewed, Requests):

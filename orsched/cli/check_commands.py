@@ -54,7 +54,6 @@ VIOLATION = (
 
 @command(
     "check",
-    "Check every rule and reported number of a schedule.",
     usual="times budget clients cost style",
 )
 class CheckCommand(Viewed, RequestsAndCopies):
@@ -212,7 +211,6 @@ def _print_violations(
 
 @command(
     "report",
-    "Draw and list schedules: report, charts, records.",
     usual="output gantt usage latency timeline trace records slo_ttft slo_tpot clients",
 )
 class ReportCommand(Limits, RequestsAndCopies):

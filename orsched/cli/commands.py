@@ -8,18 +8,14 @@ import sys
 import traceback
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from orsched._version import __version__
-from orsched.cli.bound_commands import BoundCommand, PackCommand
-from orsched.cli.calibrate_command import CalibrateCommand
-from orsched.cli.capacity_command import CapacityCommand
-from orsched.cli.check_commands import CheckCommand, ReportCommand
-from orsched.cli.compare_command import CompareCommand
 from orsched.cli.completion import offer_names
-from orsched.cli.cost_command import CostCommand
 from orsched.cli.declaring import AT_LEAST_1, quiet
 from orsched.cli.ending import (
     EXIT_BUG,
@@ -29,20 +25,7 @@ from orsched.cli.ending import (
     EXIT_MACHINE,
     EXIT_TIME_LIMIT,
 )
-from orsched.cli.frontier_command import FrontierCommand
-from orsched.cli.info_command import InfoCommand
-from orsched.cli.instance_commands import (
-    ConvertCommand,
-    ExportCommand,
-    GenerateCommand,
-    data_group,
-)
 from orsched.cli.output import escape_what_cannot_be_encoded, printable, say, show_lines
-from orsched.cli.predict_commands import predict_group
-from orsched.cli.run_command import RunCommand
-from orsched.cli.solve_commands import SimulateCommand, SolveCommand
-from orsched.cli.study_command import StudyCommand
-from orsched.cli.vllm_command import vllm_group
 from orsched.common.errors import (
     InputError,
     InvalidScheduleError,
@@ -56,8 +39,6 @@ from orsched.solving.progress import clear_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from orsched.cli.declaring import Options
 
 
 @dataclass
@@ -87,7 +68,53 @@ class _ReaderGoneError(Exception):
     """Standard output was closed at the other end."""
 
 
+_COMMANDS = {
+    "bound": ("bound_commands", "Print a proven lower bound with its certificate."),
+    "calibrate": ("calibrate_command", "Measure a worker and fit cost models to it."),
+    "capacity": ("capacity_command", "Find the fewest workers that keep limits, with a proof."),
+    "check": ("check_commands", "Check every rule and reported number of a schedule."),
+    "compare": ("compare_command", "Solve with several methods, one line for each."),
+    "convert": ("instance_commands", "Convert requests or a trace to an instance file."),
+    "cost": ("cost_command", "Derive a cost model from a data sheet, or from kernel times."),
+    "data": ("instance_commands", "List, verify and convert public data sets."),
+    "export": ("instance_commands", "Write a MIP of an instance as an MPS or LP file."),
+    "frontier": ("frontier_command", "Draw what one objective costs in another."),
+    "generate": ("instance_commands", "Make an instance with a generator."),
+    "info": ("info_command", "Describe an instance, a method, a generator; list them."),
+    "pack": ("bound_commands", "Pack sizes onto clients so that the fullest is least full."),
+    "predict": ("predict_commands", "Predict output lengths from prompts."),
+    "report": ("check_commands", "Draw and list schedules: report, charts, records."),
+    "run": ("run_command", "Execute a schedule or a policy; hold plan against run."),
+    "simulate": ("solve_commands", "Run a policy once, from start to end."),
+    "solve": ("solve_commands", "Make a schedule, bound it and check it."),
+    "study": ("study_command", "Run a grid of instances, policies and seeds."),
+    "vllm": ("vllm_command", "Send a plan's order to vLLM; read what it measured."),
+}  # fmt: skip
+"""The module of each command, and what the list of commands says of it."""
+
+
+@cache
+def _imported(name: str) -> click.Command:
+    module = import_module(f"orsched.cli.{_COMMANDS[name][0]}")
+    options = getattr(module, f"{name.capitalize()}Command", None)
+    command: click.Command = options.command if options else getattr(module, f"{name}_group")
+    offer_names(command)
+    return command
+
+
 class _Group(click.Group):
+    """A command is imported when it is asked for: neither the list nor another one needs it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _imported(cmd_name) if cmd_name in _COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -165,17 +192,6 @@ def _variable(name: str, value: str) -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
-
-
-_COMMANDS: tuple[type[Options], ...] = (
-    SolveCommand, SimulateCommand, BoundCommand, CompareCommand, FrontierCommand, PackCommand,
-    RunCommand, CalibrateCommand, CostCommand, CheckCommand, ReportCommand, GenerateCommand,
-    ConvertCommand, ExportCommand, StudyCommand, CapacityCommand, InfoCommand,
-)  # fmt: skip
-
-for each in (*(options.command for options in _COMMANDS), data_group, predict_group, vllm_group):
-    cli.add_command(each)
-offer_names(cli)
 
 
 def run(args: list[str] | None = None) -> int:

@@ -36,7 +36,6 @@ _COUNTED = ("status", "best_of", "certified", "termination")
 
 @command(
     "compare",
-    "Solve with several methods, one line for each.",
     usual="methods clients cost workers arrivals slo_ttft slo_tpot seeds report style",
 )
 class CompareCommand(Problem, Search, Judged, ViewedResults, Requests):

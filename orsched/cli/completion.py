@@ -9,27 +9,25 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import click
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    import click
     from click.shell_completion import CompletionItem
 
     Complete = Callable[[click.Context, str], list[CompletionItem]]
 
 
-def offer_names(group: click.Group) -> None:
-    """Let the shell complete the names that the commands of a group take."""
-    for command in group.commands.values():
-        if isinstance(command, click.Group):
-            offer_names(command)
-        for parameter in command.params:
-            complete = NAMES.get((command.name or "", parameter.name or "")) or NAMES.get(
-                parameter.name or ""
-            )
-            if complete is not None:
-                parameter.shell_complete = complete  # type: ignore[method-assign,assignment]
+def offer_names(command: click.Command) -> None:
+    """Let the shell complete the names that a command, or those of a group, takes."""
+    for each in getattr(command, "commands", {}).values():
+        offer_names(each)
+    for parameter in command.params:
+        complete = NAMES.get((command.name or "", parameter.name or "")) or NAMES.get(
+            parameter.name or ""
+        )
+        if complete is not None:
+            parameter.shell_complete = complete  # type: ignore[method-assign,assignment]
 
 
 def _known(*places: str, files: bool = False) -> Complete:

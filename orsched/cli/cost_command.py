@@ -32,7 +32,6 @@ PREFILL_CAP = 2048
 
 @command(
     "cost",
-    "Derive a cost model from a data sheet, or from kernel times.",
     usual="gpu model config from_profile run clients memory_blocks output worker_file style",
 )
 class CostCommand(Printed):

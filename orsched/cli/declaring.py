@@ -127,7 +127,7 @@ class Command(click.Command):
 
 
 def command(
-    name: str, short_help: str, *, usual: str = "", group: click.Group | None = None
+    name: str, short_help: str | None = None, *, usual: str = "", group: click.Group | None = None
 ) -> Callable[[type[T]], type[T]]:
     """Return a decorator that makes a command of a class of options; its help is the docstring.
 

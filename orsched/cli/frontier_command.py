@@ -36,7 +36,6 @@ def _figure(context: click.Context, parameter: click.Parameter, value: str) -> O
 
 @command(
     "frontier",
-    "Draw what one objective costs in another.",
     usual="first second points methods search time_limit clients cost plot style",
 )
 class FrontierCommand(Timed, Limits, Viewed, RequestsAndCopies):

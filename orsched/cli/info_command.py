@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 @command(
     "info",
-    "Describe an instance, a method, a generator; list them.",
     usual="style clients cost class_limits format",
 )
 class InfoCommand(Printed, RequestsAndCopies):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
 
 
-@command("generate", "Make an instance with a generator.")
+@command("generate")
 class GenerateCommand(Options):
     """Make an instance with GENERATOR: gsm8k, pang-case, peers, sources or uniform.
 
@@ -104,7 +104,6 @@ class _Conversion(RequestsAndCopies):
 
 @command(
     "convert",
-    "Convert requests or a trace to an instance file.",
     usual="clients cost memory_blocks block_tokens prefix_cache class_limits format model",
 )
 class ConvertCommand(_Conversion):
@@ -163,7 +162,6 @@ FORMATS = ("mps", "lp")
 
 @command(
     "export",
-    "Write a MIP of an instance as an MPS or LP file.",
     usual="program objective style stages output clients",
 )
 class ExportCommand(RequestsAndCopies):
@@ -257,7 +255,7 @@ def _format(style: str | None, output: Path | None) -> str:
     return style or (named if named in FORMATS else "mps")
 
 
-@click.group("data", short_help="List, verify and convert public data sets.")
+@click.group("data")
 def data_group() -> None:
     """List, verify and convert public data sets; the files themselves are not shipped."""
 

@@ -36,7 +36,7 @@ _HEADS = (
 )  # fmt: skip
 
 
-@click.group("predict", short_help="Predict output lengths from prompts.")
+@click.group("predict")
 def predict_group() -> None:
     """Predict output lengths from prompts: train a predictor, evaluate it, apply it.
 

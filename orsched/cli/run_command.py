@@ -93,7 +93,6 @@ class _Worker(Options):
 
 @command(
     "run",
-    "Execute a schedule or a policy; hold plan against run.",
     usual="instance_source policy worker model device resume output report gantt style",
 )
 class RunCommand(Search, _Worker, OneSchedule, Printed):

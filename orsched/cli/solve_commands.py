@@ -43,7 +43,6 @@ class _OneSchedule(Judged, OneSchedule, ViewedResults):
 
 @command(
     "solve",
-    "Make a schedule, bound it and check it.",
     usual="method objective time_limit slo_ttft slo_tpot clients output report gantt style",
 )
 class SolveCommand(Search, _OneSchedule, RequestsAndCopies):
@@ -106,7 +105,6 @@ class SolveCommand(Search, _OneSchedule, RequestsAndCopies):
 
 @command(
     "simulate",
-    "Run a policy once, from start to end.",
     usual="policy parameters workers arrivals slo_ttft slo_tpot clients output report style",
 )
 class SimulateCommand(Problem, _OneSchedule, Requests):

@@ -73,7 +73,6 @@ _OVER_TIME = (
 
 @command(
     "study",
-    "Run a grid of instances, policies and seeds.",
     usual="output jobs plot plot_format cluster retry_failed cell_time_limit allow_code listed "
     "style",
 )

@@ -15,7 +15,7 @@ from orsched.cli.request_options import RequestsAndCopies, load_instance
 from orsched.common.errors import InputError
 
 
-@click.group("vllm", short_help="Send a plan's order to vLLM; read what it measured.")
+@click.group("vllm")
 def vllm_group() -> None:
     """Send a plan's order to vLLM, and read back what it measured."""
 

@@ -107,7 +107,7 @@ class Floor:
     A floor looks at the tokens of a chunk and not at what is cached before it, so it has to hold
     whatever that is: with nothing cached, if the model takes no less with more. The attended tokens
     of c tokens behind k cached ones are ``c (c + 1) / 2 + c k``, at least those at k = 0, so that
-    the floors of the roofline and the linear model hold of chunks, of prefills that begin anew and
+    the floors of the roofline and the linear model hold of chunks, of prefills that begin again and
     behind hits in a prefix cache: every bound that adds floors of steps stays below every schedule.
 
     Attributes:

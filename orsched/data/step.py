@@ -34,7 +34,7 @@ class Step(NamedTuple):
         rounds: how often the step is repeated, at least 1.
         until: events (FINISH, ARRIVAL) after whose round the step ends early.
         preempt: running requests that are evicted first: they lose their cache, and are prefilled
-            anew, prompt and yielded tokens, if they start again. A step that only evicts takes no
+            again, prompt and yielded tokens, if they start again. A step that only evicts takes no
             time.
         receive: requests handed to this worker whose caches it takes now: each gets the lowest free
             client, and blocks for its cache and next token. A step that only receives takes no

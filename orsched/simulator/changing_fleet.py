@@ -274,7 +274,7 @@ class ChangingLoop(Loop):
         self.policy.on_available(worker.view)
 
     def _after_changes(self, now: int) -> None:
-        """Let all decide anew: those that sleep, and those whose rounds an arrival would end."""
+        """Let all decide again: those that sleep, and those whose rounds an arrival would end."""
         if self.run_state.next_arrival_ns <= now:
             self._tell_arrivals(self.asked.view)
         self._let_all_decide(now)

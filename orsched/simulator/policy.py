@@ -36,7 +36,7 @@ class Clock(Protocol):
 class WorkerState:
     """Live state of a worker as far as any policy may see it: it holds no true output length. Only
     the executor (the simulator, or a real worker) writes to it; policies read it through a
-    ``View``. Nothing in it is copied or sorted anew for a decision. ``yielded``: request -> tokens
+    ``View``. Nothing in it is copied or sorted again for a decision. ``yielded``: request -> tokens
     of those that have yielded some and do not decode now; shared by all workers. ``pages`` counts
     the blocks that caches fill (``used``) under paged memory."""
 

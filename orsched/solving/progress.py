@@ -107,7 +107,7 @@ class Lines:
 
 
 class InPlace:
-    """One line of a terminal that is written anew, as wide as the terminal is at that moment. No
+    """One line of a terminal that is written again, as wide as the terminal is at that moment. No
     escape codes: the cursor goes back with a carriage return, blanks cover what was there."""
 
     first_s, interval_s = FIRST_S, TICK_S
@@ -238,7 +238,7 @@ def watch(what: str, write: Callable[[str], None] | None = None) -> Watch:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a stream is a terminal on which a line can be written anew."""
+    """Whether a stream is a terminal on which a line can be written again."""
     try:
         return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
     except ValueError:  # closed

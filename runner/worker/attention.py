@@ -191,18 +191,18 @@ def _has_part(dense: Kernel, layout: Layout) -> bool:
 
 
 def _counted(dense: Kernel, layout: Layout) -> int | None:
-    """Return how many rows are read: the last one of a trial's round is nobody's."""
+    """Return how many rows are read: the last one of a trial's round is unused."""
     return layout.rows - 1 if isinstance(dense, DenseRounds) else None
 
 
 def _trials(slots: Slots) -> Iterator[Layout]:
-    """Yield a round over scattered slots and nobody, and chunks beside it: new and continued."""
+    """Yield a round over scattered slots and the unused one, and chunks beside it: new and continued."""
     import torch
 
     device = slots.lengths.device
     lengths = torch.tensor([25, 13, 90, 0, 0])
     slots.lengths.copy_(lengths)
-    slots.order.copy_(torch.tensor([2, 0, slots.nobody, slots.nobody]))
+    slots.order.copy_(torch.tensor([2, 0, slots.unused, slots.unused]))
     yield lay_out(slots, 3, 96)
     chunks = [Chunk(3, 0, [0] * 70, True), Chunk(1, 13, [0] * 6, True)]
     packed = torch.from_numpy(pack(slots, chunks, extent_of(chunks))).to(device)

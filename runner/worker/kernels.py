@@ -127,7 +127,7 @@ class DenseRounds(_Dense):
 
     def _copied(self, heads: Heads) -> Tensor:
         layout, rows = self.layout, self.layout.rows
-        slots = layout.slots.clamp(max=self.slots.count - 1)  # nobody reads any slot's first key
+        slots = layout.slots.clamp(max=self.slots.count - 1)  # no step reads any slot's first key
         keys, values = (
             x[heads.layer][:, : layout.reach][slots] for x in (self.slots.keys, self.slots.values)
         )
@@ -254,7 +254,7 @@ class FlashRounds(_Flash):
     """Serves rounds in bfloat16 and float16 on a GPU."""
 
     def begin(self, layout: Layout) -> None:
-        """Find where each request's keys begin, and how many it has; nobody has one."""
+        """Find where each request's keys begin, and how many it has; the unused slot has one."""
         self.rows = layout.rows
         self.queries = self.numbers[: self.rows + 1]
         self.keys = _ends_do_not_matter(self.slots.begins[layout.slots])
@@ -321,7 +321,7 @@ class DecodeRounds:
         self.slots = slots
 
     def begin(self, layout: Layout) -> None:
-        """Find where each request's keys begin, and how many it has; nobody has one."""
+        """Find where each request's keys begin, and how many it has; the unused slot has one."""
         self.rows = layout.rows
         self.begins = self.slots.begins[layout.slots]
         self.used = layout.positions[: self.rows] + 1

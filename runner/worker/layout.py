@@ -19,17 +19,17 @@ class Slots:
     """Caches of ``count`` slots for ``length`` tokens each, allocated once.
 
     What a slot holds beyond its length is garbage: it is written over before it is read. One more
-    slot stands for nobody: it has one row in the caches, which is never read, and takes what rows
+    slot stands for no request: it has one row in the caches, which is never read, and takes what rows
     without a request write.
 
     Attributes:
         keys, values: for each layer, [slots, tokens, heads, head size].
-        rows: for each layer, both as [slots * tokens + 1, heads, head size]; the last is nobody's.
-        begins: first of these rows of each slot, int64, on the device; nobody's is the last.
-        lengths: tokens in the cache of each slot, int64, on the device; nobody has none.
+        rows: for each layer, both as [slots * tokens + 1, heads, head size]; the last is unused.
+        begins: first of these rows of each slot, int64, on the device; the unused slot's is the last.
+        lengths: tokens in the cache of each slot, int64, on the device; the unused slot has none.
         tokens: the token that a slot processes next, int64, on the device.
         order: the slots of a round's rows, int64, on the device: those that yield a token, then
-            nobody.
+            no request.
     """
 
     def __init__(self, shape: Shape, count: int, length: int, like: torch.Tensor) -> None:
@@ -37,7 +37,7 @@ class Slots:
 
         size = (count, length, shape.kv_heads, shape.head_dim)
         self.count, self.length, self.unread = count, length, count * length
-        self.nobody = count  # the number of that slot, ``count``
+        self.unused = count  # the number of that slot, ``count``
         # zeros, since a masked weight of 0 times garbage is NaN where the garbage is
         self.rows = [
             (like.new_zeros(self.unread + 1, *size[2:]), like.new_zeros(self.unread + 1, *size[2:]))
@@ -49,8 +49,10 @@ class Slots:
         self.begins = numbers * length
         self.lengths = torch.zeros_like(numbers)
         self.tokens = torch.zeros_like(numbers)
-        self.one = (numbers < count).long()  # 1 for each slot, 0 for nobody, int64, on the device
-        self.order = torch.full_like(numbers[:count], self.nobody)
+        self.one = (
+            numbers < count
+        ).long()  # 1 for each slot, 0 for the unused slot, int64, on the device
+        self.order = torch.full_like(numbers[:count], self.unused)
 
     def bytes(self) -> int:
         """Return the memory that the caches take."""
@@ -182,7 +184,9 @@ class Inputs(NamedTuple):
     ends: torch.Tensor  # [prompts] tokens in their caches after the step
     queries: torch.Tensor  # [prompts + 1] where chunks begin among the tokens, and the last ends
     last: torch.Tensor  # [yields] tokens whose logits are wanted
-    yielding: torch.Tensor  # [yields] slots that get the token which follows; nobody's for none
+    yielding: (
+        torch.Tensor
+    )  # [yields] slots that get the token which follows; the unused slot for none
     spans: tuple[Span, ...] | None  # the host's chunks; None in a graph, which serves any
 
 
@@ -212,7 +216,7 @@ def pack(slots: Slots, chunks: Sequence[Chunk], extent: Extent) -> NDArray[np.in
     if extent.yields == int(yields.sum()):
         last, yielding = after[yields] - 1, slot[yields]
     else:
-        last, yielding = after - 1, np.where(yields, slot, slots.nobody)
+        last, yielding = after - 1, np.where(yields, slot, slots.unused)
     free, none = extent.tokens - tokens, extent.prompts - len(chunks)
     fewer = extent.yields - len(last)
     parts: list[tuple[NDArray[np.int64], int, int]] = [
@@ -220,11 +224,11 @@ def pack(slots: Slots, chunks: Sequence[Chunk], extent: Extent) -> NDArray[np.in
         (positions, free, 0),
         (positions + owners * slots.length, free, slots.unread),
         (owners, free, 0),
-        (slot, none, slots.nobody),
+        (slot, none, slots.unused),
         (start + size, none, 0),
         (np.concatenate([[0], after]), none, tokens),
         (last, fewer, 0),
-        (yielding, fewer, slots.nobody),
+        (yielding, fewer, slots.unused),
     ]
     return np.concatenate(
         [np.pad(part, (0, more), constant_values=x) if more else part for part, more, x in parts]
@@ -239,6 +243,6 @@ def unpack(numbers: torch.Tensor, extent: Extent, spans: tuple[Span, ...] | None
 
 
 def nothing(slots: Slots, extent: Extent) -> NDArray[np.int64]:
-    """Return packed numbers of a step whose tokens are nobody's: it changes nothing."""
-    values = (0, 0, slots.unread, 0, slots.nobody, 0, 0, 0, slots.nobody)
+    """Return packed numbers of a step whose tokens are no request's: it changes nothing."""
+    values = (0, 0, slots.unread, 0, slots.unused, 0, 0, 0, slots.unused)
     return np.repeat(np.array(values, np.int64), extent.sizes())

@@ -106,7 +106,7 @@ class TorchWorker:
     Attributes:
         device: with its index, settled once: ``cuda`` is the current GPU.
         forward_passes: how many there were.
-        padded_rows, padded_tokens: what graphs computed for nobody, in rounds and in chunks.
+        padded_rows, padded_tokens: what graphs computed for no request, in rounds and in chunks.
 
     Raises:
         InputError: the model is unknown, or has fewer positions than ``length``.
@@ -140,7 +140,7 @@ class TorchWorker:
         self.lengths = [0] * slots  # what the host knows of the device's lengths
         self.written = torch.zeros(
             (slots + 1, length + 1), dtype=torch.int64, device=self.device
-        )  # nobody's row is the last
+        )  # the unused row is the last
         self.forward_passes = self.padded_rows = self.padded_tokens = 0
         self._active: tuple[int, ...] = ()
         self.graphs = Graphs(
@@ -299,7 +299,7 @@ class TorchWorker:
         return best
 
     def _advance(self, at: torch.Tensor, best: torch.Tensor) -> None:
-        """Give a token to each slot of a round; nobody stays as it is."""
+        """Give a token to each slot of a round; the unused one stays as it is."""
         slots = self.slots
         slots.lengths.index_copy_(0, at, slots.lengths[at] + slots.one[at])
         self._write(at, best)
@@ -310,19 +310,19 @@ class TorchWorker:
         self.written[at, self.slots.lengths[at]] = best
 
     def _set_active(self, active: Sequence[int]) -> None:
-        """Let a round's rows be these slots, then nobody's, unless it is so already."""
+        """Let a round's rows be these slots, then the unused one, unless it is so already."""
         key = tuple(active)
         if key != self._active:
-            host = np.full(self.slots.count, self.slots.nobody, np.int64)
+            host = np.full(self.slots.count, self.slots.unused, np.int64)
             host[: len(key)] = key
             self.slots.order.copy_(self._to_device(host))
             self._active = key
 
     @contextmanager
     def _idle(self, size: Size) -> Iterator[None]:
-        """Let all rows and tokens be nobody's: steps then write nothing that is read."""
+        """Let all rows and tokens be unused: steps then write nothing that is read."""
         kept = self.slots.order.clone()
-        self.slots.order.fill_(self.slots.nobody)
+        self.slots.order.fill_(self.slots.unused)
         if size.tokens:
             idle = self._to_device(nothing(self.slots, _extent(size)))
             self._numbers[: len(idle)].copy_(idle)

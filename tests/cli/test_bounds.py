@@ -228,7 +228,7 @@ def test_bulk_options_beside_another_objective(instance, option, refused):
 
 
 def test_the_choices_are_those_of_the_library():
-    choices = {each.name: each.type for each in cli.commands["export"].params}
+    choices = {each.name: each.type for each in cli.get_command(None, "export").params}
     assert tuple(choices["program"].choices) == PROGRAMS
     assert tuple(choices["style"].choices) == FORMATS
 

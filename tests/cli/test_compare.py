@@ -203,7 +203,7 @@ def test_simulate_takes_what_its_python_twin_takes(call, refused, tmp_path):
     )
     refused("--information", "simulate i.json --policy vllm@none --information none")
     twin = signature(orsched.simulate).parameters
-    flags = {p.name for p in cli.commands["simulate"].params}
+    flags = {p.name for p in cli.get_command(None, "simulate").params}
     assert set(twin) - {"observer", "slo"} <= flags
 
 

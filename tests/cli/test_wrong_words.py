@@ -146,7 +146,10 @@ def test_without_words_the_help_is_shown(call):
 
 def test_synonyms_lead_to_options_that_exist():
     known = {
-        option for command in cli.commands.values() for p in command.params for option in p.opts
+        option
+        for name in cli.list_commands(None)
+        for p in cli.get_command(None, name).params
+        for option in p.opts
     }
     for word, options in SYNONYMS.items():
         assert f"--{word}" != f"--{options[0]}"

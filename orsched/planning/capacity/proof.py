@@ -198,7 +198,7 @@ def proof_violations(
 
     What is proven: no fleet of these machines whose weights add up to ``speed`` or less keeps the
     attainment on average over the traces, whatever its policy. For one machine the weight is 1 and
-    the speed the number of workers. Traces are made anew from the instance; nothing is searched.
+    the speed the number of workers. Traces are made again from the instance; nothing is searched.
 
     Args:
         instance: the one that was asked about.

@@ -160,7 +160,7 @@ def with_fleet(instance: Instance, fleet: Iterable[list[Any]]) -> Instance:
 
 
 RECORD = 1
-"""Version of the records; those of other versions are left alone and run anew."""
+"""Version of the records; those of other versions are left alone and run again."""
 
 MOST_PARTS = 50
 """Parts of a trace, in order of arrival, whose attainment is counted apart."""

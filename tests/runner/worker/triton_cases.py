@@ -44,7 +44,7 @@ def compared(dtype: str, group: int, size: int, window: int | None) -> dict:
     for each in slots.rows[0]:
         each.copy_(torch.randn(each.shape, generator=numbers))
     slots.lengths[:6] = torch.tensor(LENGTHS)
-    slots.order.copy_(torch.tensor([4, 0, 5, 2, 1, slots.nobody]))
+    slots.order.copy_(torch.tensor([4, 0, 5, 2, 1, slots.unused]))
     layout = lay_out(slots, 6, 140)
     wide = torch.randn((6, 2 * group + 4, size), generator=numbers).to(slots.keys[0])
     query = wide[:, : 2 * group]  # as the worker's: not side by side
