@@ -196,7 +196,7 @@ def _counted(dense: Kernel, layout: Layout) -> int | None:
 
 
 def _trials(slots: Slots) -> Iterator[Layout]:
-    """Yield a round over scattered slots and the unused one, and chunks beside it: new and continued."""
+    """Yield a round over scattered slots and the unused one, with new and continued chunks."""
     import torch
 
     device = slots.lengths.device

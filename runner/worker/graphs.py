@@ -3,7 +3,7 @@
 What a step does depends on few numbers of the host (``Size``) and on what tensors hold that stay
 where they are and are written in place: which slots have a round's rows, what the chunks of prompts
 are. So one graph serves all steps of a size, whatever slots they concern. Sizes are rounded up, to
-have few; what fills them up is of no request. Graphs are captured before the first step, as far as a
+have few; the rest is of no request. Graphs are captured before the first step, as far as a
 budget goes; a step without one runs as it is.
 """
 

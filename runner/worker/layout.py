@@ -19,17 +19,17 @@ class Slots:
     """Caches of ``count`` slots for ``length`` tokens each, allocated once.
 
     What a slot holds beyond its length is garbage: it is written over before it is read. One more
-    slot stands for no request: it has one row in the caches, which is never read, and takes what rows
-    without a request write.
+    slot stands for no request: it has one row in the caches, which is never read, and takes what
+    rows without a request write.
 
     Attributes:
         keys, values: for each layer, [slots, tokens, heads, head size].
         rows: for each layer, both as [slots * tokens + 1, heads, head size]; the last is unused.
-        begins: first of these rows of each slot, int64, on the device; the unused slot's is the last.
+        begins: first of these rows of each slot, int64, on the device; the last for the unused one.
         lengths: tokens in the cache of each slot, int64, on the device; the unused slot has none.
         tokens: the token that a slot processes next, int64, on the device.
         order: the slots of a round's rows, int64, on the device: those that yield a token, then
-            no request.
+            the unused one.
     """
 
     def __init__(self, shape: Shape, count: int, length: int, like: torch.Tensor) -> None:
