@@ -1,12 +1,11 @@
 """What is refused as a cost model, and times that are not whole nanoseconds: both located."""
 
-from __future__ import annotations
-
 import pytest
 
 import orsched
 from orsched.common.errors import InputError
 from orsched.costs.exact import MEMBERS
+from tests.costs.test_floor import METHODS
 
 
 class Own:
@@ -60,8 +59,8 @@ def test_members_that_are_missing_are_named(missing):
     assert "give an object: Own(" in caught.value.remedy
 
 
-SEEN = [(member, 0) for member in ("prefill_ns", "round_ns", "rounds_ns", "mixed_ns")]
-IN_THE_RUN = [(member, 30) for member in ("prefill_ns", "rounds_ns", "mixed_ns")]
+SEEN = [(member, 0) for member in METHODS]
+IN_THE_RUN = [(member, 30) for member in METHODS if member != "round_ns"]
 
 
 @pytest.mark.parametrize(("member", "above"), [*SEEN, *IN_THE_RUN])
@@ -73,17 +72,15 @@ def test_floats_are_located_by_member_and_arguments(member, above):
 
 
 def test_the_arguments_are_those_of_the_call():
-    with pytest.raises(
-        InputError, match=r"Own\.prefill_ns\(\[90\]\) returned 135000000.0, a float"
-    ):
+    said = r"Own\.prefill_ns\(\[90\]\) returned 135000000.0, a float"
+    with pytest.raises(InputError, match=said):
         orsched.compare(instance(Own("prefill_ns")), ["fcfs"])
 
 
-@pytest.mark.parametrize("member", ["prefill_ns", "round_ns", "rounds_ns", "mixed_ns"])
-@pytest.mark.parametrize(
-    ("time", "said"),
-    [(-5, "-5, which is below 0"), ("x", "'x', a str"), (None, "None, a NoneType")],
-)
+@pytest.mark.parametrize("member", METHODS)
+@pytest.mark.parametrize(("time", "said"), [
+    (-5, "-5, which is below 0"), ("x", "'x', a str"), (None, "None, a NoneType"),
+])  # fmt: skip
 def test_what_is_no_time_is_located_as_floats_are(member, time, said):
     own = type("Own", (Own,), {member: lambda self, *load: time})()
     with pytest.raises(InputError, match=rf"Own\.{member}\([^)]+\) returned {said} ") as caught:

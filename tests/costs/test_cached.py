@@ -1,30 +1,23 @@
 """What is cached before chunks: which models are told, and what it costs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched import AffineCost, LinearCost, PoolingCost, ProfiledCost, RooflineCost
 from orsched.calibration.fit import fit
 from orsched.calibration.fit_jointly import Basis
 from orsched.calibration.measurements import Measurements
-from orsched.costs import (
-    AffineCost,
-    LinearCost,
-    PoolingCost,
-    ProfiledCost,
-    RooflineCost,
-    knows_cached,
-    mixed_ns,
-    prefill_ns,
-)
+from orsched.costs import knows_cached, mixed_ns, prefill_ns
 from orsched.costs.linear import attended_tokens
-from tests.costs.test_floor import SHIPPED
+from tests.costs.measured import measured, step
+from tests.costs.test_models import EXAMPLES
 from tests.in_order import in_order
+from tests.refusals import refusal
 
 ROOFLINE = in_order(RooflineCost, 10**9, 5 * 10**9, 10**8, 10**5, 10**6)
 LINEAR = in_order(LinearCost, 10**9, 10**8, 10**6, 10**9, 10**7, 10**5, 10**8, 10**4)
@@ -72,17 +65,18 @@ def test_a_chunk_takes_longer_behind_cached_tokens(cost):
     beside = mixed_ns(cost, [500], 3, 300, 100)
     assert mixed_ns(cost, [500], 3, 300, 100, [4000]) > beside
     assert mixed_ns(cost, [500], 3, 300, 100, [0]) == beside == cost.mixed_ns([500], 3, 300, 100)
+    error = refusal(cost.prefill_ns, [3, 4], [1])
+    assert error.field == "cached"
+    assert "1 values for 2 prompts" in str(error)
 
 
 def test_only_models_that_say_so_are_told():
-    told = {cost.model for cost in SHIPPED if knows_cached(cost)}
-    assert told == {"roofline", "linear", "profiled"} & {cost.model for cost in SHIPPED}
+    told = {cost.model for cost in EXAMPLES if knows_cached(cost)}
+    assert told == {"roofline", "linear", "profiled"}
     assert not knows_cached(in_order(PoolingCost, 1, 1, 1, 1, 1))
 
 
-@pytest.mark.parametrize(
-    "cost", [Old(), in_order(OldOfRoofline, 10**9, 5 * 10**9, 10**8, 10**5, 10**6)]
-)
+@pytest.mark.parametrize("cost", [Old(), OldOfRoofline(**vars(ROOFLINE))])
 def test_models_without_the_argument_are_called_as_before(cost):
     assert not knows_cached(cost)
     assert prefill_ns(cost, [5, 6], [10, 0]) == cost.prefill_ns([5, 6])
@@ -95,9 +89,8 @@ def test_models_without_the_argument_are_called_as_before(cost):
 
 
 def test_a_users_model_that_says_so_is_told_by_simulator_and_checker():
-    instance = orsched.Instance(
-        orsched.Requests([1_000], [1]), orsched.Worker(1, Own()), first_token="prefill"
-    )
+    requests, worker = orsched.Requests([1_000], [1]), orsched.Worker(1, Own())
+    instance = orsched.Instance(requests, worker, first_token="prefill")
     result = orsched.solve(instance, "vllm", parameters={"max_num_batched_tokens": 300})
     steps = result.schedule.steps
     took = (steps.end_ns - steps.start_ns).tolist()
@@ -126,19 +119,14 @@ def test_no_prompt_takes_less_in_chunks(chunks, cost):
 
 def rows(cost):
     """Steps of a cost model: whole prompts, chunks behind others, rounds, and steps of both."""
-    stages = [([p], [k]) for p in (16, 64, 256, 1024, 2048) for k in (0, 500, 4_000, 30_000)]
-    stages += [([p] * n, []) for p in (16, 100, 400) for n in (2, 5)]
+    sizes, before = (16, 64, 256, 1024, 2048), (0, 500, 4_000, 30_000)
     rounds = [(n, n * c, c) for n in (1, 4, 16, 64, 200) for c in (50, 1_000, 4_000)]
-    beside = [(p, k, *r) for p in (64, 1024) for k in (0, 9_000) for r in rounds[::4]]
-    found = [("prefill", len(p), sum(p), p[0], 0, 0, k[0] if k else 0,
-              prefill_ns(cost, p, k)) for p, k in stages]  # fmt: skip
-    found += [("decode", n, 0, 0, s, m, 0, cost.round_ns(n, s, m)) for n, s, m in rounds]
-    found += [
-        ("mixed", n, p, p, s, m, k, mixed_ns(cost, [p], n, s, m, [k])) for p, k, n, s, m in beside
-    ]
-    names = ["phase", "count", "tokens", "longest", "context_sum", "context_max", "cached"]
-    names.append("duration_ns")
-    return Measurements(**dict(zip(names, map(list, zip(*found, strict=True)), strict=True)))
+    beside = product((64, 1024), (0, 9_000), rounds[::4])
+    found = [step(cost, [p], cached=k) for p, k in product(sizes, before)]
+    found += [step(cost, [p] * n) for p, n in product((16, 100, 400), (2, 5))]
+    found += [step(cost, [], load) for load in rounds]
+    found += [step(cost, [p], load, cached=k) for p, k, load in beside]
+    return measured(found)
 
 
 @pytest.mark.parametrize("cost", [ROOFLINE, LINEAR], ids=lambda cost: cost.model)
@@ -146,9 +134,8 @@ def test_fits_to_rows_behind_cached_tokens_give_the_model_back(cost):
     found = fit(cost.model, rows(cost), holdout=0).cost
     assert found.attended_fs == pytest.approx(cost.attended_fs, rel=1e-3)
     plain = Measurements(**rows(cost).to_dict() | {"cached": None})
-    assert fit(cost.model, plain, holdout=0).cost.attended_fs != pytest.approx(
-        cost.attended_fs, rel=0.1
-    )
+    wrong = fit(cost.model, plain, holdout=0).cost
+    assert wrong.attended_fs != pytest.approx(cost.attended_fs, rel=0.1)
 
 
 def test_a_fitted_table_knows_chunks_behind_others():
@@ -163,14 +150,12 @@ def test_a_fitted_table_knows_chunks_behind_others():
 
 
 def test_models_that_are_not_told_say_so_of_such_rows():
-    data = rows(LINEAR)
-    kept = [row for row, phase in enumerate(data.phase) if phase != "mixed"]
-    columns = {name: [values[row] for row in kept] for name, values in data.to_dict().items()}
-    report = fit("affine", Measurements(**columns), holdout=0).report
+    steps = [step(LINEAR, [p], cached=k) for p in (16, 256, 2048) for k in (0, 500, 30_000)]
+    steps += [step(LINEAR, [], (n, 50 * n, 50)) for n in (1, 4, 16, 64)]
+    report = fit("affine", measured(steps), holdout=0).report
     assert "chunks behind cached tokens count as if nothing were cached" in report["warnings"]
 
 
 def test_a_round_has_nothing_before_its_prompts():
-    with pytest.raises(orsched.InputError, match="a decode round has no prompts") as caught:
-        Measurements(["decode"], [1], [1], cached=[3])
-    assert caught.value.field == "cached"
+    error = refusal(Measurements, ["decode"], [1], [1], cached=[3])
+    assert (error.field, "a decode round has no prompts" in str(error)) == ("cached", True)

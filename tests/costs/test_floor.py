@@ -1,7 +1,5 @@
 """Floors: exact for the shipped models, and of one class only."""
 
-from __future__ import annotations
-
 import ast
 from dataclasses import dataclass
 
@@ -9,51 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orsched.common.errors import InputError
-from orsched.costs import (
-    AffineCost,
-    BilinearCost,
-    CostModel,
-    Floor,
-    LevelsCost,
-    LinearCost,
-    PoolingCost,
-    RooflineCost,
-    RoundFloor,
-    StageFloor,
-    as_bilinear,
-    floor_faults,
-    floor_of,
-    mixed_ns,
-    splits,
-)
-from tests.costs.test_models import any_cost
+import orsched
+from orsched import AffineCost, BilinearCost, Floor, LevelsCost, PoolingCost, RoundFloor, StageFloor
+from orsched.costs import CostModel, as_bilinear, floor_faults, floor_of, mixed_ns, splits
+from tests.costs.test_models import EXAMPLES, any_cost
 from tests.in_order import in_order
+from tests.refusals import refusal
 
-SHIPPED = (
-    AffineCost(),
-    LevelsCost(levels=((512, 91_560_000), (2048, 291_240_000)), round_fixed_ns=71_000_000),
-    BilinearCost.from_ms((0.05, 1.0, 0.02, 20.0), (0.00003, 0.08, 0.001, 25.0)),
-    PoolingCost.from_ms(alpha=2e-6, beta=0.11, c=18.5, gamma=0.003, delta=0.011, lambda_=1.15),
-    RooflineCost.from_s(
-        fixed=4e-4, weights=5.3e-3, token=26.4e-6, context=53.1e-9, attended=0.6e-9
-    ),
-    in_order(
-        LinearCost,
-        9 * 10**12,
-        21 * 10**9,
-        10**6,
-        7 * 10**12,
-        14 * 10**9,
-        52 * 10**6,
-        5 * 10**12,
-        10**8,
-    ),
-)
+SHIPPED = tuple(cost for cost in EXAMPLES if cost.model != "profiled")
 METHODS = ("prefill_ns", "round_ns", "rounds_ns", "mixed_ns")
 
 
-def overriding(cost: CostModel, method: str, factor: float) -> CostModel:
+def overriding(cost, method, factor):
     """Return a copy of a class derived from the cost's, one method of which takes other times."""
     own = getattr(type(cost), method, None)
 
@@ -71,11 +36,8 @@ def overriding(cost: CostModel, method: str, factor: float) -> CostModel:
     st.lists(st.integers(1, 10**6), max_size=6),
     st.lists(st.integers(1, 10**6), min_size=1, max_size=6),
 )
-def test_the_shipped_models_take_exactly_their_floors_or_no_less(
-    cost: CostModel, prompts: list[int], contexts: list[int]
-) -> None:
+def test_the_shipped_models_take_exactly_their_floors_or_no_less(cost, prompts, contexts):
     floor = floor_of(cost)
-    assert floor is not None
     assert floor.exact is (cost.model != "roofline")
     load = (len(contexts), sum(contexts), max(contexts))
     assert floor.round_ns(*load) <= cost.round_ns(*load)
@@ -86,20 +48,23 @@ def test_the_shipped_models_take_exactly_their_floors_or_no_less(
         assert floor.mixed_ns(prompts, *load) <= mixed_ns(cost, prompts, *load)
 
 
-def test_a_floor_that_is_too_high_is_found_by_random_steps() -> None:
-    class High(AffineCost):
-        def floor(self):
-            stage = StageFloor(fixed=self.prefill_fixed_ns + 1, token=self.prefill_token_ns)
-            return Floor(stage, RoundFloor(fixed=self.round_fixed_ns))
+def stating(floor):
+    """A model of a class that states another floor."""
+    return type("Stating", (AffineCost,), {"floor": lambda self: floor})()
 
-    assert "a stage takes" in floor_faults(High(), steps=10)[0]
+
+def test_a_floor_that_is_too_high_is_found_by_random_steps():
+    cost = AffineCost()
+    stage = StageFloor(fixed=cost.prefill_fixed_ns + 1, token=cost.prefill_token_ns)
+    high = stating(Floor(stage, RoundFloor(fixed=cost.round_fixed_ns)))
+    assert "a stage takes" in floor_faults(high, steps=10)[0]
     for cost in SHIPPED:
         assert floor_faults(cost, steps=100) == []
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("cost", SHIPPED, ids=lambda cost: cost.model)
-def test_a_class_that_overrides_one_method_states_nothing(cost: CostModel, method: str) -> None:
+def test_a_class_that_overrides_one_method_states_nothing(cost, method):
     other = overriding(cost, method, 0.5)
     assert floor_of(cost) is not None
     assert floor_of(other) is None
@@ -108,26 +73,21 @@ def test_a_class_that_overrides_one_method_states_nothing(cost: CostModel, metho
 
 
 @pytest.mark.parametrize("name", ["_round_fs", "context_matters", "prefill_limit", "extra"])
-def test_nor_does_one_that_adds_anything_else(name: str) -> None:
+def test_nor_does_one_that_adds_anything_else(name):
     kind = type("Other", (BilinearCost,), {name: property(lambda self: 0)})
     assert floor_of(in_order(kind, *[10**6] * 8)) is None
 
 
-def test_nor_one_with_a_method_from_beside_or_on_the_object() -> None:
-    class Beside:
-        def mixed_ns(self, *args):
-            return 1
-
-    class Both(LevelsCost, Beside):
-        pass
-
-    assert floor_of(Both(levels=((100, 5),), round_fixed_ns=5)) is None
+def test_nor_one_with_a_method_from_beside_or_on_the_object():
+    beside = type("Beside", (), {"mixed_ns": lambda self, *args: 1})
+    both = type("Both", (LevelsCost, beside), {})
+    assert floor_of(both(levels=((100, 5),), round_fixed_ns=5)) is None
     cost = AffineCost()
     object.__setattr__(cost, "round_ns", lambda *args: 1)
     assert floor_of(cost) is None
 
 
-def test_a_class_that_changes_no_time_keeps_the_statement() -> None:
+def test_a_class_that_changes_no_time_keeps_the_statement():
     class Named(AffineCost):
         """Another name only."""
 
@@ -140,7 +100,7 @@ def test_a_class_that_changes_no_time_keeps_the_statement() -> None:
     assert floor_of(Named()) == floor_of(Again()) == floor_of(AffineCost())
 
 
-def test_and_one_that_states_its_own_floor_is_taken_at_its_word() -> None:
+def test_and_one_that_states_its_own_floor_is_taken_at_its_word():
     class Halved(AffineCost):
         def prefill_ns(self, prompts):
             return super().prefill_ns(prompts) // 2
@@ -151,52 +111,35 @@ def test_and_one_that_states_its_own_floor_is_taken_at_its_word() -> None:
     assert floor_of(Halved()) == Floor(StageFloor(token=65_000), RoundFloor())
 
 
-def test_models_that_state_none_have_none() -> None:
+def test_models_that_state_none_have_none():
     assert floor_of(in_order(BilinearCost, 1, 1, 1, -1, 1, 1, 1, 1)) is None
     assert floor_of(in_order(PoolingCost, 1, 1, 1, -1, 1)) is None
-
-    class Derived(CostModel):
-        pass
-
-    assert floor_of(Derived()) is None
+    assert floor_of(type("Derived", (CostModel,), {})()) is None
 
 
-@pytest.mark.parametrize(
-    ("build", "field"),
-    [
-        (lambda: StageFloor(fixed=-1), "fixed"),
-        (lambda: StageFloor(token=-1), "token"),
-        (lambda: StageFloor(token=0.5), "token"),
-        (lambda: StageFloor(fixed=1, levels=((5, 5),)), "levels"),
-        (lambda: StageFloor(levels=((5, 5), (4, 6))), "levels"),
-        (lambda: RoundFloor(mean=-1), "mean"),
-        (lambda: Floor(StageFloor(), RoundFloor(), unit=0), "unit"),
-        (lambda: Floor(StageFloor(), RoundFloor(), mixed="none"), "mixed"),
-        (lambda: Floor(StageFloor(), RoundFloor(), unit=2, mixed="one_fixed"), "mixed"),
-        (lambda: Floor(StageFloor(levels=((5, 5),)), RoundFloor(), unit=2), "unit"),
-    ],
-)
-def test_a_wrong_floor_names_its_field(build, field: str) -> None:
-    with pytest.raises(InputError) as caught:
-        build()
-    assert caught.value.field == field
+@pytest.mark.parametrize(("build", "field"), [
+    (lambda: StageFloor(fixed=-1), "fixed"),
+    (lambda: StageFloor(token=-1), "token"),
+    (lambda: StageFloor(token=0.5), "token"),
+    (lambda: StageFloor(fixed=1, levels=((5, 5),)), "levels"),
+    (lambda: StageFloor(levels=((5, 5), (4, 6))), "levels"),
+    (lambda: RoundFloor(mean=-1), "mean"),
+    (lambda: Floor(StageFloor(), RoundFloor(), unit=0), "unit"),
+    (lambda: Floor(StageFloor(), RoundFloor(), mixed="none"), "mixed"),
+    (lambda: Floor(StageFloor(), RoundFloor(), unit=2, mixed="one_fixed"), "mixed"),
+    (lambda: Floor(StageFloor(levels=((5, 5),)), RoundFloor(), unit=2), "unit"),
+])  # fmt: skip
+def test_a_wrong_floor_names_its_field(build, field):
+    assert refusal(build).field == field
 
 
-def test_what_is_no_floor_or_has_levels_that_end_too_early_is_refused() -> None:
-    class Wrong(AffineCost):
-        def floor(self):
-            return 25
-
-    class Short(AffineCost):
-        def floor(self):
-            return Floor(StageFloor(levels=((100, 5),)), RoundFloor())
-
-    for cost in (Wrong(), Short()):
-        with pytest.raises(InputError, match=type(cost).__name__):
-            floor_of(cost)
+@pytest.mark.parametrize("floor", [25, Floor(StageFloor(levels=((100, 5),)), RoundFloor())])
+def test_what_is_no_floor_or_has_levels_that_end_too_early_is_refused(floor):
+    with pytest.raises(orsched.InputError, match="Stating"):
+        floor_of(stating(floor))
 
 
-def test_no_class_of_cost_model_is_asked_for_outside_this_folder(repo_root) -> None:
+def test_no_class_of_cost_model_is_asked_for_outside_this_folder(repo_root):
     """Bounds, certificates and policies read what a model states, and that is of its type."""
     names = {"AffineCost", "LevelsCost", "BilinearCost", "PoolingCost", "ProfiledCost"}
     names |= {"RooflineCost", "LinearCost"}

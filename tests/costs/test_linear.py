@@ -1,7 +1,5 @@
 """The linear cost model, and the fits of it and of the roofline."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from fractions import Fraction
@@ -15,28 +13,19 @@ from orsched.calibration.measurements import Measurements
 from orsched.common.errors import InputError
 from orsched.costs import LinearCost, RooflineCost, mixed_ns
 from orsched.costs.linear import attended_tokens
+from tests.costs.measured import measured, step
 from tests.in_order import in_order
 
 COST = st.builds(in_order, st.just(LinearCost), *[st.integers(0, 10**9)] * 8, st.integers(1, 3))
-TRUE = LinearCost(
-    stage_fixed_fs=9 * 10**12,
-    stage_token_fs=21 * 10**9,
-    attended_fs=10**6,
-    round_fixed_fs=7 * 10**12,
-    round_request_fs=14 * 10**9,
-    context_fs=52 * 10**6,
-    mixed_fixed_fs=5 * 10**12,
-    mixed_context_fs=15 * 10**7,
-)
+STAGE, ROUND = (9 * 10**12, 21 * 10**9, 10**6), (7 * 10**12, 14 * 10**9, 52 * 10**6)
+TRUE = in_order(LinearCost, *STAGE, *ROUND, 5 * 10**12, 15 * 10**7)
 ROOF = RooflineCost.from_s(
     fixed=4e-4, weights=256 * 20e-6, token=20e-6, context=53e-9, attended=0.6e-9
 )
 
 
 @given(
-    COST,
-    st.lists(st.integers(1, 3000), max_size=5),
-    st.lists(st.integers(1, 10**5), max_size=5),
+    COST, st.lists(st.integers(1, 3000), max_size=5), st.lists(st.integers(1, 10**5), max_size=5)
 )
 def test_all_steps_follow_the_formula(cost, prompts, contexts):
     load = (len(contexts), sum(contexts), max(contexts, default=0))
@@ -59,35 +48,24 @@ def test_cached_tokens_are_attended_to_where_they_are_known():
     assert attended_tokens([3], [5]) == 6 + 7 + 8
     assert TRUE.prefill_ns([3], [5]) - TRUE.prefill_ns([3]) == 15
     assert TRUE.mixed_ns([3], 1, 9, 9, [5]) - TRUE.mixed_ns([3], 1, 9, 9) == 15
-    with pytest.raises(InputError, match="2 values for 1 prompts"):
-        TRUE.prefill_ns([3], [5, 6])
 
 
 def rows_of(cost, seed=0, grid=1.0, mixed=True, noise=0.0):
     """A grid and a run, with a grid's prompt tokens faster by a factor."""
-    rng = random.Random(seed)
-    quick = replace(cost, **{n: round(getattr(cost, n) * grid) for n in FASTER if hasattr(cost, n)})
-    rows = []
-    for run in (0, 1):
-        model = cost if run else quick
+    rng, steps = random.Random(seed), []
+    quick = cost
+    if hasattr(cost, "stage_token_fs"):
+        quick = replace(cost, stage_token_fs=round(cost.stage_token_fs * grid))
+    for run, model in enumerate((quick, cost)):
         for _ in range(40):
             prompts = [rng.choice((8, 60, 300, 900))] * rng.choice((1, 2, 4))
-            rows.append(("prefill", len(prompts), sum(prompts), prompts[0], 0, 0, run))
-            rows[-1] += (model.prefill_ns(prompts),)
-            n = rng.choice((1, 8, 40, 150))
-            top = rng.choice((50, 400, 1500))
-            rows.append(("decode", n, 0, 0, n * top, top, run, cost.round_ns(n, n * top, top)))
+            steps.append(step(model, prompts, run=run))
+            n, top = rng.choice((1, 8, 40, 150)), rng.choice((50, 400, 1500))
+            steps.append(step(cost, [], (n, n * top, top), run=run))
             if mixed and not run:
-                p = rng.choice((8, 128, 700))
-                time = mixed_ns(model, [p], n, n * top, top)
-                rows.append(("mixed", n, p, p, n * top, top, 0, time))
-    names = ("phase", "count", "tokens", "longest", "context_sum", "context_max", "run")
-    columns = dict(zip((*names, "duration_ns"), zip(*rows, strict=True), strict=True))
-    times = [round(t * rng.uniform(1 - noise, 1 + noise)) for t in columns["duration_ns"]]
-    return Measurements(**{**{k: list(v) for k, v in columns.items()}, "duration_ns": times})
-
-
-FASTER = ("stage_token_fs",)
+                steps.append(step(model, [rng.choice((8, 128, 700))], (n, n * top, top)))
+    noisy = [(*row, round(time * rng.uniform(1 - noise, 1 + noise))) for *row, time in steps]
+    return measured(noisy)
 
 
 @pytest.mark.parametrize("grid", [1.0, 0.6])
@@ -113,9 +91,8 @@ def test_fits_report_errors_on_steps_held_out_and_stay_near_under_noise():
         found = fit(model, rows_of(true, noise=0.05))
         for phase in ("prefill", "decode", "mixed"):
             assert 0 < found.report["phases"][phase]["mean_relative_error"] < 0.05
-        assert found.cost.round_ns(100, 50_000, 500) == pytest.approx(
-            true.round_ns(100, 50_000, 500), rel=0.03
-        )
+        load = (100, 50_000, 500)
+        assert found.cost.round_ns(*load) == pytest.approx(true.round_ns(*load), rel=0.03)
 
 
 def test_without_mixed_steps_the_larger_parts_are_left():
@@ -125,9 +102,8 @@ def test_without_mixed_steps_the_larger_parts_are_left():
 
 
 def test_coefficients_that_the_rows_do_not_determine_are_named():
-    one = Measurements(
-        ["prefill"] * 3 + ["decode"] * 3, [1] * 6, [5] * 6, [4] * 3 + [0] * 3, [4] * 3 + [0] * 3
-    )
+    phases, tokens = ["prefill"] * 3 + ["decode"] * 3, [4] * 3 + [0] * 3
+    one = Measurements(phases, [1] * 6, [5] * 6, tokens, tokens)
     for model in ("linear", "roofline"):
         with pytest.raises(InputError, match="do not determine"):
             fit(model, one, holdout=0)
