@@ -1,20 +1,12 @@
 """One context for all bounds of an instance: each part is derived once, whoever asks."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
 
+from orsched import AffineCost, BlockMemory, Instance, Link, Requests, Worker, bound
 from orsched.certificates import charges, context, shared_rounds
 from orsched.certificates.context import Context
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.links import Link
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
-from orsched.models.bounds.bounds import bound
 from tests.in_order import in_order
 
 COST, OTHER = in_order(AffineCost, 25, 1, 29, 2), in_order(AffineCost, 20, 2, 31, 2)
@@ -23,6 +15,7 @@ FLEETS = {
     "equal": tuple(Worker(2, COST, 40, name=f"w{k}") for k in range(3)),
     "unequal": (Worker(2, COST, 40), Worker(3, OTHER, name="other")),
 }
+REQUESTS = Requests([9, 2, 7, 5] * 2, [30, 9, 2, 4] * 2, arrival_ns=[15 * k for k in range(8)])
 PAGED = BlockMemory(40, 4, "paged")
 HELPERS = {
     context: ("_jobs", "_fit", "_released", "floor_of"),
@@ -34,7 +27,7 @@ HELPERS = {
 
 def counted(monkeypatch):
     """Return how often each helper is entered from now on, by what it derives of what."""
-    calls: Counter[tuple[object, ...]] = Counter()
+    calls = Counter()
 
     def noting(name, function):
         def noted(first, *others):
@@ -45,7 +38,7 @@ def counted(monkeypatch):
 
         return noted
 
-    kept: list[object] = []  # so that no address is used twice
+    kept = []  # so that no address is used twice
     for module, names in HELPERS.items():
         for name in names:
             monkeypatch.setattr(module, name, noting(name, getattr(module, name)))
@@ -57,8 +50,7 @@ def counted(monkeypatch):
 @pytest.mark.parametrize("fleet", FLEETS)
 def test_a_proposal_derives_each_part_once(monkeypatch, fleet, objective, allows):
     """Each helper once for each kind of worker: equal ones have one floor, and one set of times."""
-    requests = Requests([9, 2, 7, 5] * 2, [30, 9, 2, 4] * 2, arrival_ns=[15 * k for k in range(8)])
-    instance = Instance(requests, FLEETS[fleet], first_token="decode")
+    instance = Instance(REQUESTS, FLEETS[fleet], first_token="decode")
     monkeypatch.setattr("orsched.models.bounds.bounds.bound_violations", lambda *_: [])
     monkeypatch.setattr("orsched.models.bounds.shared_rounds_bound.STEPS", 2)
     calls = counted(monkeypatch)
@@ -73,10 +65,9 @@ def test_a_proposal_derives_each_part_once(monkeypatch, fleet, objective, allows
 
 def test_workers_with_roles_are_looked_at_once(monkeypatch):
     """Eight moments of release, and each pool's requests and charges once."""
-    requests = Requests([9, 2, 7, 5] * 2, [30, 9, 2, 4] * 2, arrival_ns=[15 * k for k in range(8)])
     workers = [Worker(2, COST, 40, PAGED, f"p{k}", role="prefill") for k in range(2)]
     workers += [Worker(2, OTHER, 40, PAGED, f"d{k}", role="decode") for k in range(2)]
-    instance = Instance(requests, workers, first_token="decode", link=Link())
+    instance = Instance(REQUESTS, workers, first_token="decode", link=Link())
     calls = counted(monkeypatch)
     monkeypatch.setattr("orsched.models.bounds.bounds.bound_violations", lambda *_: [])
     assert bound(instance).name == "pools"

@@ -1,35 +1,25 @@
 """What a certificate may hold, what verifying it may take, and that it is proven once."""
 
-from __future__ import annotations
-
 import copy
 import json
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 import orsched
-from orsched.certificates.fields import (
-    LATENCY,
-    MAKESPAN,
-    PACKING,
-    Budget,
-    BudgetError,
-)
+from orsched.certificates.fields import BULK, LATENCY, MAKESPAN, PACKING, Budget, BudgetError
 from orsched.checker import certificates, check
-from orsched.checker.certificates import (
-    bound_violations,
-    certificate_violations,
-    packing_violations,
-)
+from orsched.checker.certificates import bound_violations, bulk_violations, certificate_violations
 from orsched.cli.commands import run
 from orsched.common.limits import DEFAULT_BUDGET
 from orsched.files import save_instance, save_schedule
 from orsched.instances.synthetic import peers_workload
 from orsched.models.bounds.bounds import makespan_bound
 from tests.certificates.kinds import NO_PACKING, PROOFS, finding, kinds
+from tests.certificates.test_bulk_certificates import bulk_documents
 from tests.certificates.test_proposals import NAMES
 
 OTHERS = (
@@ -85,44 +75,56 @@ def test_the_examples_have_every_kind():
     assert set(PROOFS) < set(PACKING)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_another_type_is_no_proof(name, monkeypatch):
+def example(name, monkeypatch):
+    """Return a document that proves a bound, and what finds faults in one like it."""
+    if name in BULK:
+        instance, document = bulk_documents()[name]
+        return document, lambda other: bulk_violations(instance, other)
     kind = kinds()[name]
-    document = kind.bound(monkeypatch).to_dict()
+    verify = partial(bound_violations, kind.instance, objective=kind.objective)
+    return kind.bound(monkeypatch).to_dict(), verify
+
+
+@pytest.mark.parametrize("name", [*NAMES, *BULK])
+def test_another_type_is_no_proof(name, monkeypatch):
+    document, verify = example(name, monkeypatch)
     for path in places(document):
         for other in other_types(at(document, path)):
             broken = changed(document, path, other)
-            assert bound_violations(kind.instance, broken, kind.objective), (path, other)
-            if kind.objective == "makespan":
-                assert certificate_violations(kind.instance, broken), (path, other)
+            assert verify(broken), (path, other)
+            if name not in BULK and kinds()[name].objective == "makespan":
+                assert certificate_violations(kinds()[name].instance, broken), (path, other)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *BULK])
 def test_another_number_proves_no_more(name, monkeypatch):
     """Another choice may prove as much as was claimed; never another value."""
-    kind = kinds()[name]
-    document = kind.bound(monkeypatch).to_dict()
+    document, verify = example(name, monkeypatch)
+    proven = ("certificate", "value") if name in BULK else ("value_ns",)
     for path in places(document):
         value = at(document, path)
         if type(value) is not int:
             continue
         for other in (*NUMBERS, value + 1, value - 1):
             broken = changed(document, path, other)
-            if not bound_violations(kind.instance, broken, kind.objective):
-                assert broken["value_ns"] == document["value_ns"], (path, other)
+            if not verify(broken):
+                assert at(broken, proven) == at(document, proven), (path, other)
 
 
-@pytest.mark.parametrize("name", ["joint", "dual", "tree", "charged", "shared", "large requests"])
+@pytest.mark.parametrize(
+    "name", ["joint", "dual", "tree", "charged", "shared", "large requests", *BULK]
+)
 def test_fields_that_are_missing_or_unknown_are_no_proof(name, monkeypatch):
-    kind = kinds()[name]
-    document = kind.bound(monkeypatch).to_dict()
-    for path in places(document):
+    document, verify = example(name, monkeypatch)
+    optional = ("restarts",) if name in BULK else ()
+    shallow = [path for path in leaves(document) if len(path) < 3]
+    for path in {*places(document), *shallow}:
         if isinstance(at(document, path), dict):
-            assert bound_violations(kind.instance, changed(document, (*path, "more"), 1))
-        if isinstance(path[-1], str):
+            assert verify(changed(document, (*path, "more"), 1))
+        if isinstance(path[-1], str) and path[-1] not in optional:
             less = copy.deepcopy(document)
             del at(less, path[:-1])[path[-1]]
-            assert bound_violations(kind.instance, less)
+            assert verify(less), path
 
 
 def test_half_a_k_proves_nothing():
@@ -143,13 +145,13 @@ def test_half_a_k_proves_nothing():
 def test_packings_of_other_types_are_no_proof(proof):
     rounds, clients = NO_PACKING
     result = finding(proof)(rounds, clients)
-    assert packing_violations(rounds, clients, result) == []
+    assert certificates.packing_violations(rounds, clients, result) == []
     for path in places(result.certificate):
         for other in other_types(at(result.certificate, path)):
             broken = replace(result, certificate=changed(result.certificate, path, other))
-            assert packing_violations(rounds, clients, broken), (path, other)
+            assert certificates.packing_violations(rounds, clients, broken), (path, other)
     for field in ("makespan", "bound"):
-        assert packing_violations(rounds, clients, replace(result, **{field: 9.0}))
+        assert certificates.packing_violations(rounds, clients, replace(result, **{field: 9.0}))
 
 
 @pytest.mark.parametrize("name", ["joint", "tree", "charged", "large prompts"])
@@ -160,9 +162,8 @@ def test_check_says_so_beside_a_schedule(name, monkeypatch):
     assert check(kind.instance, schedule) == []
     for path in places(schedule.bound)[::7]:
         for other in (None, True, 0.5, "x", 10**5000):
-            found = check(
-                kind.instance, schedule.replace(bound=changed(schedule.bound, path, other))
-            )
+            broken = schedule.replace(bound=changed(schedule.bound, path, other))
+            found = check(kind.instance, broken)
             assert any(violation.kind == "bound" for violation in found), (path, other)
             json.dumps([violation.to_dict() for violation in found], allow_nan=False)
 
@@ -170,26 +171,16 @@ def test_check_says_so_beside_a_schedule(name, monkeypatch):
 BEYOND = "budget of 2,000,000,000 cells"
 
 
-def spent(monkeypatch, verify):
-    budgets = []
-    init = Budget.__init__
-    monkeypatch.setattr(Budget, "__init__", lambda *args: (init(*args), budgets.append(args[0]))[0])
-    assert verify() == []
-    return sum(budget.cells - budget.left for budget in budgets)
-
-
 @pytest.mark.parametrize("proof", PROOFS)
 @pytest.mark.parametrize("value", [99_999_999, 2**200])
 def test_a_large_value_asks_for_no_large_table(proof, value):
     rounds, clients = NO_PACKING
-    certificate = {"bound": proof, "value": value, **PROOFS[proof]}
     tracemalloc.start()
-    found = packing_violations(rounds, clients, finding(proof, value)(rounds, clients))
+    found = certificates.packing_violations(rounds, clients, finding(proof, value)(rounds, clients))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert any(BEYOND in fault for fault in found)
     assert most < 10_000_000
-    assert certificate["value"] == value
 
 
 @pytest.mark.parametrize("proof", PROOFS)
@@ -223,19 +214,17 @@ def test_a_larger_budget_verifies_more():
     assert "larger one (budget=, or --budget" in small[0]
     assert bound_violations(kind.instance, document, budget=10**9) == []
     assert bound_violations(kind.instance, document, budget=None) == []
-    assert "budget" in check(kind.instance, _with(kind.instance, document), budget=10)[0].message
-
-
-def _with(instance, bound):
-    return orsched.solve(instance, "fcfs").schedule.replace(bound=bound)
+    schedule = orsched.solve(kind.instance, "fcfs").schedule.replace(bound=document)
+    assert "budget" in check(kind.instance, schedule, budget=10)[0].message
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind_takes_a_tenth_of_the_budget_at_most(name, monkeypatch):
-    kind = kinds()[name]
-    document = kind.bound(monkeypatch).to_dict()
-    verify = lambda: bound_violations(kind.instance, document, kind.objective)  # noqa: E731
-    assert spent(monkeypatch, verify) <= DEFAULT_BUDGET // 10
+    document, verify = example(name, monkeypatch)
+    budgets, init = [], Budget.__init__
+    monkeypatch.setattr(Budget, "__init__", lambda *args: (init(*args), budgets.append(args[0]))[0])
+    assert verify(document) == []
+    assert sum(budget.cells - budget.left for budget in budgets) <= DEFAULT_BUDGET // 10
 
 
 def test_no_bound_is_looked_at_beside_a_broken_structure(monkeypatch):
@@ -259,7 +248,7 @@ def test_a_budget_is_spent_once_and_says_of_what():
 
 
 @pytest.fixture
-def derived(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def derived(monkeypatch):
     """Return the names of the bounds that were derived from their certificates."""
     names, derive = [], certificates._differences
 
@@ -271,14 +260,14 @@ def derived(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_a_solvers_bound_is_derived_once_for_an_instance(derived: list[str]) -> None:
+def test_a_solvers_bound_is_derived_once_for_an_instance(derived):
     result = orsched.solve(peers_workload(40), "fcfs")
     assert derived == [result.schedule.bound["name"]]
     assert orsched.check(peers_workload(40), result.schedule) == []
     assert len(derived) == 2  # another object: nothing is known of it
 
 
-def test_a_forged_bound_is_refused_beside_the_one_that_was_proven(derived: list[str]) -> None:
+def test_a_forged_bound_is_refused_beside_the_one_that_was_proven(derived):
     instance = peers_workload(40)
     bound = orsched.bound(instance).to_dict()
     assert certificate_violations(instance, bound) == []
@@ -290,7 +279,7 @@ def test_a_forged_bound_is_refused_beside_the_one_that_was_proven(derived: list[
     assert certificate_violations(other, bound)
 
 
-def test_a_smaller_budget_is_kept_to(derived: list[str]) -> None:
+def test_a_smaller_budget_is_kept_to(derived):
     instance = peers_workload(40)
     bound = orsched.bound(instance).to_dict()
     before = len(derived)

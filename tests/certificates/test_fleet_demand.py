@@ -1,21 +1,16 @@
 """What requests that keep their limits take of a fleet, beside random policies of every kind."""
 
-from __future__ import annotations
-
 import random
+from itertools import product
 
 import numpy as np
 import pytest
 
 import orsched
+from orsched import AffineCost, BilinearCost, Instance, Prefixes, Requests, Worker
 from orsched.certificates.fields import Budget, BudgetError
 from orsched.certificates.fleet_demand import FAR, UNIT, Demand, Limits, Measure, attained_at_most
-from orsched.costs import AffineCost, BilinearCost
-from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory, PrefixCache
-from orsched.data.prefixes import Prefixes
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.models.bounds.fleet_bound import AttainmentSearch, measures_for
 from orsched.simulator import simulate_policy
 from tests.decoding import decoding
@@ -51,16 +46,11 @@ def limits_between(rng, instance, schedule):
 def all_measures(demand):
     """What the search would try, and whatever else the kernel takes."""
     yield from measures_for(demand)
-    for stage in range(5):
-        for rounds in range(5):
-            for fixed in ("stage", "round", "both"):
-                for share, pace in (
-                    ("clients", 0),
-                    ("clients", 40),
-                    ("clients", 3000),
-                    ("memory", 0),
-                ):
-                    yield Measure(stage, rounds, fixed, share, pace)
+    shares = (("clients", 0), ("clients", 40), ("clients", 3000), ("memory", 0))
+    for stage, rounds, fixed, share in product(
+        range(5), range(5), ("stage", "round", "both"), shares
+    ):
+        yield Measure(stage, rounds, fixed, *share)
 
 
 def fullest_window(rng, instance, schedule, said):
@@ -74,13 +64,9 @@ def fullest_window(rng, instance, schedule, said):
     except ValueError:  # no floor
         return 0.0
     assert demand.possible[kept].all(), said
-    moments = sorted(
-        {0, 1, schedule.makespan_ns}
-        | set(instance.requests.arrival_ns.tolist())
-        | set(np.minimum(demand.first_by, FAR).tolist())
-        | set(demand.end_by.tolist())
-        | set(demand.begin.tolist())
-    )
+    first_by = np.minimum(demand.first_by, FAR)
+    every = (instance.requests.arrival_ns, first_by, demand.end_by, demand.begin)
+    moments = sorted({0, 1, schedule.makespan_ns}.union(*(each.tolist() for each in every)))
     pairs = [sorted(rng.sample(moments, 2)) for _ in range(12)] + [[0, moments[-1]]]
     fullest = 0.0
     for measure in all_measures(demand):
@@ -100,58 +86,39 @@ def fullest_window(rng, instance, schedule, said):
     return fullest
 
 
-def sweep(seeds, names):
-    """Look at the windows of random policies on random instances; return the fullest."""
+def batching(seed, rng):
+    """A random instance of every kind, and a random policy."""
+    instance = random_batching_instance(rng)
+    return instance, BATCHING[rng.choice(sorted(BATCHING))](seed)
+
+
+def cached(seed, rng):
+    """An instance with prefix caches, below vLLM's policy."""
+    instance = prefix_instance(seed, rng.choice((1, 1, 2, 3)))
+    return instance, prefix_policy(instance, prefix_params(seed, instance.workers[0].clients))
+
+
+@pytest.mark.parametrize(("draw", "seeds", "least"), [
+    (cached, range(12), 0.1), (cached, range(12, 24), 0.1),
+    pytest.param(cached, range(1000, 1200), 0.5, marks=pytest.mark.full),
+    (batching, range(12, 24), 0.1), (batching, range(24, 36), 0.1),
+    pytest.param(batching, range(1000, 1150), 0.9, marks=pytest.mark.full),
+])  # fmt: skip
+def test_no_policy_takes_less_in_any_window(draw, seeds, least):
     fullest = 0.0
     for seed in seeds:
         rng = random.Random(seed)
-        instance = random_batching_instance(rng)
-        name = rng.choice(names)
-        schedule = simulate_policy(instance, BATCHING[name](seed)).schedule
-        fullest = max(fullest, fullest_window(rng, instance, schedule, (seed, name)))
-    return fullest
-
-
-def sweep_cached(seeds):
-    """The same with prefix caches, below vLLM's policy."""
-    fullest = 0.0
-    for seed in seeds:
-        rng = random.Random(seed)
-        instance = prefix_instance(seed, rng.choice((1, 1, 2, 3)))
-        policy = prefix_policy(instance, prefix_params(seed, instance.workers[0].clients))
+        instance, policy = draw(seed, rng)
         schedule = simulate_policy(instance, policy).schedule
         fullest = max(fullest, fullest_window(rng, instance, schedule, seed))
-    return fullest
-
-
-@pytest.mark.parametrize("first", [0, 12])
-def test_no_policy_takes_less_in_any_window_with_prefix_caches(first):
-    assert sweep_cached(range(first, first + 12)) > 0.1
-
-
-@pytest.mark.full
-def test_no_policy_takes_less_in_any_window_with_many_prefix_caches():
-    assert sweep_cached(range(1000, 1200)) > 0.5
-
-
-@pytest.mark.parametrize("first", [12, 24])
-def test_no_policy_takes_less_in_any_window(first):
-    assert sweep(range(first, first + 12), sorted(BATCHING)) > 0.1
-
-
-@pytest.mark.full
-def test_no_policy_takes_less_in_any_window_of_many_instances():
-    assert sweep(range(1000, 1150), sorted(BATCHING)) > 0.9
+    assert fullest > least
 
 
 def affine(requests=120, gap_ns=5 * 10**7, memory=None, clients=4):
     """Requests at equal distances on Pang's worker."""
     arrivals = [gap_ns * k for k in range(requests)]
-    return Instance(
-        Requests([100] * requests, [20] * requests, arrival_ns=arrivals),
-        Worker(clients, AffineCost(), None, memory),
-        first_token="prefill",
-    )
+    worker = Worker(clients, AffineCost(), None, memory)
+    return Instance(Requests([100] * requests, [20] * requests, arrival_ns=arrivals), worker)
 
 
 def proven(instance, ttft, tpot, speed, name=None):
@@ -214,25 +181,17 @@ def test_a_larger_fleet_or_later_limits_take_the_proof_away(case):
     assert attained_at_most(instance, later, instance.workers, claim) > claim["attained"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"weights": [0]},
-        {"weights": [1, 1]},
-        {"speed": -1},
-        {"speed": 1.0},
-        {"one": 0},
-        {"bound": "charged"},
-        {"measures": []},
-        {"windows": [{"start_ns": 5, "end_ns": 4, "measure": 0, "weight": 1}]},
-        {"windows": [{"start_ns": 0, "end_ns": 4, "measure": 1, "weight": 1}]},
-        {"windows": [{"start_ns": 0, "end_ns": 4, "measure": 0, "weight": -1}]},
-        {"measures": [{"stage": 4, "round": 4, "fixed": "both", "share": "clients", "pace": 0}]},
-        {"measures": [{"stage": 4, "round": 4, "fixed": "round", "share": "memory", "pace": 0}]},
-        {"measures": [{"stage": 5, "round": 4, "fixed": "round", "share": "clients", "pace": 0}]},
-        {"more": 1},
-    ],
-)
+@pytest.mark.parametrize("change", [
+    {"weights": [0]}, {"weights": [1, 1]}, {"speed": -1}, {"speed": 1.0}, {"one": 0},
+    {"bound": "charged"}, {"measures": []},
+    {"windows": [{"start_ns": 5, "end_ns": 4, "measure": 0, "weight": 1}]},
+    {"windows": [{"start_ns": 0, "end_ns": 4, "measure": 1, "weight": 1}]},
+    {"windows": [{"start_ns": 0, "end_ns": 4, "measure": 0, "weight": -1}]},
+    {"measures": [{"stage": 4, "round": 4, "fixed": "both", "share": "clients", "pace": 0}]},
+    {"measures": [{"stage": 4, "round": 4, "fixed": "round", "share": "memory", "pace": 0}]},
+    {"measures": [{"stage": 5, "round": 4, "fixed": "round", "share": "clients", "pace": 0}]},
+    {"more": 1},
+])  # fmt: skip
 def test_forged_certificates_are_refused(case, change):
     instance, limits, claim = case
     with pytest.raises(ValueError, match=r"."):
@@ -261,9 +220,7 @@ def share_of(demand, measure, end_ns):
 
 
 def test_full_clients_are_charged_their_rounds_whole():
-    instance = Instance(
-        Requests([100] * 4, [20] * 4), Worker(4, AffineCost()), first_token="prefill"
-    )
+    instance = affine(requests=4, gap_ns=0)
     demand, makespan, end = served(instance)
     assert makespan == 77_000_000 + 19 * 29_840_000
     charged = 4 * 13_000_000 + 19 * 29_840_000  # all but the fixed time of the stage
@@ -272,9 +229,8 @@ def test_full_clients_are_charged_their_rounds_whole():
 
 
 def test_contexts_are_charged_as_they_grow():
-    cost = in_order(
-        BilinearCost, 0, 10**6, 0, 10**8, 0, 0, 10**9, 0
-    )  # a round is 1,000 ns a context token
+    # A round is 1,000 ns a context token.
+    cost = in_order(BilinearCost, 0, 10**6, 0, 10**8, 0, 0, 10**9, 0)
     instance = decoding([3], [30], Worker(1, cost))
     demand, makespan, end = served(instance)
     assert makespan == 101 + 1000 * (30 * 3 + 30 * 31 // 2)
@@ -284,11 +240,8 @@ def test_contexts_are_charged_as_they_grow():
 
 def test_blocks_in_use_are_charged_what_they_keep_from_others():
     memory = BlockMemory(10, 16, "paged")
-    instance = Instance(
-        Requests([70, 70], [10, 10]),
-        Worker(64, in_order(AffineCost, 0, 1, 10**6, 1), None, memory),
-        "decode",
-    )
+    worker = Worker(64, in_order(AffineCost, 0, 1, 10**6, 1), None, memory)
+    instance = decoding([70, 70], [10, 10], worker)
     demand, _, end = served(instance)
     found = share_of(demand, Measure(4, 4, "round", "memory", 0), end)
     assert 0.9 < found <= 1
@@ -296,9 +249,8 @@ def test_blocks_in_use_are_charged_what_they_keep_from_others():
 
 
 def test_the_latest_end_is_the_last_moment_that_tpot_rounds_down_to_its_limit():
-    instance = Instance(
-        Requests([5] * 4, [1, 2, 4, 8]), Worker(1, in_order(AffineCost, 0, 0, 1, 0)), "prefill"
-    )
+    worker = Worker(1, in_order(AffineCost, 0, 0, 1, 0))
+    instance = Instance(Requests([5] * 4, [1, 2, 4, 8]), worker, "prefill")
     limits = Limits(np.arange(4), np.full(4, 100), np.full(4, 10))
     demand = Demand(instance, limits, instance.workers, [1])
     for after, between in zip((0, 1, 3, 7), demand.between.tolist(), strict=True):

@@ -1,7 +1,5 @@
 """Bounds by ranks: no step pays more than it costs, and nothing is above the optimum."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import permutations
 
@@ -11,24 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched import AffineCost, Instance, Requests, Worker
+from orsched.certificates import rank_costs
 from orsched.certificates.charges import Shares
 from orsched.certificates.context import Context
 from orsched.certificates.fields import Budget, BudgetError
-from orsched.certificates.rank_costs import (
-    KINDS,
-    Choices,
-    Term,
-    least_ranking,
-    least_sum_by_ranks,
-    rank_costs,
-    weights_of,
-    work_of,
-)
+from orsched.certificates.rank_costs import KINDS, Choices, Term, least_ranking, least_sum_by_ranks
 from orsched.checker.certificates import bound_violations
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.models.bounds.latency_bounds import candidates, rank_certificates
 from orsched.models.bounds.makespan_certificates import best_shares
 from tests.decoding import decoding
@@ -45,7 +32,7 @@ def test_no_round_pays_more_than_it_costs(count, clients, fixed, own, late):
     """INV: any N of u ranks pay at most a round of N beside u, and none less than a lower rank."""
     weights = np.arange(1, count + 1)
     weights = np.maximum(weights - clients, 0) if late else weights
-    paid = rank_costs(weights, clients, fixed, own, Budget())
+    paid = rank_costs.rank_costs(weights, clients, fixed, own, Budget())
     assert (np.diff(paid) >= 0).all()
     for left in range(1, count + 1):
         for active in range(1, min(left, clients) + 1):
@@ -55,9 +42,9 @@ def test_no_round_pays_more_than_it_costs(count, clients, fixed, own, late):
 
 def test_equal_requests_pay_their_best_batches():
     """Five equal requests, two clients: batches of 2, 2 and 1; each round counts who is left."""
-    paid = rank_costs(np.arange(1, 6), 2, 10, 1, Budget())
+    paid = rank_costs.rank_costs(np.arange(1, 6), 2, 10, 1, Budget())
     assert int(paid.sum()) == 12 * 5 + 12 * 3 + 11 * 1
-    alone = rank_costs(np.arange(1, 6), 2, 0, 1, Budget())  # nothing is shared: one by one
+    alone = rank_costs.rank_costs(np.arange(1, 6), 2, 0, 1, Budget())  # nothing is shared
     assert alone.tolist() == [1, 2, 3, 4, 5]
 
 
@@ -91,7 +78,7 @@ def test_whatever_is_chosen_is_at_most_the_least_sum(instance, level, smooth, sh
     if share == "cap" and instance.worker.prefill_limit is None:
         return
     shares = best_shares(context)[0]._replace(stage=share, round="clients")
-    work = work_of(context, shares)
+    work = rank_costs.work_of(context, shares)
     chosen = Choices(min(level * work.unit, int(work.stages.max())), smooth)
     for kind in ("ranks", "queue_ranks"):
         objective = KINDS[kind]
@@ -110,7 +97,7 @@ def test_weighted_bounds_are_at_most_the_least_weighted_sum(instance, data):
     weighted = instance.replace(requests=replace(requests, weights=weights))
     grain, context = data.draw(st.integers(1, 3)), Context(weighted)
     shares = best_shares(context)[0]._replace(round="clients")
-    work = work_of(context, shares, weights_of(weighted, grain))
+    work = rank_costs.work_of(context, shares, rank_costs.weights_of(weighted, grain))
     level = data.draw(st.integers(0, 60)) * work.unit
     chosen = Choices(min(level, int(work.stages.max(initial=0))), 1, grain)
     found = least_sum_by_ranks("weighted_ranks", weighted, work, chosen, Budget())
@@ -157,11 +144,8 @@ def test_equal_requests_without_prefills_are_solved():
 def test_numbers_of_any_size_do_not_wrap_around():
     """Where sums need more than 64 bits, times are rounded down; the sum scales with the times."""
     large = 10**12
-    instance = decoding(
-        [9, 2, 7] * 20,
-        [30, 900, 20] * 20,
-        Worker(4, in_order(AffineCost, 25 * large, large, 29 * large, 2 * large)),
-    )
+    worker = Worker(4, in_order(AffineCost, 25 * large, large, 29 * large, 2 * large))
+    instance = decoding([9, 2, 7] * 20, [30, 900, 20] * 20, worker)
     little = instance.replace(workers=Worker(4, in_order(AffineCost, 25, 1, 29, 2)))
     (_, total, _), *_ = rank_certificates(Context(instance), "mean_jct", lambda: False)
     (_, exact, _), *_ = rank_certificates(Context(little), "mean_jct", lambda: False)
@@ -172,24 +156,21 @@ def test_what_it_does_not_know_is_refused():
     one = decoding([3, 4], [2, 5], Worker(2, in_order(AffineCost, 5, 1, 10, 1)))
     two = one.replace(workers=(one.worker, Worker(2, one.worker.cost, name="b")))
     shares = Shares("clients", "clients", (5, 1, 1))
-    work = work_of(Context(one), shares)
+    work = rank_costs.work_of(Context(one), shares)
     with pytest.raises(ValueError, match="above all prefills"):
         least_sum_by_ranks("ranks", one, work, Choices(10**6, 0), Budget())
     with pytest.raises(BudgetError):
         least_sum_by_ranks("ranks", one, work, Choices(0, 0), Budget(5))
     with pytest.raises(ValueError, match="one worker"):
-        work_of(Context(two), shares)
+        rank_costs.work_of(Context(two), shares)
     with pytest.raises(ValueError, match="memory"):
-        work_of(Context(one), shares._replace(round="memory"))
+        rank_costs.work_of(Context(one), shares._replace(round="memory"))
 
 
 def test_repeated_prefills_that_yield_tokens_take_the_place_of_rounds():
     """Where prefills cost nearly nothing, tokens do: a rank pays for them, not for rounds."""
-    dear = Instance(
-        Requests([3] * 6, [5] * 6),
-        Worker(2, in_order(AffineCost, 5, 9, 10, 1)),
-        first_token="prefill",
-    )
+    worker = Worker(2, in_order(AffineCost, 5, 9, 10, 1))
+    dear = Instance(Requests([3] * 6, [5] * 6), worker, first_token="prefill")
     cheap = dear.replace(workers=Worker(2, in_order(AffineCost, 0, 1, 1000, 1)))
     assert sum_by_ranks(dear, ("restarts",)) == sum_by_ranks(dear, ())
     assert sum_by_ranks(cheap, ("restarts",)) < sum_by_ranks(cheap, ()) / 10
