@@ -1,17 +1,11 @@
 """Random valid schedules of all batching modes: an engine without a policy, driven by dice."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
+from orsched import BlockMemory, Instance, Requests, Schedule, Steps, Work, Worker
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost, mixed_ns
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.schedule import Schedule, Steps, Work
-from orsched.data.workers import Worker
 from tests.in_order import in_order
 from tests.simulator.instances import ContextCost
 
@@ -40,20 +34,13 @@ def random_instance(dice, most=6):
             least = -(-(7 + 6) // size)
             blocks = int(dice.integers(least, 3 * least))
             memory = BlockMemory(blocks, size, str(dice.choice(["whole", "paged", "paged"])))
-        workers.append(
-            Worker(
-                clients=int(dice.integers(1, 4)),
-                cost=COSTS[dice.integers(len(COSTS))],
-                prefill_cap_tokens=int(dice.integers(8, 20)) if dice.random() < 0.5 else None,
-                memory=memory,
-                name=f"worker-{index}",
-                padding=bool(dice.random() < 0.4),
-            )
-        )
+        clients, cost = int(dice.integers(1, 4)), COSTS[dice.integers(len(COSTS))]
+        cap = int(dice.integers(8, 20)) if dice.random() < 0.5 else None
+        padding = bool(dice.random() < 0.4)
+        workers.append(Worker(clients, cost, cap, memory, f"worker-{index}", padding=padding))
     rule = str(dice.choice(["decode", "prefill"]))
-    return Instance(
-        Requests(prompts, outputs, arrival_ns=arrivals), tuple(workers), first_token=rule
-    )
+    requests = Requests(prompts, outputs, arrival_ns=arrivals)
+    return Instance(requests, tuple(workers), first_token=rule)
 
 
 @dataclass
@@ -184,10 +171,8 @@ class Dice:
         while rounds and any(job.yielded < job.output for job in active or [chunks[0][0]]):
             going = [job for job in active if job.yielded < job.output]
             count = min([rounds, *(job.output - job.yielded for job in going)])
-            count = next(
-                (c for c in range(count, 0, -1) if self.room(worker, active, c, chunks)), 0
-            )
-            if count == 0:
+            counts = (c for c in range(count, 0, -1) if self.room(worker, active, c, chunks))
+            if (count := next(counts, 0)) == 0:
                 break
             self.step(worker, chunks, active, count)
             rounds -= count
@@ -223,8 +208,7 @@ class Dice:
             if spec.padding:
                 lengths = [max(lengths)] * len(lengths) if lengths else []
                 contexts = [max(contexts)] * len(contexts) if contexts else []
-            longest = max(contexts, default=0)
-            load = len(contexts), sum(contexts), longest
+            load = len(contexts), sum(contexts), max(contexts, default=0)
             now += mixed_ns(spec.cost, lengths, *load, before)
         for job, tokens in chunks:
             job.prefilled += tokens
@@ -235,9 +219,8 @@ class Dice:
         self.free_at[worker] = now
 
     def schedule(self):
-        order = sorted(
-            range(len(self.steps)), key=lambda k: (self.steps[k][2], self.steps[k][0], k)
-        )
+        starts = [(start, worker, k) for k, (worker, _, start, *_) in enumerate(self.steps)]
+        order = [k for *_, k in sorted(starts)]
         rows, places = [], {}  # the last row of a request, and the round step of its worker then
         counts = [0] * len(self.instance.workers)
         for number, k in enumerate(order):
@@ -252,17 +235,11 @@ class Dice:
                     row = [request, client, kind, number, number, tokens, stay]
                     rows.append(row)
                 places[request] = (row, counts[worker])
-        columns = (
-            np.array(sorted(rows, key=lambda row: (row[0], row[3])), np.int64).reshape(-1, 7).T
-        )
+        rows.sort(key=lambda row: (row[0], row[3]))
+        work = Work(*np.array(rows, np.int64).reshape(-1, 7).T)
         steps = np.array([self.steps[k] for k in order], np.int64).reshape(-1, 5).T
-        return Schedule(
-            self.instance.sha256,
-            in_order(Steps, *steps),
-            Work(*columns),
-            method="dice",
-            information="clairvoyant",
-        )
+        steps = in_order(Steps, *steps)
+        return Schedule(self.instance.sha256, steps, work, "dice", "clairvoyant")
 
 
 def random_schedule(seed, most=6):

@@ -1,7 +1,6 @@
 """What the checker says, held against the book; runs that were stopped; kinds of workers."""
 
-from __future__ import annotations
-
+import math
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -10,20 +9,17 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.checker import check
+from orsched import AffineCost, InputError, Instance, ProfiledCost, Steps, Work, Worker, check
 from orsched.checker.durations import kinds_of_workers
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost, ProfiledCost
+from orsched.costs.profiled import GRIDS
 from orsched.costs.profiled_grid import Grid
-from orsched.data.instance import Instance
-from orsched.data.schedule import Steps, Work
-from orsched.data.workers import Worker
 from orsched.instances.synthetic import peers_workload
 from orsched.metrics.summary import SLO, summarise
 from orsched.metrics.timeline import Timeline
 from tests.by_the_book import Book, rule_broken_by
 from tests.checker.any_mode import random_schedule
-from tests.checker.valid import DICE, column_mutations, row_mutations, with_step, with_work
+from tests.checker.valid import DICE, possible, table_mutations, with_value
+from tests.costs.test_exact import Unhashable
 from tests.in_order import in_order
 
 made = cache(random_schedule)
@@ -55,23 +51,24 @@ def seen_in(instance, schedule):
     work, steps, workers = schedule.work, schedule.steps, instance.workers
     chunks = Counter(zip(work.request, work.stay, work.phase == 0, strict=True))
     paged = [worker.memory is not None and worker.memory.is_paged for worker in workers]
+    on = [set(steps.worker[work.first_step[work.request == r]]) for r in range(len(instance))]
     return {
         "restart": (work.stay > 0).any(),
         "chunks": any(many > 1 for (*_, prefill), many in chunks.items() if prefill),
-        "mixed": (steps.phase == 2).any(),
-        "invalid": (work.phase == 2).any(),
-        "padding": any(worker.padding for worker in workers),
-        "pages": any(paged),
+        "mixed": (steps.phase == 2).any(), "invalid": (work.phase == 2).any(),
+        "padding": any(worker.padding for worker in workers), "pages": any(paged),
         "workers": len(set(steps.worker.tolist())) > 1,
-        "another worker": any(
-            len({steps.worker[s] for s in work.first_step[work.request == request]}) > 1
-            for request in range(len(instance))
-        ),
+        "another worker": any(len(workers) > 1 for workers in on),
         instance.first_token: True,
-    }
+    }  # fmt: skip
 
 
-def random_schedules_agree(seeds):
+MANY = pytest.param(range(150, 4000), marks=pytest.mark.full)
+
+
+@pytest.mark.parametrize("seeds", [range(150), MANY])
+def test_random_schedules_are_valid(seeds):
+    """INV-1, INV-2, INV-3, INV-4, INV-5, INV-6, INV-7, INV-15, INV-17, INV-18, INV-19: all hold."""
     seen = Counter()
     for seed in seeds:
         instance, schedule = made(seed)
@@ -79,11 +76,6 @@ def random_schedules_agree(seeds):
         seen.update(name for name, there in seen_in(instance, schedule).items() if there)
     assert len(seen) == 10
     assert min(seen.values()) > len(seeds) // 25
-
-
-def test_random_schedules_are_valid():
-    """INV-1, INV-2, INV-3, INV-4, INV-5, INV-6, INV-7, INV-15, INV-17, INV-18, INV-19: all hold."""
-    random_schedules_agree(range(150))
 
 
 def test_the_schedules_to_break_are_in_all_modes():
@@ -94,43 +86,21 @@ def test_the_schedules_to_break_are_in_all_modes():
     assert len(seen) == 10
 
 
-@pytest.mark.full
-def test_many_random_schedules_are_valid():
-    random_schedules_agree(range(150, 4000))
-
-
-def mutations_agree(seeds, limit):
-    """Change every field and row of small schedules in turn; return how many stay valid."""
+@pytest.mark.parametrize(("seeds", "steps", "least"), [
+    (range(20, 37), 6, (1000, 3)),
+    pytest.param(range(37, 200), 14, (20_000, 50), marks=pytest.mark.full),
+])  # fmt: skip
+def test_changed_schedules_are_judged_alike(seeds, steps, least):
+    """No field or row of small schedules can be wrong without a violation."""
     counts = Counter()
     for seed in seeds:
         instance, schedule = made(seed, 3)
-        if len(schedule.steps) > limit:
+        if len(schedule.steps) > steps:
             continue
-        for _, _, make in (
-            *column_mutations(schedule, "steps", with_step),
-            *column_mutations(schedule, "work", with_work),
-            *row_mutations(schedule),
-        ):
-            try:
-                changed = make()
-            except InputError:
-                continue
+        for _, _, changed in possible(table_mutations(schedule)):
             counts[agree_on(instance, changed)] += 1
-    return counts
-
-
-def test_changed_schedules_are_judged_alike():
-    """No field of a row can be wrong without a violation."""
-    counts = mutations_agree(range(20, 37), 6)
-    assert counts[False] > 1000
-    assert counts[True] > 3
-
-
-@pytest.mark.full
-def test_many_changed_schedules_are_judged_alike():
-    counts = mutations_agree(range(37, 200), 14)
-    assert counts[False] > 20_000
-    assert counts[True] > 50
+    assert counts[False] > least[0]
+    assert counts[True] > least[1]
 
 
 def test_schedules_with_two_changes_are_judged_alike():
@@ -153,42 +123,26 @@ def test_schedules_with_two_changes_are_judged_alike():
 
 def one_change(dice, schedule):
     """A value of a row becomes another row's, or one more or less."""
-    table, change = (
-        (schedule.work, with_work) if dice.random() < 0.8 else (schedule.steps, with_step)
-    )
+    name = "work" if dice.random() < 0.8 else "steps"
+    table = getattr(schedule, name)
     names = list(vars(table))
-    name, row = names[dice.integers(len(names))], int(dice.integers(len(table)))
-    column = getattr(table, name)
+    field, row = names[dice.integers(len(names))], int(dice.integers(len(table)))
+    column = getattr(table, field)
     new = (column[dice.integers(len(table))], column[row] + 1, column[row] - 1)
-    return change(schedule, name, row, int(new[dice.integers(3)]))
-
-
-class Unhashable(AffineCost):
-    """Equal to itself alone."""
-
-    __hash__ = None
+    return with_value(schedule, name, field, row, int(new[dice.integers(3)]))
 
 
 def profiled():
     axes = {"dense": ((0, 10),), "prefill": ((0, 10), (0,)), "decode": ((0,), (1, 8), (0, 99))}
-    names = {
-        "dense": ("tokens",),
-        "prefill": ("chunk", "context"),
-        "decode": ("beside", "batch", "context"),
-    }
-    tables = {}
-    for name, points in axes.items():
-        size = int(np.prod([len(axis) for axis in points]))
-        tables[name] = Grid(names[name], points, tuple(range(size)))
+    sizes = {name: math.prod(map(len, points)) for name, points in axes.items()}
+    tables = {name: Grid(GRIDS[name], axes[name], tuple(range(sizes[name]))) for name in axes}
     return ProfiledCost(fixed_ns=10_000, **tables)
 
 
 def solved(costs):
     base = peers_workload(80, rate=200.0, seed=3)
-    workers = tuple(
-        replace(base.worker, cost=cost, clients=8, name=f"worker-{index}")
-        for index, cost in enumerate(costs)
-    )
+    worker, numbered = replace(base.worker, clients=8), enumerate(costs)
+    workers = tuple(replace(worker, cost=cost, name=f"worker-{k}") for k, cost in numbered)
     instance = base.replace(workers=workers)
     return instance, orsched.solve(instance, "vllm+dispatch=round_robin").schedule
 
@@ -212,13 +166,9 @@ def test_equal_workers_are_one_kind_and_all_steps_are_in_one():
 
 def test_limits_clients_and_padding_part_kinds():
     worker = Worker(4)
-    others = [
-        replace(worker, clients=5),
-        replace(worker, prefill_cap_tokens=9),
-        replace(worker, padding=True),
-    ]
+    others = ({"clients": 5}, {"prefill_cap_tokens": 9}, {"padding": True}, {"name": "like it"})
     base = peers_workload(1, seed=1)
-    instance = base.replace(workers=(worker, *others, replace(worker, name="like the first")))
+    instance = base.replace(workers=(worker, *(replace(worker, **other) for other in others)))
     schedule = orsched.solve(base, "fcfs").schedule
     assert len(kinds_of_workers(Timeline(instance, schedule, strict=False))) == 4
 
@@ -231,33 +181,22 @@ def test_a_wrong_time_is_found_on_each_worker_of_a_kind():
         ends[row] += 1
         steps = replace(schedule.steps, end_ns=ends)
         found = orsched.check(instance, replace(schedule, steps=steps, results={}))
-        assert (row, int(steps.worker[row])) in [
-            (each.step, each.worker) for each in found if each.field == "steps.end_ns"
-        ]
+        places = [(each.step, each.worker) for each in found if each.field == "steps.end_ns"]
+        assert (row, int(steps.worker[row])) in places
 
 
 STOPPED = {"device": "d", "clock": "c", "complete": False}
 
 
 def instance(rule="decode"):
-    return Instance(
-        orsched.Requests([5, 7, 3], [4, 2, 1]),
-        orsched.Worker(2, in_order(orsched.costs.AffineCost, 10, 1, 5, 1)),
-        first_token=rule,
-    )
+    worker = orsched.Worker(2, in_order(AffineCost, 10, 1, 5, 1))
+    return Instance(orsched.Requests([5, 7, 3], [4, 2, 1]), worker, first_token=rule)
 
 
 def trace(problem, rounds=3, prompt=5, **run):
     """Return a run in which request 0 was prefilled and decoded for some rounds."""
-    steps = in_order(
-        Steps, *(np.array(column) for column in ([0, 0], [0, 1], [0, 20], [20, 50], [1, rounds]))
-    )
-    work = Work(
-        *(
-            np.array(column)
-            for column in ([0, 0], [0, 0], [0, 1], [0, 1], [0, 1], [prompt, 1], [0, 0])
-        )
-    )
+    steps = in_order(Steps, [0, 0], [0, 1], [0, 20], [20, 50], [1, rounds])
+    work = Work([0, 0], [0, 0], [0, 1], [0, 1], [0, 1], [prompt, 1], [0, 0])
     return orsched.Schedule(problem.sha256, steps, work, "own", "none", run={**STOPPED, **run})
 
 
@@ -273,9 +212,11 @@ def test_requests_may_have_yielded_fewer_tokens_but_not_more(rule, most):
     assert kinds(problem, trace(problem, most + 1)) == {"completeness"}
 
 
-def test_prefills_are_whole_before_tokens_are_yielded():
+def test_prefills_are_whole_before_tokens_are_yielded_and_what_was_stopped_reports_nothing():
     problem = instance()
     assert kinds(problem, trace(problem, prompt=4)) == {"completeness"}
+    schedule = trace(problem).replace(results={"makespan_ns": 50})
+    assert kinds(problem, schedule) == {"result"}
 
 
 def test_a_run_that_does_not_say_that_it_was_stopped_is_not_complete():
@@ -286,9 +227,3 @@ def test_a_run_that_does_not_say_that_it_was_stopped_is_not_complete():
         assert kinds(problem, schedule) == {"completeness"}
     assert trace(problem).is_partial
     assert "completeness" in kinds(problem, trace(problem), times="model")
-
-
-def test_a_run_that_was_stopped_reports_nothing():
-    problem = instance()
-    schedule = trace(problem).replace(results={"makespan_ns": 50})
-    assert kinds(problem, schedule) == {"result"}

@@ -1,14 +1,10 @@
 """Schedules of every batching mode, worked out by hand, and what breaks each of them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 
-from orsched.checker import check
-from orsched.data.memory import BlockMemory
-from orsched.metrics.summary import summarise
+from orsched import BlockMemory, check, summarise
 from tests.checker.valid import COST, built, edited, kinds, problem
 from tests.simulator.instances import ContextCost
 
@@ -128,8 +124,8 @@ def mode(name, steps=None, work=None, *, more_steps=(), more_work=(), **worker):
         instance = problem(
             requests.prompt_tokens, requests.output_tokens, rule=instance.first_token, **spec
         )
-    its_steps = (*edited(its_steps, **(steps or {})), *more_steps)
-    its_work = [(*row, 0)[:7] for row in (*edited(its_work, **(work or {})), *more_work)]
+    its_steps = (*edited(its_steps, steps), *more_steps)
+    its_work = [(*row, 0)[:7] for row in (*edited(its_work, work), *more_work)]
     its_work.sort(key=lambda row: (row[0], row[6], row[3]))
     return instance, built(instance, its_steps, its_work)
 
@@ -153,131 +149,108 @@ def test_the_schedules_by_hand_are_valid(name):
     assert total == clients * results["makespan_ns"]
 
 
+def broken(told, name, *changes, **more):
+    return set(told.split()), mode(name, *changes, **more)
+
+
+EVICTED = "evicted amid the prefill"
 BROKEN = {
     # -- stays and tokens (INV-1, INV-2, INV-17)
-    "the tokens are not prefilled anew": (
-        {"completeness"},
-        mode("restart", {"r2": (0, P, 0, 38, 1)}, {"r2": (0, 0, P, 2, 2, 4, 1)}),
+    "the tokens are not prefilled anew": broken(
+        "completeness", "restart", {2: (0, P, 0, 38, 1)}, {2: (0, 0, P, 2, 2, 4, 1)}
     ),
-    "a token too many is prefilled": (
-        {"completeness"},
-        mode("restart", {"r2": (0, P, 0, 44, 1)}, {"r2": (0, 0, P, 2, 2, 7, 1)}),
+    "a token too many is prefilled": broken(
+        "completeness", "restart", {2: (0, P, 0, 44, 1)}, {2: (0, 0, P, 2, 2, 7, 1)}
     ),
-    "a token too many": ({"completeness"}, mode("restart", {"r3": (0, D, 0, 44, 2)})),
-    "a token too few": (
-        {"completeness"}, mode("restart", {"r3": None}, {"r3": None}),
+    "a token too many": broken("completeness", "restart", {3: (0, D, 0, 44, 2)}),
+    "a token too few": broken("completeness", "restart", {3: None}, {3: None}),
+    "a decode after the prefill that yields the last token": broken(
+        "completeness", "restart, first token by prefill", more_steps=[(0, D, 0, 22, 1)],
+        more_work=[(0, 0, D, 3, 3, 1, 1)],
     ),
-    "a decode after the prefill that yields the last token": (
-        {"completeness"},
-        mode("restart, first token by prefill", more_steps=[(0, D, 0, 22, 1)],
-             more_work=[(0, 0, D, 3, 3, 1, 1)]),
+    "a prefill that is never completed": broken(
+        "completeness", EVICTED, {1: (0, P, 0, 36, 1)}, {1: (0, 0, P, 1, 1, 3, 1)}
     ),
-    "a prefill that is never completed": (
-        {"completeness"},
-        mode("evicted amid the prefill", {"r1": (0, P, 0, 36, 1)}, {"r1": (0, 0, P, 1, 1, 3, 1)}),
+    "a stay after the last token": broken(
+        "completeness", "restart", more_steps=[(0, P, 0, 44, 1)],
+        more_work=[(0, 0, P, 4, 4, 7, 2)],
     ),
-    "a stay after the last token": (
-        {"completeness"},
-        mode("restart", more_steps=[(0, P, 0, 44, 1)], more_work=[(0, 0, P, 4, 4, 7, 2)]),
+    "a stay without a prefill": broken(
+        "contiguity completeness empty_stage", "restart", None, {2: None}
     ),
-    "a stay without a prefill": (
-        {"contiguity", "completeness", "empty_stage"}, mode("restart", None, {"r2": None}),
+    "numbers of stays that begin with 1": broken(
+        "contiguity", EVICTED, None, {0: (0, 0, P, 0, 0, 3, 1), 1: (0, 0, P, 1, 1, 4, 2)}
     ),
-    "numbers of stays that begin with 1": (
-        {"contiguity"},
-        mode("evicted amid the prefill", None,
-             {"r0": (0, 0, P, 0, 0, 3, 1), "r1": (0, 0, P, 1, 1, 4, 2)}),
+    "numbers of stays that leave one out": broken(
+        "contiguity", EVICTED, None, {1: (0, 0, P, 1, 1, 4, 2)}
     ),
-    "numbers of stays that leave one out": (
-        {"contiguity"}, mode("evicted amid the prefill", None, {"r1": (0, 0, P, 1, 1, 4, 2)}),
+    "a prefill after decoding in one stay": broken(
+        "contiguity completeness", "restart", None,
+        {2: (0, 0, P, 2, 2, 6, 0), 3: (0, 0, D, 3, 3, 1, 0)},
     ),
-    "a prefill after decoding in one stay": (
-        {"contiguity", "completeness"},
-        mode("restart", None, {"r2": (0, 0, P, 2, 2, 6, 0), "r3": (0, 0, D, 3, 3, 1, 0)}),
+    "a later stay that starts first": broken(
+        "contiguity completeness", EVICTED, None,
+        {0: (0, 0, P, 0, 0, 3, 1), 1: (0, 0, P, 1, 1, 4, 0)},
     ),
-    "a later stay that starts first": (
-        {"contiguity", "completeness"},
-        mode("evicted amid the prefill", None,
-             {"r0": (0, 0, P, 0, 0, 3, 1), "r1": (0, 0, P, 1, 1, 4, 0)}),
+    "a stay that starts on another worker before the last one has ended": broken(
+        "contiguity", "two workers", {4: (1, P, 1, 40, 1)}
     ),
-    "a stay that starts on another worker before the last one has ended": (
-        {"contiguity"}, mode("two workers", {"r4": (1, P, 1, 40, 1)}),
+    "a stay on two workers": broken(
+        "contiguity completeness", "two workers", None,
+        {2: (0, 0, P, 4, 4, 5, 0), 3: (0, 0, D, 5, 5, 1, 0)},
     ),
-    "a stay on two workers": (
-        {"contiguity", "completeness"},
-        mode("two workers", None,
-             {"r2": (0, 0, P, 4, 4, 5, 0), "r3": (0, 0, D, 5, 5, 1, 0)}),
+    "a row on two workers": broken(
+        "contiguity empty_stage", "two workers", None, {1: (0, 0, D, 3, 5, 1, 0)}
     ),
-    "a row on two workers": (
-        {"contiguity", "empty_stage"},
-        mode("two workers", None, {"r1": (0, 0, D, 3, 5, 1, 0)}),
+    "two stays at a time on a client": broken(
+        "client_overlap contiguity", "chunks", None, {3: (1, 0, P, 2, 2, 3)}
     ),
-    "two stays at a time on a client": (
-        {"client_overlap", "contiguity"},
-        mode("chunks", None, {"r3": (1, 0, P, 2, 2, 3)}),
-    ),
-    "another client for the next chunk": (
-        {"contiguity"},
-        mode("evicted amid the prefill", {"r1": (0, P, 0, 32, 1)},
-             {"r0": (0, 1, P, 0, 0, 3, 0), "r1": (0, 0, P, 1, 1, 1, 0)}, cost=COST),
+    "another client for the next chunk": broken(
+        "contiguity", EVICTED, {1: (0, P, 0, 32, 1)},
+        {0: (0, 1, P, 0, 0, 3, 0), 1: (0, 0, P, 1, 1, 1, 0)}, cost=COST,
     ),
     # -- chunks and mixed steps
-    "a chunk too short": (
-        {"completeness", "time"}, mode("chunks", None, {"r2": (1, 1, P, 1, 1, 3)}),
+    "a chunk too short": broken("completeness time", "chunks", None, {2: (1, 1, P, 1, 1, 3)}),
+    "a mixed step without a round": broken(
+        "phase completeness", "chunks", None, {1: (0, 0, D, 2, 2, 1)}
     ),
-    "a mixed step without a round": (
-        {"phase", "completeness"}, mode("chunks", None, {"r1": (0, 0, D, 2, 2, 1)}),
+    "a mixed step without a prefill": broken("phase completeness", "chunks", None, {2: None}),
+    "a mixed step for nobody": broken(
+        "empty_stage completeness", "chunks", None, {1: (0, 0, D, 2, 2, 1), 2: None}
     ),
-    "a mixed step without a prefill": (
-        {"phase", "completeness"}, mode("chunks", None, {"r2": None}),
+    "a mixed step of two rounds": broken("phase completeness", "chunks", {1: (0, M, 0, 43, 2)}),
+    "a mixed step that takes the time of both parts": broken(
+        "time", "chunks", {1: (0, M, 0, 38 + 22, 1)}
     ),
-    "a mixed step for nobody": (
-        {"empty_stage", "completeness"},
-        mode("chunks", None, {"r1": (0, 0, D, 2, 2, 1), "r2": None}),
-    ),
-    "a mixed step of two rounds": (
-        {"phase", "completeness"}, mode("chunks", {"r1": (0, M, 0, 43, 2)}),
-    ),
-    "a mixed step that takes the time of both parts": (
-        {"time"}, mode("chunks", {"r1": (0, M, 0, 38 + 22, 1)}),
-    ),
-    "a prefill in a decode step": (
-        {"phase", "time"},
-        mode("chunks", {"r2": (0, D, 0, 41, 1)}),
-    ),
+    "a prefill in a decode step": broken("phase time", "chunks", {2: (0, D, 0, 41, 1)}),
     # -- static batches (INV-18)
-    "what is discarded counts as a token": (
-        {"completeness"}, mode("static batch", None, {"r2": (0, 0, D, 2, 2, 1)}),
+    "what is discarded counts as a token": broken(
+        "completeness", "static batch", None, {2: (0, 0, D, 2, 2, 1)}
     ),
-    "a request is discarded before its last token": (
-        {"completeness", "empty_stage"},
-        mode("static batch", None, {"r4": (1, 1, D, 1, 1, 1)}, more_work=[(1, 1, I, 2, 2, 1)]),
+    "a request is discarded before its last token": broken(
+        "completeness empty_stage", "static batch", None, {4: (1, 1, D, 1, 1, 1)},
+        more_work=[(1, 1, I, 2, 2, 1)],
     ),
-    "a held request is not counted": ({"time"}, mode("static batch", None, {"r2": None})),
-    "rounds in which all are done": (
-        {"empty_stage"},
-        mode("static batch", more_steps=[(0, D, 0, 27, 1)],
-             more_work=[(0, 0, I, 3, 3, 1), (1, 1, I, 3, 3, 1)]),
+    "a held request is not counted": broken("time", "static batch", None, {2: None}),
+    "rounds in which all are done": broken(
+        "empty_stage", "static batch", more_steps=[(0, D, 0, 27, 1)],
+        more_work=[(0, 0, I, 3, 3, 1), (1, 1, I, 3, 3, 1)],
     ),
-    "two invalid tokens a round": (
-        {"completeness"}, mode("static batch", None, {"r2": (0, 0, I, 2, 2, 2)}),
+    "two invalid tokens a round": broken(
+        "completeness", "static batch", None, {2: (0, 0, I, 2, 2, 2)}
     ),
-    "a client is given away while it is held": (
-        {"client_overlap"},
-        mode("static batch", None, {"r3": (1, 0, P, 0, 0, 5), "r4": (1, 0, D, 1, 2, 1)}),
+    "a client is given away while it is held": broken(
+        "client_overlap", "static batch", None, {3: (1, 0, P, 0, 0, 5), 4: (1, 0, D, 1, 2, 1)}
     ),
     # -- padding
-    "prompts are not padded": ({"time"}, mode("padding", {"r0": (0, P, 0, 7 + 4 + 25, 1)})),
-    "contexts are not padded": (
-        {"time"}, mode("padding", {"r1": (0, D, 0, 9 + 600 + 11 + 700, 2)}),
-    ),
-    "padded tokens over the cap": ({"prefill_cap"}, mode("padding", prefill_cap_tokens=9)),
+    "prompts are not padded": broken("time", "padding", {0: (0, P, 0, 7 + 4 + 25, 1)}),
+    "contexts are not padded": broken("time", "padding", {1: (0, D, 0, 9 + 600 + 11 + 700, 2)}),
+    "padded tokens over the cap": broken("prefill_cap", "padding", prefill_cap_tokens=9),
     # -- memory (INV-3)
-    "a page too few": ({"memory"}, mode("pages", memory=BlockMemory(4, 2, "paged"))),
-    "the whole is set aside": ({"memory"}, mode("pages", memory=BlockMemory(4, 2, "whole"))),
-    "caches are padded": (
-        {"memory"},
-        mode("pages", {"r0": (0, P, 0, 42, 1)}, padding=True, memory=BlockMemory(5, 2, "paged")),
+    "a page too few": broken("memory", "pages", memory=BlockMemory(4, 2, "paged")),
+    "the whole is set aside": broken("memory", "pages", memory=BlockMemory(4, 2, "whole")),
+    "caches are padded": broken(
+        "memory", "pages", {0: (0, P, 0, 42, 1)}, padding=True, memory=BlockMemory(5, 2, "paged")
     ),
 }  # fmt: skip
 
@@ -295,7 +268,7 @@ def test_broken_modes_are_told_apart(name):
 )
 def test_memory_that_just_suffices(blocks, allocation, padding):
     """INV-3: in each way of counting, a block less is one too few."""
-    first = {"r0": (0, P, 0, 42 if padding else 40, 1)}
+    first = {0: (0, P, 0, 42 if padding else 40, 1)}
     for given, expected in ((blocks, set()), (blocks - 1, {"memory"})):
         memory = BlockMemory(given, 2, allocation)
         instance, schedule = mode("pages", first, padding=padding, memory=memory)
@@ -304,14 +277,11 @@ def test_memory_that_just_suffices(blocks, allocation, padding):
         assert held["peak"] == blocks
 
 
-@pytest.mark.parametrize(
-    ("instance", "schedule"),
-    [
-        mode("chunks", None, {"r1": (0, 0, D, 1, 1, 1)}, more_work=[(0, 0, D, 2, 2, 1)]),
-        mode("static batch", None, {"r4": (1, 1, D, 1, 1, 1)}, more_work=[(1, 1, D, 2, 2, 1)]),
-        mode("pages", None, {"r1": (0, 0, D, 1, 2, 1)}, more_work=[(0, 0, D, 3, 3, 1)]),
-    ],
-)
+@pytest.mark.parametrize(("instance", "schedule"), [
+    mode("chunks", None, {1: (0, 0, D, 1, 1, 1)}, more_work=[(0, 0, D, 2, 2, 1)]),
+    mode("static batch", None, {4: (1, 1, D, 1, 1, 1)}, more_work=[(1, 1, D, 2, 2, 1)]),
+    mode("pages", None, {1: (0, 0, D, 1, 2, 1)}, more_work=[(0, 0, D, 3, 3, 1)]),
+])  # fmt: skip
 def test_rows_may_be_split(instance, schedule):
     results = summarise(instance, schedule)
     assert check(instance, schedule.replace(results=results)) == []
@@ -330,9 +300,8 @@ def test_the_next_stay_may_start_at_once_on_another_worker():
 def test_spread_of_the_ends_of_workers():
     """A worker that does nothing ends at 0."""
     instance = problem((4,), (1,), many=3, clients=1)
-    schedule = built(
-        instance, ((0, P, 0, 38, 1), (0, D, 0, 22, 1)), ((0, 0, P, 0, 0, 4), (0, 0, D, 1, 1, 1))
-    )
+    steps, work = ((0, P, 0, 38, 1), (0, D, 0, 22, 1)), ((0, 0, P, 0, 0, 4), (0, 0, D, 1, 1, 1))
+    schedule = built(instance, steps, work)
     results = summarise(instance, schedule)
     assert results["worker_end_ns"] == {
         "min": 0, "max": 60, "std": math.sqrt(3 * 3600 - 3600) / 3,

@@ -1,21 +1,15 @@
 """Valid schedules to break, and ways to break them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
+from functools import partial
 
 import numpy as np
 
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.links import Transfers
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
+from orsched import SLO, AffineCost, BlockMemory, Instance, Requests, Transfers, Worker, summarise
+from orsched.common.errors import InputError
 from orsched.data.schedule import Schedule, Steps, Work
-from orsched.data.workers import Worker
 from orsched.heuristics.pang import FirstComeFirstServed
-from orsched.metrics.summary import SLO, summarise
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.simulator import simulate_policy
 from tests.checker.any_mode import random_schedule
@@ -30,13 +24,9 @@ DICE = (473, 500)
 
 def random_requests(n=10, seed=0, latest=0):
     random = np.random.default_rng(seed)
-    columns = random.integers(1, 9, (3, n))
-    return Requests(
-        columns[0],
-        columns[1],
-        arrival_ns=random.integers(0, latest + 1, n),
-        predicted_tokens=columns[2],
-    )
+    prompts, outputs, predicted = random.integers(1, 9, (3, n))
+    arrivals = random.integers(0, latest + 1, n)
+    return Requests(prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted)
 
 
 def run(instance, policy=FirstComeFirstServed, slo=SLOW):
@@ -48,66 +38,50 @@ def run(instance, policy=FirstComeFirstServed, slo=SLOW):
     return schedule.replace(results=summarise(instance, schedule, slo))
 
 
+def joined(tables, names):
+    """Columns of tables, one below the other."""
+    return {name: np.concatenate([getattr(table, name) for table in tables]) for name in names}
+
+
 def two_workers():
     """Two schedules of one worker each, side by side."""
-    halves = [
-        Instance(random_requests(5, seed), Worker(2, COST), first_token="decode") for seed in (1, 2)
-    ]
+    worker, rule = Worker(2, COST), "decode"
+    halves = [Instance(random_requests(5, seed), worker, first_token=rule) for seed in (1, 2)]
     schedules = [simulate_policy(half, FirstComeFirstServed()).schedule for half in halves]
-    steps = {
-        f.name: np.concatenate([getattr(s.steps, f.name) for s in schedules]) for f in fields(Steps)
-    }
+    steps = joined([s.steps for s in schedules], [f.name for f in fields(Steps)])
     lengths = [len(s.steps) for s in schedules]
     steps["worker"] = np.repeat([0, 1], lengths)
     order = np.lexsort((steps["worker"], steps["start_ns"]))
     place = np.argsort(order)
-    work = {
-        f.name: np.concatenate([getattr(s.work, f.name) for s in schedules]) for f in fields(Work)
-    }
+    work = joined([s.work for s in schedules], [f.name for f in fields(Work)])
     second = np.repeat([0, 1], [len(s.work) for s in schedules])
     work["request"] = work["request"] + 5 * second
     for name in ("first_step", "last_step"):
         work[name] = place[work[name] + lengths[0] * second]
-    a, b = (half.requests for half in halves)
-    joined = {c: np.concatenate([getattr(r, c) for r in (a, b)]) for c in COLUMNS}
-    instance = Instance(
-        Requests(**joined),
-        (Worker(2, COST), Worker(2, COST, name="worker-1")),
-        first_token="decode",
-    )
-    schedule = Schedule(
-        instance.sha256,
-        Steps(**{name: column[order] for name, column in steps.items()}),
-        Work(**work),
-        method="by hand",
-        information="none",
-    )
+    columns = ("prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens")
+    requests = Requests(**joined([half.requests for half in halves], columns))
+    workers = (worker, Worker(2, COST, name="worker-1"))
+    instance = Instance(requests, workers, first_token=rule)
+    steps = Steps(**{name: column[order] for name, column in steps.items()})
+    schedule = Schedule(instance.sha256, steps, Work(**work), "by hand", "none")
     return instance, schedule.replace(results=summarise(instance, schedule, SLOW))
-
-
-COLUMNS = ("prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens")
 
 
 def valid_schedules():
     """Name -> (instance, valid schedule): rules, arrivals, limits, contexts, workers, modes."""
-    instances = {
-        "plain": Instance(random_requests(), Worker(3, COST), first_token="decode"),
-        "first-token-prefill": Instance(
-            random_requests(12), Worker(3, COST), first_token="prefill"
-        ),
-        "arrivals": Instance(
-            random_requests(latest=1500, seed=3), Worker(3, COST), first_token="decode"
-        ),
-        "limits": Instance(
-            random_requests(seed=4),
-            Worker(4, COST, 11, BlockMemory(9, 4, "whole")),
-            first_token="decode",
-        ),
-        "contexts": Instance(
-            random_requests(seed=5, latest=400), Worker(3, ContextCost()), first_token="decode"
-        ),
+    plain = Worker(3, COST)
+    given = {
+        "plain": (random_requests(), plain),
+        "first-token-prefill": (random_requests(12), plain),
+        "arrivals": (random_requests(latest=1500, seed=3), plain),
+        "limits": (random_requests(seed=4), Worker(4, COST, 11, BlockMemory(9, 4, "whole"))),
+        "contexts": (random_requests(seed=5, latest=400), Worker(3, ContextCost())),
     }
-    made = {name: (instance, run(instance)) for name, instance in instances.items()}
+    made = {}
+    for name, (requests, worker) in given.items():
+        rule = "prefill" if name.endswith("prefill") else "decode"
+        instance = Instance(requests, worker, first_token=rule)
+        made[name] = (instance, run(instance))
     made |= {"two-workers": two_workers()}
     return made | {f"dice-{seed}": reported(*random_schedule(seed, 4)) for seed in DICE}
 
@@ -119,39 +93,38 @@ def reported(instance, schedule):
 
 
 def with_step(schedule, column, row, value):
-    return schedule.replace(steps=_changed(schedule.steps, column, row, value))
+    return with_value(schedule, "steps", column, row, value)
 
 
 def with_work(schedule, column, row, value):
-    return schedule.replace(work=_changed(schedule.work, column, row, value))
+    return with_value(schedule, "work", column, row, value)
 
 
-def _changed(table, column, row, value):
+def with_value(schedule, name, column, row, value):
+    """Return a schedule with another value in its steps, its work or its transfers."""
+    table = getattr(schedule, name)
     columns = {f.name: getattr(table, f.name).copy() for f in fields(table)}
     columns[column][row] = value
-    return type(table)(**columns)
+    return schedule.replace(**{name: type(table)(**columns)})
 
 
-def taken(table, rows):
-    """Return the given rows of steps or work, in the given order."""
-    return type(table)(**{f.name: getattr(table, f.name)[list(rows)] for f in fields(table)})
+def with_rows(schedule, name, rows):
+    """Return a schedule with the given rows of its steps, work or transfers, in this order."""
+    table = getattr(schedule, name)
+    columns = {f.name: getattr(table, f.name)[list(rows)] for f in fields(table)}
+    return schedule.replace(**{name: type(table)(**columns)})
 
 
-def with_leaf(tree, path, value):
+def with_leaf(tree, path, *value):
+    """Return a copy of a tree with another value at a path; without one it is left out."""
     copy = json.loads(json.dumps(tree))
     place = copy
     for name in path[:-1]:
         place = place[name]
-    place[path[-1]] = value
-    return copy
-
-
-def without_leaf(tree, path):
-    copy = json.loads(json.dumps(tree))
-    place = copy
-    for name in path[:-1]:
-        place = place[name]
-    del place[path[-1]]
+    if value:
+        place[path[-1]] = value[0]
+    else:
+        del place[path[-1]]
     return copy
 
 
@@ -172,9 +145,8 @@ def problem(
 ):
     """Return an instance on a worker, or on several equal ones, with two clients each."""
     requests = Requests(list(prompts), list(outputs), arrival_ns=arrivals and list(arrivals))
-    workers = tuple(
-        Worker(**{"clients": 2, "cost": COST, "name": f"worker-{i}", **worker}) for i in range(many)
-    )
+    worker = {"clients": 2, "cost": COST, **worker}
+    workers = tuple(Worker(**{"name": f"worker-{i}", **worker}) for i in range(many))
     return Instance(requests, workers, first_token=rule)
 
 
@@ -189,22 +161,18 @@ def built(instance, steps, work, **fields):
         start = now.get(worker, 0) + idle
         now[worker] = start + duration
         rows.append((worker, phase, start, now[worker], rounds))
-    columns = zip(*rows, strict=True) if rows else [[]] * 5
+    columns = map(list, zip(*rows, strict=True)) if rows else [[]] * 5
     work = [(*row, 0)[:7] for row in work]
-    work_columns = zip(*work, strict=True) if work else [[]] * 7
+    work_columns = map(list, zip(*work, strict=True)) if work else [[]] * 7
     fields = {"method": "by hand", "information": "none", **fields}
-    return Schedule(
-        instance.sha256,
-        in_order(Steps, *(list(c) for c in columns)),
-        Work(*(list(c) for c in work_columns)),
-        **fields,
-    )
+    return Schedule(instance.sha256, in_order(Steps, *columns), Work(*work_columns), **fields)
 
 
-def edited(rows, **changes):
-    """Rows with some of them replaced: ``r2=(...)``; None leaves a row out."""
-    result = [changes.get(f"r{i}", row) for i, row in enumerate(rows)]
-    return tuple(row for row in result if row is not None) + tuple(changes.get("more", ()))
+def edited(rows, changes=None):
+    """Rows with some of them replaced, by their place; None leaves one out. Or rows as given."""
+    if not isinstance(changes, dict):
+        return rows if changes is None else tuple(changes)
+    return tuple(row for row in (changes.get(i, row) for i, row in enumerate(rows)) if row)
 
 
 def kinds(violations):
@@ -213,35 +181,41 @@ def kinds(violations):
 
 def mutations(schedule):
     """Yield (name of the field, what is changed, the changed schedule's maker)."""
-    yield from column_mutations(schedule, "steps", with_step)
-    yield from column_mutations(schedule, "work", with_work)
-    yield from row_mutations(schedule)
+    yield from table_mutations(schedule)
     yield from tree_mutations(schedule)
     yield from scalar_mutations(schedule)
 
 
-def column_mutations(schedule, table, change):
-    columns = getattr(schedule, table)
-    n = len(columns)
-    for field in fields(columns):
-        column = getattr(columns, field.name)
-        for row in range(n):
-            old = int(column[row])
-            news = (old + 1, old - 1, 0, 1, 10**6, 2**61, int(column[(row + 1) % n]))
+def possible(mutations):
+    """Yield (field, what is changed, the changed schedule) of those that can be built."""
+    for field, what, make in mutations:
+        try:
+            changed = make()
+        except InputError:
+            continue
+        yield field, what, changed
+
+
+def table_mutations(schedule):
+    for table in ("steps", "work"):
+        yield from column_mutations(schedule, table)
+    yield from row_mutations(schedule)
+
+
+def column_mutations(schedule, table, every=1):
+    for field in fields(getattr(schedule, table)):
+        column = getattr(getattr(schedule, table), field.name).tolist()
+        for row, old in [*enumerate(column)][::every]:
+            news = (old + 1, old - 1, 0, 1, 10**6, 2**61, column[(row + 1) % len(column)])
             for new in dict.fromkeys(news):
                 if new != old:
-                    name = f"{table}.{field.name}"
-                    yield (
-                        name,
-                        f"row {row}: {old} -> {new}",
-                        lambda row=row, new=new, c=field.name: change(schedule, c, row, new),
-                    )
+                    make = partial(with_value, schedule, table, field.name, row, new)
+                    yield f"{table}.{field.name}", f"row {row}: {old} -> {new}", make
 
 
-def row_mutations(schedule):
-    for table in ("steps", "work"):
-        columns = getattr(schedule, table)
-        n = len(columns)
+def row_mutations(schedule, tables=("steps", "work")):
+    for table in tables:
+        n = len(getattr(schedule, table))
         orders = {f"row {row} left out": [r for r in range(n) if r != row] for row in range(n)}
         orders |= {f"row {row} twice": sorted([*range(n), row]) for row in range(n)}
         for a in range(n - 1):
@@ -251,11 +225,7 @@ def row_mutations(schedule):
                 orders[f"rows {a} and {b} swapped"] = order
         orders["no rows"] = []
         for what, order in orders.items():
-            yield (
-                f"{table} rows",
-                what,
-                lambda t=table, c=columns, order=order: schedule.replace(**{t: taken(c, order)}),
-            )
+            yield f"{table} rows", what, partial(with_rows, schedule, table, order)
 
 
 def tree_mutations(schedule):
@@ -263,31 +233,18 @@ def tree_mutations(schedule):
         tree = getattr(schedule, name)
         if not tree:
             continue
+
+        def changed(path, *value, name=name, tree=tree):
+            return lambda: schedule.replace(**{name: with_leaf(tree, path, *value)})
+
         for path, old in leaves(tree):
             where = ".".join((name, *path))
             for new in other_values(old):
-                yield (
-                    where,
-                    f"{old!r} -> {new!r}",
-                    lambda p=path, v=new, t=tree, n=name: schedule.replace(
-                        **{n: with_leaf(t, p, v)}
-                    ),
-                )
-            yield (
-                where,
-                "left out",
-                lambda p=path, t=tree, n=name: schedule.replace(**{n: without_leaf(t, p)}),
-            )
-        places = {path[:-1] for path, _ in leaves(tree)}
-        for place in sorted(places):
-            where = ".".join((name, *place, "extra"))
-            yield (
-                where,
-                "an entry more",
-                lambda p=(*place, "extra"), t=tree, n=name: schedule.replace(
-                    **{n: with_leaf(t, p, 1)}
-                ),
-            )
+                yield where, f"{old!r} -> {new!r}", changed(path, new)
+            yield where, "left out", changed(path)
+        for place in sorted({path[:-1] for path, _ in leaves(tree)}):
+            extra = (*place, "extra")
+            yield ".".join((name, *extra)), "an entry more", changed(extra, 1)
 
 
 def other_values(old):
