@@ -1,7 +1,5 @@
 """``compare`` and ``simulate`` in Python: own policies, scenarios, failures, objects used twice."""
 
-from __future__ import annotations
-
 import re
 import threading
 from dataclasses import replace
@@ -9,12 +7,9 @@ from dataclasses import replace
 import pytest
 
 import orsched
+from orsched import Instance, Requests, Worker, summarise
 from orsched.common.errors import InputError, MissingDependencyError, OrschedError
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.instances.catalog import generate
-from orsched.metrics.summary import summarise
 from orsched.solving.checked_run import with_shared_bounds
 from orsched.solving.method_choice import choose
 from orsched.solving.scenario import scenario
@@ -134,23 +129,16 @@ def test_without_any_schedule_the_reason_is_raised():
 
 
 def test_a_bug_in_the_library_is_not_a_row(monkeypatch):
-    monkeypatch.setattr(
-        "orsched.solving.checked_run.summarise", len
-    )  # called with too many arguments
+    monkeypatch.setattr("orsched.solving.checked_run.summarise", len)  # too many arguments
     for method in ("fcfs", Mine):
         with pytest.raises(TypeError):
             orsched.compare(SMALL, [method, "online"])
 
 
-@pytest.mark.parametrize(
-    ("methods", "named"),
-    [
-        (["fcfs", "vlm"], "did you mean vllm"),
-        (["fcfs", "hybrid+gait=1"], "gait"),
-        (["fcfs", 3], "3 is not a method"),
-        (["fcfs", "nowhere.py:Mine"], "no such file"),
-    ],
-)
+@pytest.mark.parametrize(("methods", "named"), [
+    (["fcfs", "vlm"], "did you mean vllm"), (["fcfs", "hybrid+gait=1"], "gait"),
+    (["fcfs", 3], "3 is not a method"), (["fcfs", "nowhere.py:Mine"], "no such file"),
+])  # fmt: skip
 def test_wrong_names_are_refused_before_anything_runs(monkeypatch, methods, named):
     monkeypatch.setattr("orsched.solving.solver.solve", None)
     with pytest.raises(InputError, match=named):
@@ -166,12 +154,11 @@ def test_an_object_given_twice_carries_nothing_over():
 
 
 def test_an_object_that_cannot_be_copied_runs_once():
-    policy = Locked()
+    policy, other = Locked(), Locked()
     assert orsched.compare(SMALL, [policy])[0].makespan_ns > 0
     assert policy.served == len(SMALL)
-    policy = Locked()
     with pytest.raises(InputError, match="given twice and cannot be copied"):
-        orsched.compare(SMALL, [policy, policy])
+        orsched.compare(SMALL, [other, other])
 
 
 def test_an_object_serves_several_workers_by_copies_as_its_class_does():
@@ -180,9 +167,9 @@ def test_an_object_serves_several_workers_by_copies_as_its_class_does():
     by_object, by_class = (orsched.simulate(problem, each) for each in (policy, Mine))
     assert by_object.makespan_ns == by_class.makespan_ns
     assert policy.served == 0
-    fewest = orsched.simulate(problem, policy, parameters={"dispatch": "fewest_requests"})
-    expected = orsched.simulate(problem, Mine, parameters={"dispatch": "fewest_requests"})
-    assert fewest.makespan_ns == expected.makespan_ns
+    fewest = {"parameters": {"dispatch": "fewest_requests"}}
+    by_object, by_class = (orsched.simulate(problem, each, **fewest) for each in (policy, Mine))
+    assert by_object.makespan_ns == by_class.makespan_ns
     with pytest.raises(InputError, match=r"cannot be copied.*give the class, Locked"):
         orsched.simulate(problem, Locked())
 

@@ -1,7 +1,5 @@
 """From a name to what runs: what is told of methods, what fits, one way for all names."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -11,22 +9,21 @@ import pandas as pd
 import pytest
 
 import orsched
-from orsched import Instance, Policy, Requests, Worker
+from orsched import InputError, Instance, Policy, Requests, Worker, capacity
 from orsched.cli.commands import run as command
 from orsched.common import registry
-from orsched.common.errors import InputError
 from orsched.common.parameters import REQUIRED, Parameter, meanings_in, of_dataclass, of_function
 from orsched.common.registry import BUILT_IN, resolve
 from orsched.files import load_schedule, save_instance
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.instances.catalog import GENERATORS, generate
 from orsched.models.bounds import bounds
-from orsched.planning.capacity import capacity
 from orsched.planning.study import run as run_study
 from orsched.runner import RunSettings
 from orsched.runner import run as run_live
 from orsched.solving.method_choice import PAPERS, all_methods, choose, method_info, method_names
 from orsched.solving.scenario import with_workers
+from tests.refusals import refusal
 
 METHODS = {method.name: method for method in all_methods()}
 
@@ -35,10 +32,9 @@ def predicted():
     """Return a small instance whose true lengths are predicted, as numbers and as quantiles."""
     instance = orsched.load("two-by-two")
     lengths = instance.requests.output_tokens
+    quantiles = [[length, length] for length in lengths.tolist()]
     requests = instance.requests.replace(
-        predicted_tokens=lengths,
-        predicted_quantiles=[[length, length] for length in lengths.tolist()],
-        quantile_levels=(0.5, 0.9),
+        predicted_tokens=lengths, predicted_quantiles=quantiles, quantile_levels=(0.5, 0.9)
     )
     return instance.replace(requests=requests)
 
@@ -175,19 +171,18 @@ TWO = LONG.replace(workers=(Worker(2), Worker(2, name="b")))
 PADS = LONG.replace(workers=(Worker(2, padding=True),))
 ENDLESS = Instance(Requests([10, 20, 30], [2**31 - 1] * 3), Worker(2))
 HUGE = LONG.replace(requests=Requests([2**31 - 1] * 41, [1] * 41))
+WIDE = LONG.replace(requests=Requests([2**28], [1]))
 
+SPLIT_NOT, THRESHOLD = {"mode": "prefill_first"}, "long_prefill_token_threshold"
+MOST = "max_num_batched_tokens"
+CHUNKED = ("vllm", "vtc", "gittins", "disaggregated", "conserve")
+BESIDE_BULK = ("echo", "hygen", "conserve", "slack")
 WRONG = (
-    (LONG, "vtc", {"mode": "prefill_first"}, "mode", "does not split prompts, and request 1"),
-    (LONG, "vllm", {"mode": "prefill_first"}, "mode", "raise max_num_batched_tokens to 3000"),
-    (
-        LONG,
-        "vllm",
-        {"mode": "prefill_first", "long_prefill_token_threshold": 4},
-        "long_prefill_token_threshold",
-        "leave it out, or set mode to mixed",
-    ),
+    (LONG, "vtc", SPLIT_NOT, "mode", "does not split prompts, and request 1"),
+    (LONG, "vllm", SPLIT_NOT, "mode", "raise max_num_batched_tokens to 3000"),
+    (LONG, "vllm", SPLIT_NOT | {THRESHOLD: 4}, THRESHOLD, "leave it out, or set mode to mixed"),
     (LONG, "vllm", {"chunked_prefill": False}, "chunked_prefill", "has 3,000 tokens"),
-    (LONG, "disaggregated", {"mode": "prefill_first"}, "mode", "does not split prompts"),
+    (LONG, "disaggregated", SPLIT_NOT, "mode", "does not split prompts"),
     (LONG, "disaggregated", {"dispatch": "soonest"}, "dispatch", "chooses workers itself"),
     (LONG, "vllm", {"moed": "mixed"}, "parameters", "there is no parameter 'moed'"),
     (LONG, "windows", {"threads": 0}, "threads", "0 is below 1"),
@@ -195,29 +190,16 @@ WRONG = (
     (TWO, "offline", {}, "workers", "is for one worker"),
     (PADS, "vllm", {}, "padding", "does not pad"),
     (PADS, "gittins", {}, "padding", "does not pad"),
+    *((HUGE, name, {}, MOST, "--max-steps 42991615") for name in CHUNKED),
+    (WIDE, "vllm", {MOST: 1}, MOST, "268,435,456 prefill steps"),
+    *((ENDLESS, name, {}, "output_tokens", "--max-steps 3221225470") for name in BESIDE_BULK),
     *(
-        (HUGE, method, {}, "max_num_batched_tokens", "--max-steps 42991615")
-        for method in ("vllm", "vtc", "gittins", "disaggregated", "conserve")
-    ),
-    (
-        LONG.replace(requests=Requests([2**28], [1])),
-        "vllm",
-        {"max_num_batched_tokens": 1},
-        "max_num_batched_tokens",
-        "268,435,456 prefill steps",
+        (ENDLESS, name, {}, "output_tokens", "decode steps are more than the")
+        for name in ("scls", "scls_continuous")
     ),
     *(
-        (ENDLESS, name, {}, "output_tokens", said)
-        for names, said in (
-            (("echo", "hygen", "conserve", "slack"), "--max-steps 3221225470"),
-            (("scls", "scls_continuous"), "decode steps are more than the"),
-        )
-        for name in names
-    ),
-    (LONG, "mico", {}, "predicted_tokens", "no predicted lengths"),
-    *(
-        (LONG, f"{method}@predicted", {}, "predicted_tokens", "no predicted lengths")
-        for method in ("offline", "online", "hybrid")
+        (LONG, name, {}, "predicted_tokens", "no predicted lengths")
+        for name in ("mico", "offline@predicted", "online@predicted", "hybrid@predicted")
     ),
 )
 
@@ -228,10 +210,9 @@ def test_it_is_refused_before_any_bound(instance, method, parameters, field, sai
         raise AssertionError("something ran")
 
     monkeypatch.setattr(bounds, "bound", never)
-    with pytest.raises(InputError) as caught:
-        orsched.solve(instance, method, parameters=parameters)
-    assert caught.value.field == field
-    assert said in str(caught.value)
+    error = refusal(orsched.solve, instance, method, parameters=parameters)
+    assert error.field == field
+    assert said in str(error)
 
 
 @pytest.mark.parametrize("method", ["online", "fcfs", "offline", "hybrid", "auto", "vllm", "sjf"])
@@ -245,15 +226,10 @@ def test_what_fits_runs(dispatch):
     assert orsched.solve(LONG, "vtc", parameters=given).checked
 
 
-@pytest.mark.parametrize(
-    ("policy", "said"),
-    [
-        ("disaggregated", "is for workers of different roles"),
-        ("hybrid", "serves one worker"),
-        ("windows", "serves one worker"),
-        ("mico", "no predicted lengths"),
-    ],
-)
+@pytest.mark.parametrize(("policy", "said"), [
+    ("disaggregated", "is for workers of different roles"), ("hybrid", "serves one worker"),
+    ("windows", "serves one worker"), ("mico", "no predicted lengths"),
+])  # fmt: skip
 def test_capacity_refuses_policies_that_do_not_serve_such_fleets(policy, said):
     with pytest.raises(InputError, match=said):
         capacity(LONG, policy, slo_ttft=5)
@@ -282,18 +258,17 @@ def mine(tmp_path, monkeypatch):
     sys.modules.pop("my_one_policy", None)
 
 
+UNIFORM = generate("uniform", requests=30, clients=4, seed=1)
+NO_POLICIES = ("os:getcwd", "orsched.data.step:Step")
+
+
 @pytest.fixture(params=[1, 2])
 def problem(request):
-    instance = generate("uniform", requests=30, clients=4, seed=1)
-    return with_workers(instance, request.param)
+    return with_workers(UNIFORM, request.param)
 
 
 def bare(schedule):
     return schedule.replace(run={})
-
-
-def steps(schedule):
-    return schedule.steps, schedule.work
 
 
 def test_every_way_of_naming_a_class_gives_one_schedule(mine, problem, tmp_path, capsys):
@@ -310,17 +285,14 @@ def test_every_way_of_naming_a_class_gives_one_schedule(mine, problem, tmp_path,
     ):
         assert bare(other.schedule) == bare(first.schedule)
     save_instance(problem, tmp_path / "p.json")
-    for arguments in (
-        ["simulate", "p.json", "--policy", mine, "--param", "most=2", "--param",
-         "dispatch=least_work", "-o", "s.json"],
-        ["solve", "p.json", "--method", name, "-o", "s.json"],
-    ):  # fmt: skip
-        assert command(arguments) == 0
+    options = ["--param", "most=2", "--param", "dispatch=least_work"]
+    for arguments in (["simulate", "--policy", mine, *options], ["solve", "--method", name]):
+        assert command([*arguments, "p.json", "-o", "s.json"]) == 0
         assert bare(load_schedule("s.json")) == bare(first.schedule)
     assert command(["compare", "p.json", "--methods", f"{name},fcfs", "--format", "json"]) == 0
     capsys.readouterr()
-    rows = run_study({"instances": [problem], "policies": [name, {"name": mine, "parameters":
-                      given}]}, "out", jobs=1).rows  # fmt: skip
+    policies = [name, {"name": mine, "parameters": given}]
+    rows = run_study({"instances": [problem], "policies": policies}, "out", jobs=1).rows
     assert [row["makespan_ns"] for row in rows] == [first.schedule.makespan_ns]
     live = run_live(problem, name, VIRTUAL)
     assert live.violations == []
@@ -330,25 +302,20 @@ def test_every_way_of_naming_a_class_gives_one_schedule(mine, problem, tmp_path,
 
 @pytest.mark.parametrize("name", ["fcfs", "online", "vllm+max_num_batched_tokens=64", "hybrid"])
 def test_simulate_takes_what_solve_takes(name):
-    instance = generate("uniform", requests=30, clients=4, seed=1)
-    simulated = orsched.simulate(instance, name, seed=3)
-    solved = orsched.solve(instance, name, seed=3, iterations=1)
+    simulated = orsched.simulate(UNIFORM, name, seed=3)
+    solved = orsched.solve(UNIFORM, name, seed=3, iterations=1)
     assert bare(simulated.schedule) == bare(solved.schedule)
     assert simulated.label == solved.label
 
 
 def test_a_policy_object_runs_once_simulated_and_real():
-    instance = generate("uniform", requests=30, clients=4, seed=1)
-    named = orsched.solve(instance, "fcfs").schedule
-    for result in (
-        orsched.simulate(instance, FirstComeFirstServed()),
-        orsched.solve(instance, FirstComeFirstServed()),
-        orsched.solve(instance, FirstComeFirstServed),
-    ):
-        assert bare(result.schedule) == bare(named)
-    live = run_live(instance, FirstComeFirstServed(), VIRTUAL)
+    named = orsched.solve(UNIFORM, "fcfs").schedule
+    for run in (orsched.simulate, orsched.solve):
+        assert bare(run(UNIFORM, FirstComeFirstServed()).schedule) == bare(named)
+    assert bare(orsched.solve(UNIFORM, FirstComeFirstServed).schedule) == bare(named)
+    live = run_live(UNIFORM, FirstComeFirstServed(), VIRTUAL)
     assert live.violations == []
-    assert steps(live.plan) == steps(named)
+    assert (live.plan.steps, live.plan.work) == (named.steps, named.work)
     assert live.trace.makespan_ns == named.makespan_ns
 
 
@@ -356,11 +323,8 @@ def test_a_policy_object_runs_once_simulated_and_real():
 def test_a_live_gate_knows_what_the_simulated_one_knows(name):
     """Service classes did not reach it: priority=service_class did nothing live."""
     instance = generate("uniform", requests=40, clients=3, seed=2)
-    classes = [row % 2 for row in range(40)]
-    requests = instance.requests.replace(
-        service_class=classes, predicted_tokens=instance.requests.output_tokens
-    )
-    instance = instance.replace(requests=requests)
+    columns = {"service_class": [0, 1] * 20, "predicted_tokens": instance.requests.output_tokens}
+    instance = instance.replace(requests=instance.requests.replace(**columns))
     name = f"{name}+priority=service_class"
     live = run_live(instance, name, VIRTUAL)
     assert live.plan.makespan_ns == live.trace.makespan_ns
@@ -380,26 +344,22 @@ def test_methods_that_plan_are_followed_and_not_observed():
     assert seen
 
 
-@pytest.mark.parametrize(
-    ("source", "field", "problem"),
-    [
-        ("fcsf", "method", "unknown method"),
-        ("os:getcwd", "method", "is not a subclass of Policy"),
-        ("orsched.data.step:Step", "method", "is not a subclass of Policy"),
-        ("no_such_module:X", "method", "no_such_module"),
-        ("orsched.heuristics.pang:FirstComeFirstServed@none", "information", "class itself"),
-        ("fcfs@clairvoyant", "information", "does not run"),
-        (3, "method", "is not a method"),
-        (dict, "method", "is not a method"),
-    ],
-)
+@pytest.mark.parametrize(("source", "field", "problem"), [
+    ("fcsf", "method", "unknown method"),
+    *((name, "method", "is not a subclass of Policy") for name in NO_POLICIES),
+    ("no_such_module:X", "method", "no_such_module"),
+    ("orsched.heuristics.pang:FirstComeFirstServed@none", "information", "class itself"),
+    ("fcfs@clairvoyant", "information", "does not run"),
+    (3, "method", "is not a method"),
+    (dict, "method", "is not a method"),
+])  # fmt: skip
 def test_what_is_none_is_refused_in_the_same_words(source, field, problem):
     instance = orsched.load("two-by-two")
     for use in (orsched.solve, orsched.simulate, lambda i, s: run_live(i, s, VIRTUAL)):
-        with pytest.raises(InputError, match=problem) as caught:
-            use(instance, source)
+        error = refusal(use, instance, source)
+        assert problem in str(error)
         called = "policy" if use is orsched.simulate else "method"  # the argument of each
-        assert caught.value.field == (called if field == "method" else field)
+        assert error.field == (called if field == "method" else field)
 
 
 def test_a_package_registers_a_policy_class(mine, monkeypatch, capsys):

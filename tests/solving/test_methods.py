@@ -1,29 +1,23 @@
 """Methods on instances of all kinds: long prompts, caches, several workers, Pang's case."""
 
-from __future__ import annotations
-
 import logging
 import random
 from collections import Counter
 from dataclasses import replace
+from statistics import mean
 
 import numpy as np
 import pytest
 
 import orsched
-from orsched.checker import check
+from orsched import AffineCost, Instance, MaxIterations, Worker, check, save_instance
 from orsched.cli.commands import run
 from orsched.common.errors import InfeasibleError, InputError
 from orsched.common.registry import BUILT_IN, method_information, resolve
-from orsched.common.stop import MaxIterations
-from orsched.costs import AffineCost
 from orsched.data import instance as instance_module
-from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory, PrefixCache
 from orsched.data.requests import Prefixes, Requests
 from orsched.data.step import Step, decode_rounds
-from orsched.data.workers import Worker
-from orsched.files import save_instance
 from orsched.heuristics.pang import FCFS, HYBRID, OFFLINE, ONLINE
 from orsched.heuristics.scls import ContinuousSlices
 from orsched.instances.catalog import names
@@ -34,9 +28,11 @@ from orsched.runner import RunSettings
 from orsched.runner import run as run_live
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information, Policy
+from tests.decoding import decoding
 from tests.heuristics.gittins.drawn import drawn
 from tests.in_order import in_order
 from tests.oracle import oracle
+from tests.refusals import refusal
 from tests.simulator.listening import columns
 from tests.simulator.prefix_workloads import prefix_instance
 
@@ -67,11 +63,15 @@ def long_prompts(seed, padding=False):
     instance = drawn(seed)
     longest = int(instance.requests.prompt_tokens.max())
     rng = random.Random(f"chunks {seed}")
-    workers = tuple(
-        replace(each, prefill_cap_tokens=rng.randint(1, longest), padding=padding)
-        for each in instance.workers
-    )
-    return instance.replace(workers=workers)
+    caps = ({"prefill_cap_tokens": rng.randint(1, longest)} for _ in instance.workers)
+    pairs = zip(instance.workers, caps, strict=True)
+    return instance.replace(workers=tuple(replace(w, padding=padding, **cap) for w, cap in pairs))
+
+
+def needing_chunks(workers=0):
+    """The first such instance that only a method that splits prompts can serve."""
+    found = map(long_prompts, range(99))
+    return next(each for each in found if each.needs_chunks and len(each.workers) > workers)
 
 
 def splits(instance, schedule):
@@ -91,9 +91,8 @@ def test_methods_that_split_prompts_serve_them(method):
         schedule = result.schedule
         assert schedule.bound["value_ns"] <= schedule.makespan_ns
         assert not instance.needs_chunks or splits(instance, schedule)
-        policy = resolve("methods", method).build(
-            instance, Information(schedule.information), {}, 0
-        )[0]
+        known = Information(schedule.information)
+        policy, _ = resolve("methods", method).build(instance, known, {}, 0)
         expected = oracle(instance, policy)
         assert columns(schedule.steps) == columns(expected.steps), seed
         assert columns(schedule.work) == columns(expected.work), seed
@@ -105,40 +104,27 @@ def test_methods_that_split_prompts_serve_them(method):
     ["fcfs", "static", "ils", "online", "vllm+chunked_prefill=false", "vllm+mode=prefill_first"],
 )
 def test_the_others_refuse_them(method):
-    seed = next(seed for seed in range(99) if long_prompts(seed).needs_chunks)
-    instance = long_prompts(seed)
+    instance = needing_chunks()
     instance = instance.replace(workers=instance.workers[:1])
     with pytest.raises(InfeasibleError, match="prefill_cap_tokens"):
         orsched.solve(instance, method)
 
 
-def test_a_policy_says_that_it_splits():
-    instance = orsched.Instance(
-        orsched.Requests([5, 3], [2, 2]),
-        orsched.Worker(2, prefill_cap_tokens=2),
-        first_token="decode",
-    )
+def test_a_policy_says_that_it_splits(monkeypatch):
+    instance = decoding([5, 3], [2, 2], Worker(2, prefill_cap_tokens=2))
     assert instance.needs_chunks
     result = orsched.simulate(instance, Halves())
     assert result.schedule.work.tokens[result.schedule.work.phase == 0].tolist() == [2, 2, 1, 2, 1]
-    Halves.chunks = False
-    try:
-        with pytest.raises(InfeasibleError):
-            orsched.simulate(instance, Halves())
-    finally:
-        Halves.chunks = True
+    monkeypatch.setattr(Halves, "chunks", False)
+    with pytest.raises(InfeasibleError):
+        orsched.simulate(instance, Halves())
 
 
 def test_dispatchers_and_predictors_pass_it_on():
-    seed = next(
-        seed for seed in range(99)
-        if long_prompts(seed).needs_chunks and len(long_prompts(seed).workers) > 1
-    )  # fmt: skip
-    instance = long_prompts(seed)
+    instance = needing_chunks(workers=1)
     for method in ("vllm+dispatch=least_work", "ssjf"):
-        policy, _ = resolve("methods", method.partition("+")[0]).build(
-            instance, Information.PREDICTED, {}, 0
-        )
+        found = resolve("methods", method.partition("+")[0])
+        policy, _ = found.build(instance, Information.PREDICTED, {}, 0)
         inner = getattr(policy.policies[0], "inner", policy.policies[0])
         assert policy.chunks == inner.chunks
         if policy.chunks:
@@ -147,7 +133,7 @@ def test_dispatchers_and_predictors_pass_it_on():
 
 
 def test_a_cell_of_a_study_has_a_bound_for_it(tmp_path):
-    instance = long_prompts(next(seed for seed in range(99) if long_prompts(seed).needs_chunks))
+    instance = needing_chunks()
     path = tmp_path / "instance.json"
     orsched.save_instance(instance, path)
     content = {
@@ -182,11 +168,7 @@ def test_every_method_on_every_shipped_instance(name, rule):
         assert result.schedule.information == spec.partition("@")[2]
 
 
-METHODS = [
-    (name, information)
-    for name in BUILT_IN["methods"]
-    for information in method_information(name) or ()
-]
+METHODS = [(name, each) for name in BUILT_IN["methods"] for each in method_information(name) or ()]
 SEEDS = (1, 2, 5, 12)  # small instances with hits, few blocks, and requests that are evicted
 
 WITHOUT_CACHES = ("exact", "latency_search")
@@ -202,12 +184,11 @@ def instances(at_once):
             requests = instance.requests
             arrivals = np.zeros(len(requests), np.int64) if at_once else requests.arrival_ns
             predicted = np.maximum(1, requests.output_tokens - 1)
+            quantiles = np.stack([predicted, predicted + 1], axis=1)
             requests = requests.replace(
-                arrival_ns=arrivals,
-                predicted_tokens=predicted,
-                predicted_quantiles=np.stack([predicted, predicted + 1], axis=1),
+                arrival_ns=arrivals, predicted_tokens=predicted, predicted_quantiles=quantiles,
                 quantile_levels=(0.5, 0.9),
-            )
+            )  # fmt: skip
             found.append(instance.replace(requests=requests))
         found.append(all_the_same(workers))
     return found
@@ -221,13 +202,9 @@ def all_the_same(workers):
         predicted_quantiles=[[2, 2]] * 10, quantile_levels=(0.5, 0.9),
     )  # fmt: skip
     memory = BlockMemory(200, 4, "paged", PrefixCache())
-    names = [f"w{index}" for index in range(workers)]
     cost = in_order(AffineCost, 0, 1000, 1, 1)
-    return Instance(
-        requests,
-        tuple(Worker(2, cost, memory=memory, name=name) for name in names),
-        first_token="decode",
-    )
+    fleet = tuple(Worker(2, cost, memory=memory, name=f"w{index}") for index in range(workers))
+    return Instance(requests, fleet, first_token="decode")
 
 
 @pytest.mark.parametrize(("method", "information"), METHODS)
@@ -237,10 +214,9 @@ def test_a_method_is_valid_or_refuses(method, information):
         for instance in instances(at_once):
             if len(instance) > 16:
                 continue
+            how = {"information": information, "stop": MaxIterations(2)}
             try:
-                result = orsched.solve(
-                    instance, method=method, information=information, stop=MaxIterations(2)
-                )
+                result = orsched.solve(instance, method, **how)
             except (InputError, InfeasibleError) as error:
                 outcomes["refused"] += 1
                 outcomes["told what to do"] += bool(getattr(error, "remedy", "leave it out"))
@@ -266,13 +242,8 @@ def _means(seeds, methods=METHODS_OF_PANG, **arguments):
             assert orsched.check(gsm8k(seed, **arguments), result.schedule) == []
             key = (result.schedule.method, result.information)
             rows.setdefault(key, []).append(result.to_row())
-    return {
-        key: tuple(
-            sum(row[name] for row in some) / len(some)
-            for name in ("makespan_s", "slot_utilization", "gap")
-        )
-        for key, some in rows.items()
-    }
+    names = ("makespan_s", "slot_utilization", "gap")
+    return {k: tuple(mean(row[name] for row in some) for name in names) for k, some in rows.items()}
 
 
 def _order_of_the_paper(means):
@@ -304,19 +275,13 @@ def test_ten_seeds_meet_the_figures_of_the_paper():
 
 @pytest.mark.full
 def test_ten_seeds_under_one_reading_come_within_two_percent_of_all_four_makespans():
-    methods = (
-        "fcfs",
-        "offline@predicted",
-        "online",
-        "hybrid@predicted+gate=waited_time+assignment=packing+order=arrival",
-    )
+    hybrid = "hybrid@predicted+gate=waited_time+assignment=packing+order=arrival"
+    methods = ("fcfs", "offline@predicted", "online", hybrid)
     means = _means(range(10), methods, prediction_sigma=0.1)
     printed = {
-        ("fcfs", "none"): 201.00,
-        ("offline", "predicted"): 197.08,
-        ("online", "none"): 193.33,
+        ("fcfs", "none"): 201.00, ("offline", "predicted"): 197.08, ("online", "none"): 193.33,
         ("hybrid", "predicted"): 190.58,
-    }
+    }  # fmt: skip
     for key, seconds in printed.items():
         assert abs(means[key][0] / seconds - 1) < 0.02, key
 
@@ -326,10 +291,8 @@ def test_hybrid_is_better_in_every_one_of_a_hundred_cases():
     for case in range(100):
         fcfs, hybrid = orsched.compare(pang_case(case), ("fcfs", "hybrid"))
         assert hybrid.makespan_ns < fcfs.makespan_ns
-        gain = (
-            hybrid.schedule.results["slot_utilization"] - fcfs.schedule.results["slot_utilization"]
-        )
-        assert gain > 0.08
+        used = [each.schedule.results["slot_utilization"] for each in (fcfs, hybrid)]
+        assert used[1] - used[0] > 0.08
 
 
 @pytest.fixture
@@ -345,22 +308,22 @@ def _anew():
     instance_module._say_prefixes.cache_clear()
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda instance: orsched.solve(instance, "fcfs"),
-        lambda instance: orsched.simulate(instance, "orsched.heuristics.pang:FirstComeFirstServed"),
-        lambda instance: orsched.compare(instance, ["fcfs", "online"]),
-        lambda instance: run_live(instance, "fcfs", RunSettings("virtual")),
-    ],
-    ids=["solve", "simulate", "compare", "run"],
-)
+USES = {
+    "solve": (orsched.solve, "fcfs"),
+    "simulate": (orsched.simulate, "orsched.heuristics.pang:FirstComeFirstServed"),
+    "compare": (orsched.compare, ["fcfs", "online"]),
+    "run": (run_live, "fcfs", RunSettings("virtual")),
+}
+
+
+@pytest.mark.parametrize("use", USES)
 def test_it_is_said_once(prefixed, caplog, use):
+    function, *how = USES[use]
     with caplog.at_level(logging.WARNING, "orsched"):
-        use(orsched.load("two-by-two"))
+        function(orsched.load("two-by-two"), *how)
         assert caplog.messages == []
-        use(prefixed)
-        use(prefixed)
+        for _ in range(2):
+            function(prefixed, *how)
     (message,) = caplog.messages
     assert "prefix_ids of the requests are not used, for no worker" in message
 
@@ -375,21 +338,19 @@ def test_the_command_line_says_it_on_stderr(prefixed, tmp_path, caplog):
     assert len(caplog.messages) == 2
 
 
-REQUESTS = Requests([3, 5, 2, 4], [4, 2, 6, 3], arrival_ns=[0, 0, 0, 0])
 PANG = ("offline", "online", "hybrid", "windows", "exact")
 
 
 def on(*workers):
-    return Instance(REQUESTS, workers, first_token="decode")
+    return decoding([3, 5, 2, 4], [4, 2, 6, 3], workers)
 
 
 @pytest.mark.parametrize("method", PANG)
 def test_pangs_methods_refuse_several_workers_and_padding(method):
     for instance in (on(Worker(2), Worker(1, name="b")), on(Worker(2, padding=True))):
-        with pytest.raises(InputError) as caught:
-            orsched.solve(instance, method, iterations=2)
-        assert caught.value.field in ("workers", "padding")
-        assert caught.value.remedy
+        error = refusal(orsched.solve, instance, method, iterations=2)
+        assert error.field in ("workers", "padding")
+        assert error.remedy
 
 
 def test_paged_memory_has_no_full_mip():
@@ -399,17 +360,13 @@ def test_paged_memory_has_no_full_mip():
     assert orsched.solve(instance, "windows", iterations=2).checked
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [
-        (Worker(2), Worker(1, name="b")),
-        (Worker(2, padding=True),),
-        (Worker(2, memory=BlockMemory(3, 4, "paged")),),
-    ],
-    ids=["two", "padding", "paged"],
-)
-def test_auto_and_fcfs_take_any_worker(workers):
-    instance = on(*workers)
+@pytest.mark.parametrize("name", ["two", "padding", "paged"])
+def test_auto_and_fcfs_take_any_worker(name):
+    instance = {
+        "two": on(Worker(2), Worker(1, name="b")),
+        "padding": on(Worker(2, padding=True)),
+        "paged": on(Worker(2, memory=BlockMemory(3, 4, "paged"))),
+    }[name]
     for method in ("auto", "fcfs"):
         result = orsched.solve(instance, method, iterations=2)
         assert result.checked

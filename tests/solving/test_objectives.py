@@ -7,26 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orsched import SLO, AffineCost, InputError, Instance, Requests, Worker, solve
+from orsched import SLO, AffineCost, InputError, Worker, solve
 from orsched.metrics.objective_values import objective_value, weighted_times
 from orsched.metrics.token_times import request_times
-from orsched.solving.methods import Run
 from orsched.solving.objectives import MINIMISED, OBJECTIVES, objective_named
+from tests.decoding import decoding
 from tests.in_order import in_order
 
 
 def instance(n=12, seed=0, weights=None, arrivals=False):
     random = np.random.default_rng(seed)
-    return Instance(
-        Requests(
-            random.integers(1, 50, n),
-            random.integers(1, 20, n),
-            arrival_ns=random.integers(0, 10**9, n) if arrivals else None,
-            weights=weights,
-        ),
-        [Worker(3, in_order(AffineCost, 20_000_000, 100_000, 10_000_000, 1_000_000))],
-        first_token="decode",
-    )
+    prompts, outputs = random.integers(1, 50, n), random.integers(1, 20, n)
+    times = random.integers(0, 10**9, n) if arrivals else None
+    worker = Worker(3, in_order(AffineCost, 20_000_000, 100_000, 10_000_000, 1_000_000))
+    return decoding(prompts, outputs, [worker], arrival_ns=times, weights=weights)
 
 
 def test_aliases_and_sums_are_read_and_written_back():
@@ -40,31 +34,19 @@ def test_aliases_and_sums_are_read_and_written_back():
     assert [share.weight for share in found.shares] == [Fraction(3, 10), Fraction(7, 10)]
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("jct", "not an objective"),
-        (3, "not an objective"),
-        (None, "not an objective"),
-        ("-1*makespan", "not a term"),
-        ("nan*makespan", "not a term"),
-        ("inf*makespan+1*jct_mean", "not a term"),
-        ("0.5*makespan+", "not a term"),
-        ("1e3*makespan", "not a term"),
-        ("makespan+jct_mean", "not a term"),
-        ("0*makespan+0*jct_mean", "all weights are 0"),
-        ("1*makespan+2*makespan", "appears twice"),
-        ("1*jct_mean+2*mean_jct", "appears twice"),
-        ("0.5*slo_attainment+0.5*makespan", "no place in a weighted sum"),
-        ("0.5*jct_p99+0.5*makespan", "no place in a weighted sum"),
-        ("9999999999*makespan", "too many digits"),
-        ("0.1234567891*makespan", "too many digits"),
-        ("jct_p99", "no method is made for it"),
-        ("gap", "no method is made for it"),
-        ("slo_attainment", "without limits"),
-        ("9" * 5000 + "*makespan", "not a term"),
-    ],
-)
+@pytest.mark.parametrize(("text", "problem"), [
+    ("jct", "not an objective"), (3, "not an objective"), (None, "not an objective"),
+    ("-1*makespan", "not a term"), ("nan*makespan", "not a term"),
+    ("inf*makespan+1*jct_mean", "not a term"), ("0.5*makespan+", "not a term"),
+    ("1e3*makespan", "not a term"), ("makespan+jct_mean", "not a term"),
+    ("0*makespan+0*jct_mean", "all weights are 0"), ("1*makespan+2*makespan", "appears twice"),
+    ("1*jct_mean+2*mean_jct", "appears twice"),
+    ("0.5*slo_attainment+0.5*makespan", "no place in a weighted sum"),
+    ("0.5*jct_p99+0.5*makespan", "no place in a weighted sum"),
+    ("9999999999*makespan", "too many digits"), ("0.1234567891*makespan", "too many digits"),
+    ("jct_p99", "no method is made for it"), ("gap", "no method is made for it"),
+    ("slo_attainment", "without limits"), ("9" * 5000 + "*makespan", "not a term"),
+])  # fmt: skip
 def test_a_wrong_objective_is_refused_at_its_field(text, problem):
     with pytest.raises(InputError, match=problem) as caught:
         solve(instance(), "fcfs", objective=text)
@@ -112,7 +94,7 @@ def test_a_method_is_told_the_objective():
         name, information, summary = "spy", ("clairvoyant",), ""
         objectives = ("makespan", "jct_mean")
 
-        def __call__(self, problem, run: Run):
+        def __call__(self, problem, run):
             seen.append((run.objective.name, run.bound_ns))
             from orsched.common.registry import resolve
 
@@ -140,23 +122,18 @@ def test_the_value_is_the_literal_sum(n, seed, arrivals, data):
     arrival = problem.requests.arrival_ns
     jct = [int(a - b) for a, b in zip(times["finish_ns"], arrival, strict=True)]
     ttft = [int(a - b) for a, b in zip(times["first_token_ns"], arrival, strict=True)]
+    weighted = sum(w * t for w, t in zip(weights, jct, strict=True))
     literal = {
-        "makespan": Fraction(result.makespan_ns),
-        "jct_mean": Fraction(sum(jct), n),
+        "makespan": Fraction(result.makespan_ns), "jct_mean": Fraction(sum(jct), n),
         "ttft_mean": Fraction(sum(ttft), n),
-        "weighted_jct_mean": Fraction(
-            sum(w * t for w, t in zip(weights, jct, strict=True)), sum(weights)
-        ),
-    }
+        "weighted_jct_mean": Fraction(weighted, sum(weights)),
+    }  # fmt: skip
     for name, value in literal.items():
         assert objective_value(problem, result.schedule, name) == value
         assert OBJECTIVES[name].value(result) == pytest.approx(float(value) / 1e9)
     mixed = "0.3*makespan+1.7*weighted_jct_mean+2*ttft_mean"
-    expected = (
-        Fraction(3, 10) * literal["makespan"]
-        + Fraction(17, 10) * literal["weighted_jct_mean"]
-        + 2 * literal["ttft_mean"]
-    )
+    expected = Fraction(3, 10) * literal["makespan"] + 2 * literal["ttft_mean"]
+    expected += Fraction(17, 10) * literal["weighted_jct_mean"]
     assert objective_value(problem, result.schedule, mixed) == expected
     sums = weighted_times(problem, mixed)
     assert sums.denominator >= 1
@@ -172,18 +149,10 @@ def test_weights_that_are_all_zero_are_refused_where_they_matter():
     assert caught.value.field == "weight"
 
 
-@pytest.mark.parametrize(
-    ("weights", "problem"),
-    [
-        ([1, -1, 1], "-1"),
-        ([1, float("nan"), 1], "nan"),
-        ([1, 0.5, 1], "0.5"),
-        ([1, 10**7, 1], "10000000"),
-        ([1, 10**30, 1], "0"),
-        ([1, "x", 1], "x"),
-        ([1, 1], "2 values"),
-    ],
-)
+@pytest.mark.parametrize(("weights", "problem"), [
+    ([1, -1, 1], "-1"), ([1, float("nan"), 1], "nan"), ([1, 0.5, 1], "0.5"),
+    ([1, 10**7, 1], "10000000"), ([1, 10**30, 1], "0"), ([1, "x", 1], "x"), ([1, 1], "2 values"),
+])  # fmt: skip
 def test_wrong_weights_are_refused_at_the_door(weights, problem):
     with pytest.raises(InputError, match=problem) as caught:
         instance(3, weights=weights)

@@ -1,7 +1,5 @@
 """What is seen of a search while it runs: records, lines, one line, a notebook's cell."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys
@@ -14,16 +12,9 @@ import pytest
 import orsched
 from orsched.solving import progress
 from orsched.solving.methods import Progress
-from orsched.solving.progress import (
-    Cell,
-    InPlace,
-    Lines,
-    State,
-    Watch,
-    clear_line,
-    columns,
-    duration,
-)
+from orsched.solving.progress import Cell, InPlace, Lines, State, Watch, clear_line, columns
+
+PANG = orsched.load("pang-100x20")
 
 
 def _record(**changes):
@@ -31,16 +22,11 @@ def _record(**changes):
     return Progress("windows", 12, improved=True, **{**values, **changes})
 
 
-@pytest.fixture(scope="module")
-def pang():
-    return orsched.load("pang-100x20")
-
-
 @pytest.mark.parametrize("method", ["hybrid", "windows", "fcfs"])
-def test_records_have_bound_gap_and_times(pang, method):
+def test_records_have_bound_gap_and_times(method):
     seen = []
     limits = {"time_limit": 600, "iterations": 3, "gap": 0.001}
-    result = orsched.solve(pang, method, callback=seen.append, **limits)
+    result = orsched.solve(PANG, method, callback=seen.append, **limits)
     assert seen
     for record in seen:
         assert record.seconds_spent > 0
@@ -62,9 +48,8 @@ def test_a_line_has_all_of_it_and_loses_the_least_important_first():
     assert state.line(len(whole)) == whole
     seen = [state.line(width) for width in range(len(whole), 0, -1)]
     assert all(columns(text) <= width for text, width in zip(seen, range(len(whole), 0, -1)))  # noqa: B905
-    kept = [
-        [word in text for word in ("best", "gap", "left", "bound", "iteration")] for text in seen
-    ]
+    words = ("best", "gap", "left", "bound", "iteration")
+    kept = [[word in text for word in words] for text in seen]
     assert all(row == sorted(row, reverse=True) for row in kept)
     state.take(_record(makespan_ns=None, bound_ns=None, seconds_left=inf))
     assert state.line() == "0 s: windows: iteration 12, no schedule yet"
@@ -86,7 +71,7 @@ def test_names_cannot_move_the_cursor_and_wide_ones_take_two_columns():
 
 
 def test_times_as_people_say_them():
-    assert [duration(s) for s in (0, 59.4, 119.4, 119.6, 3599, 7260)] == [
+    assert [progress.duration(s) for s in (0, 59.4, 119.4, 119.6, 3599, 7260)] == [
         "0 s", "59 s", "119 s", "2 min 0 s", "59 min 59 s", "2 h 1 min",
     ]  # fmt: skip
 
@@ -136,7 +121,7 @@ def test_lines_are_written_whole(monkeypatch):
     assert all(re.fullmatch(whole, line) for line in written)
 
 
-def test_solve_shows_progress_in_lines_where_there_is_no_terminal(pang, monkeypatch, capsys):
+def test_solve_shows_progress_in_lines_where_there_is_no_terminal(monkeypatch, capsys):
     monkeypatch.setattr(progress, "INTERVAL_S", 0.05)
     seen = []
 
@@ -144,11 +129,11 @@ def test_solve_shows_progress_in_lines_where_there_is_no_terminal(pang, monkeypa
         seen.append(record)
         sleep(0.01)  # an interval at least in all
 
-    shown = orsched.solve(pang, progress=True, iterations=18, callback=slow)
+    shown = orsched.solve(PANG, progress=True, iterations=18, callback=slow)
     assert "best" in capsys.readouterr().err
     assert seen
     assert shown.checked
-    orsched.solve(pang, iterations=3)
+    orsched.solve(PANG, iterations=3)
     assert capsys.readouterr() == ("", "")
 
 
@@ -157,27 +142,20 @@ def notebook(monkeypatch):
     """IPython as a notebook has it; what it displays."""
     shown = []
 
-    class Handle:
-        def update(self, page, raw):
-            shown.append(page)
-
-    def display(page, raw, display_id):
+    def display(page, **_):
         shown.append(page)
-        return Handle()
+        return types.SimpleNamespace(update=display)
 
     shell = types.SimpleNamespace(kernel=object())
-    fake = types.ModuleType("IPython")
-    fake.get_ipython = lambda: shell
-    shown_by = types.ModuleType("IPython.display")
-    shown_by.display = display
-    monkeypatch.setitem(sys.modules, "IPython", fake)
-    monkeypatch.setitem(sys.modules, "IPython.display", shown_by)
+    parts = {"IPython": {"get_ipython": lambda: shell}, "IPython.display": {"display": display}}
+    for name, names in parts.items():
+        monkeypatch.setitem(sys.modules, name, types.SimpleNamespace(**names))
     return shown
 
 
-def test_a_notebook_renews_one_display(notebook, pang, monkeypatch, capsys):
+def test_a_notebook_renews_one_display(notebook, monkeypatch, capsys):
     monkeypatch.setattr(progress, "TICK_S", 0.0)
-    orsched.solve(pang, progress=True, time_limit=600, gap=0.008)
+    orsched.solve(PANG, progress=True, time_limit=600, gap=0.008)
     assert len(notebook) > 2
     assert capsys.readouterr() == ("", "")
     first, last = notebook[0], notebook[-1]
@@ -194,26 +172,19 @@ def test_what_a_notebook_shows_is_escaped(notebook):
     assert "<script>" not in "".join(page["text/html"] for page in notebook)
 
 
-def test_a_real_kernel_displays_and_renews(pang):
+def test_a_real_kernel_displays_and_renews():
     client = pytest.importorskip("jupyter_client")
     pytest.importorskip("ipykernel")
     manager = client.KernelManager()
-    manager.kernel_spec.argv = [
-        sys.executable,
-        "-m",
-        "ipykernel_launcher",
-        "-f",
-        "{connection_file}",
-    ]
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    manager.kernel_spec.argv = command
     manager.start_kernel()
     kernel = manager.client()
     kernel.start_channels()
     try:
         kernel.wait_for_ready(timeout=60)
-        code = (
-            "import orsched, orsched.solving.progress\norsched.solving.progress.TICK_S = 0\n"
-            "_ = orsched.solve(orsched.load('pang-100x20'), progress=True, iterations=4)"
-        )
+        code = "import orsched, orsched.solving.progress\norsched.solving.progress.TICK_S = 0\n"
+        code += "_ = orsched.solve(orsched.load('pang-100x20'), progress=True, iterations=4)"
         messages = []
         kernel.execute_interactive(code, timeout=60, output_hook=messages.append)
     finally:
@@ -223,10 +194,9 @@ def test_a_real_kernel_displays_and_renews(pang):
     assert kinds.count("display_data") == 1, messages
     assert kinds.count("update_display_data") >= 2
     assert "stream" not in kinds
-    ids = {m["content"]["transient"]["display_id"] for m in messages if "display" in m["msg_type"]}
-    assert len(ids) == 1
-    last = [m for m in messages if "display" in m["msg_type"]][-1]
-    assert "best" in last["content"]["data"]["text/html"]
+    shown = [message["content"] for message in messages if "display" in message["msg_type"]]
+    assert len({each["transient"]["display_id"] for each in shown}) == 1
+    assert "best" in shown[-1]["data"]["text/html"]
 
 
 def _until(condition):

@@ -1,39 +1,32 @@
 """What ends a search: time with a schedule before it, a gap that is proven, no solver."""
 
-from __future__ import annotations
-
 import json
 import math
 
 import pytest
 
 import orsched
-from orsched import FirstOf, MaxIterations, MaxRuntime, TargetGap
+from orsched import FirstOf, MaxIterations, MaxRuntime, TargetGap, Termination, methods
 from orsched.cli.commands import run
 from orsched.common.errors import InfeasibleError, InputError
 from orsched.common.stop import OnlyTime, gap_of, require_gap, target_gap, tell_bound
 from orsched.instances.catalog import generate
-from orsched.solving.methods import methods
-from orsched.solving.result import Termination
 from tests.blocking import run_without
 from tests.stops import TimeUp
 
 SEARCHES = tuple(each for each in methods() if each.searches)
 AIMS = ("makespan", "jct_mean", "ttft_mean", "0.3*makespan+0.7*jct_mean", "slo_attainment")
+PANG = orsched.load("pang-100x20")
 GSM8K = generate("gsm8k", seed=0, requests=12, clients=3)
 LIMITS = orsched.SLO(ttft_ns=10**9, tpot_ns=10**8)
 
 
-def _needs_chunks():
-    worker = orsched.Worker(2, prefill_cap_tokens=4)
-    return orsched.Instance(orsched.Requests([9, 3], [2, 2]), worker)
-
-
+CHUNKS = orsched.Instance(orsched.Requests([9, 3], [2, 2]), orsched.Worker(2, prefill_cap_tokens=4))
 INSTANCES = {
     "at once": GSM8K,
     "with arrivals": generate("peers", seed=0, requests=12, clients=3),
     "two workers": GSM8K.replace(workers=[GSM8K.worker] * 2),
-    "longer prompts than a prefill": _needs_chunks(),
+    "longer prompts than a prefill": CHUNKS,
 }
 
 
@@ -86,79 +79,74 @@ def test_a_method_of_your_own_that_runs_out_of_time_gets_the_first_schedule_too(
     assert result.notes[0] == "time ended before too_late had a schedule; this is that of fcfs"
 
 
-@pytest.fixture(scope="module")
-def pang():
-    return orsched.load("pang-100x20")
-
-
 @pytest.mark.parametrize("method", ["hybrid", "windows"])
-def test_100_by_20_to_one_per_cent_ends_before_the_time_limit(pang, method):
-    result = orsched.solve(pang, method, gap=0.01, time_limit=600)
+def test_100_by_20_to_one_per_cent_ends_before_the_time_limit(method):
+    result = orsched.solve(PANG, method, gap=0.01, time_limit=600)
     assert result.termination is Termination.TARGET_GAP
     assert result.gap <= 0.01
     assert result.checked
 
 
-def test_a_search_ends_at_the_first_iteration_within_the_gap(pang):
+def test_a_search_ends_at_the_first_iteration_within_the_gap():
     every = []
-    orsched.solve(pang, "hybrid", iterations=18, callback=every.append)
+    orsched.solve(PANG, "hybrid", iterations=18, callback=every.append)
     least = min(record.gap for record in every)
     first = [record.gap for record in every].index(least) + 1
     assert 1 < first < 18
     for gap, iterations in [(every[0].gap, 1), (least, first), (least / 2, 18)]:
         seen = []
-        orsched.solve(pang, "hybrid", gap=gap, iterations=18, callback=seen.append)
+        orsched.solve(PANG, "hybrid", gap=gap, iterations=18, callback=seen.append)
         assert len(seen) == iterations
 
 
-def test_the_search_goes_on_while_the_gap_is_not_reached(pang):
+def test_the_search_goes_on_while_the_gap_is_not_reached():
     seen = []
-    result = orsched.solve(pang, "hybrid", stop=TargetGap(0.009), callback=seen.append)
+    result = orsched.solve(PANG, "hybrid", stop=TargetGap(0.009), callback=seen.append)
     assert result.termination is Termination.TARGET_GAP
     assert all(record.gap > 0.009 for record in seen[:-1])
     assert seen[-1].gap <= 0.009
     assert seen[-1].gap == pytest.approx(result.gap)
 
 
-def test_what_cannot_be_reached_ends_with_the_other_criterion_and_says_so(pang):
-    result = orsched.solve(pang, gap=0.001, iterations=3)
-    assert result.termination is Termination.ITERATIONS
-    assert any("not the 0.10% asked for: try more iterations" in note for note in result.notes)
-    result = orsched.solve(pang, gap=0.001, stop=TimeUp(3))
-    assert result.termination is Termination.TIME_LIMIT
-    assert any("try more time" in note for note in result.notes)
+def test_what_cannot_be_reached_ends_with_the_other_criterion_and_says_so():
+    for how, ended, said in (
+        ({"iterations": 3}, "iterations", "not the 0.10% asked for: try more iterations"),
+        ({"stop": TimeUp(3)}, "time_limit", "try more time"),
+    ):
+        result = orsched.solve(PANG, gap=0.001, **how)
+        assert result.termination is Termination(ended)
+        assert any(said in note for note in result.notes)
 
 
-def test_a_gap_alone_has_a_time_limit(pang, monkeypatch):
+def test_a_gap_alone_has_a_time_limit(monkeypatch):
     monkeypatch.setattr("orsched.solving.checked_run.GAP_LIMIT_S", 0.5)
     for options in ({"gap": 0.0}, {"stop": TargetGap(0.0)}):
-        result = orsched.solve(pang, **options)
+        result = orsched.solve(PANG, **options)
         assert result.termination is Termination.TIME_LIMIT
 
 
-def test_methods_without_a_search_take_the_gap_and_say_so(pang):
-    result = orsched.solve(pang, "fcfs", gap=0.01)
+def test_methods_without_a_search_take_the_gap_and_say_so():
+    result = orsched.solve(PANG, "fcfs", gap=0.01)
     assert result.termination is Termination.FINISHED
     assert "policies make one schedule: the target gap ends nothing" in result.notes
-    assert not orsched.solve(pang, "fcfs", gap=0.5).notes
+    assert not orsched.solve(PANG, "fcfs", gap=0.5).notes
 
 
-def test_a_plan_on_predictions_is_not_told_the_bound_of_the_truth(pang):
+def test_a_plan_on_predictions_is_not_told_the_bound_of_the_truth():
     seen = []
-    result = orsched.solve(pang, "hybrid@predicted", gap=0.9, callback=seen.append)
-    same = orsched.solve(pang, "hybrid@predicted")
+    result = orsched.solve(PANG, "hybrid@predicted", gap=0.9, callback=seen.append)
+    same = orsched.solve(PANG, "hybrid@predicted")
     assert result.schedule.results["makespan_ns"] == same.schedule.results["makespan_ns"]
     assert {record.bound_ns for record in seen} == {None}
     assert len(seen) == 18
 
 
-def test_exact_ends_at_the_gap_of_the_solvers_own_bound(pang):
-    few = pang.replace(requests=pang.requests.take(range(8)))
+def test_exact_ends_at_the_gap_of_the_solvers_own_bound():
+    few = PANG.replace(requests=PANG.requests.take(range(8)))
     few = few.replace(workers=(orsched.Worker(2, few.worker.cost),))
     analytic = orsched.solve(few, "hybrid").gap
     assert analytic > 0
-    seen = []
-    mip = {"search": "mip"}
+    seen, mip = [], {"search": "mip"}
     result = orsched.solve(few, "exact", gap=analytic / 2, callback=seen.append, parameters=mip)
     assert result.termination is Termination.TARGET_GAP
     assert seen[-1].gap <= analytic / 2 < seen[0].gap
@@ -167,7 +155,7 @@ def test_exact_ends_at_the_gap_of_the_solvers_own_bound(pang):
     assert at_once.termination is Termination.TARGET_GAP
 
 
-def test_criteria_of_others_are_told_the_bound(pang):
+def test_criteria_of_others_are_told_the_bound():
     class Patient:
         """The gap, and no sooner than after five iterations."""
 
@@ -185,7 +173,7 @@ def test_criteria_of_others_are_told_the_bound(pang):
             return iteration >= 5 and self.gap(iteration, best_ns)
 
     seen = []
-    orsched.solve(pang, stop=Patient(0.5), callback=seen.append)
+    orsched.solve(PANG, stop=Patient(0.5), callback=seen.append)
     assert len(seen) == 5
 
 
@@ -200,9 +188,8 @@ def test_the_parts_of_a_criterion_know_the_bound_and_the_gap():
     assert both(9, 109)
     assert OnlyTime(both)(9, 109) is False
     assert OnlyTime(both)(9, 100) is True
-    assert (target_gap(both), target_gap(OnlyTime(both)), target_gap(MaxRuntime(1))) == (
-        0.2, 0.2, None,
-    )  # fmt: skip
+    criteria = (both, OnlyTime(both), MaxRuntime(1))
+    assert [target_gap(each) for each in criteria] == [0.2, 0.2, None]
 
 
 def test_gaps_are_those_of_results():
@@ -212,18 +199,11 @@ def test_gaps_are_those_of_results():
     assert gap_of(0, 0) == 0
 
 
-@pytest.mark.parametrize(
-    ("value", "remedy"),
-    [
-        (1, "for 1 % write 0.01"),
-        (2.5, "for 2.5 % write 0.025"),
-        (-0.1, "0.01 is 1 %"),
-        (math.nan, "0.01 is 1 %"),
-        (math.inf, "0.01 is 1 %"),
-        (True, "0.01 is 1 %"),
-        ("1%", "0.01 is 1 %"),
-    ],
-)
+@pytest.mark.parametrize(("value", "remedy"), [
+    (1, "for 1 % write 0.01"), (2.5, "for 2.5 % write 0.025"), (-0.1, "0.01 is 1 %"),
+    (math.nan, "0.01 is 1 %"), (math.inf, "0.01 is 1 %"), (True, "0.01 is 1 %"),
+    ("1%", "0.01 is 1 %"),
+])  # fmt: skip
 def test_wrong_gaps_are_refused_at_the_door(value, remedy):
     with pytest.raises(InputError, match="is not a gap: a share from 0 to below 1") as caught:
         TargetGap(value)
@@ -252,9 +232,7 @@ def test_a_run_plans_to_the_gap(capsys):
 
 
 SOLVERS = ("pyscipopt", "ortools")
-
 METHODS = ("fcfs", "offline", "online", "hybrid", "vllm", "gittins")
-
 PROGRAM = f"""
 import json
 
@@ -279,9 +257,7 @@ for solver in ("scip", "cp-sat"):
         solve_assignment(lengths, 7, solver)
     except orsched.common.errors.MissingDependencyError as error:
         found[solver] = str(error)
-found["exit"] = [
-    run(["solve", "two-by-two", "--method", "fcfs"]), run(["bound", "two-by-two"]),
-]
+found["exit"] = [run(["solve", "two-by-two", "--method", "fcfs"]), run(["bound", "two-by-two"])]
 print(json.dumps(found))
 """
 
