@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from orsched.costs import AffineCost
-from orsched.data.workers import Worker
+from orsched import AffineCost, Worker
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.simulator.policy import View, WorkerState
 

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orsched.checker import check
-from orsched.common.errors import InputError
-from orsched.data.instance import Instance
-from orsched.data.links import Link
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
+from orsched import BlockMemory, Information, InputError, Instance, Link, Requests, Worker, check
 from orsched.heuristics.disaggregated import DISAGGREGATED
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information
 
 N = 24
 

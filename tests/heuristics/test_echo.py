@@ -7,19 +7,11 @@ import math
 import pytest
 
 import orsched
-from orsched.common.errors import InputError
+from orsched import AffineCost, InputError, PoolingCost, Prefixes, ServiceClass
 from orsched.common.registry import resolve
-from orsched.costs import AffineCost, PoolingCost
 from orsched.data.memory import BlockMemory, PrefixCache
-from orsched.data.prefixes import Prefixes
-from orsched.data.service_classes import ServiceClass
 from orsched.heuristics.continuous import engine_steps
-from orsched.heuristics.echo import (
-    MemoryForecast,
-    PoolingTime,
-    fitted_time,
-    micro_benchmarks,
-)
+from orsched.heuristics.echo import MemoryForecast, PoolingTime, fitted_time, micro_benchmarks
 from orsched.heuristics.forecast import KEPT
 from orsched.heuristics.slack import AnswerLengths
 from orsched.simulator import simulate_policy

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 
 import orsched
 from benchmarks import client_choice
-from orsched.checker import check
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
+from orsched import AffineCost, InputError, Instance, Requests, Worker, check, summarise
 from orsched.heuristics.forecast import (
     ArrivalRate,
     KnownEnds,
@@ -29,7 +24,6 @@ from orsched.heuristics.forecast import (
 from orsched.heuristics.gated import ClientChoice, GatedParams, GatedPolicy
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.heuristics.robust import RobustParams, RobustPolicy, Skill
-from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from tests.in_order import in_order

@@ -10,18 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orsched
-from orsched.common.errors import InputError
+from orsched import BlockMemory, Information, InputError, Instance, Requests, Worker
 from orsched.costs import AffineCost, BilinearCost, PoolingCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.heuristics import pang
 from orsched.heuristics.gated import ClientQueues, GatedParams, GatedPolicy, SharedQueue, make_gate
 from orsched.heuristics.gates import IdleCost, Waiting, fixed_costs
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information
 from tests.heuristics.building import batch_of
 from tests.in_order import in_order
 from tests.simulator.instances import instances

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orsched
-from orsched.costs import AffineCost
-from orsched.data.step import decode_rounds
+from orsched import AffineCost, Information, Policy, PredictedView, decode_rounds
 from orsched.heuristics.robust import _FEW, ROBUST, LongLengths, Skill, TwoOrders, long_lengths
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information, Policy, PredictedView
 from tests.heuristics.building import batch_of
 from tests.in_order import in_order
 

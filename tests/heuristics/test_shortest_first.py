@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 import orsched
+from orsched import AffineCost, Information, InputError
 from orsched.common import registry
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost
 from orsched.heuristics.continuous import engine_steps
 from orsched.instances import predict
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information
 from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
 

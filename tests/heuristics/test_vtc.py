@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched import AffineCost, BlockMemory, Instance, Requests, Worker
-from orsched.common.errors import InputError
+from orsched import AffineCost, BlockMemory, InputError, Instance, Requests, Worker
 from orsched.heuristics.vtc import FairQueue, VtcParams
 from orsched.metrics.token_times import request_times
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from orsched.costs import AffineCost
+from orsched import AffineCost, BlockMemory, Instance, Requests, Worker
 from orsched.costs.protocol import mixed_ns
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
 from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL, Schedule, Steps, Work
-from orsched.data.workers import Worker
 from tests.in_order import in_order
 from tests.simulator.instances import ContextCost
 

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched.checker import check
-from orsched.common.errors import InputError
-from orsched.data.service_classes import ServiceClass
+from orsched import InputError, ServiceClass, check
 from orsched.metrics import token_times
 from orsched.metrics.class_metrics import TenantService
 from orsched.metrics.summary import SLO, distribution, summarise

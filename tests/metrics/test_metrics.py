@@ -11,12 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched.checker import check
-from orsched.common.errors import InputError
+from orsched import SLO, InputError, check, load_schedule, save_schedule, summarise
 from orsched.data.schedule import INVALID, MIXED, Steps, Work
-from orsched.files import load_schedule, save_schedule
 from orsched.metrics.flat_figures import FIGURES, flat_figures
-from orsched.metrics.summary import SLO, summarise
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.token_times import request_times
 from orsched.simulator import simulate_policy

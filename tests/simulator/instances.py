@@ -7,11 +7,7 @@ from typing import ClassVar
 
 from hypothesis import strategies as st
 
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
+from orsched import AffineCost, BlockMemory, Instance, Requests, Worker
 from tests.in_order import in_order
 
 

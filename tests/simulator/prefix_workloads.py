@@ -5,13 +5,9 @@ from __future__ import annotations
 import random
 
 import orsched
-from orsched.costs import AffineCost
-from orsched.data.memory import PrefixCache
-from orsched.data.prefixes import Prefixes
-from orsched.data.step import Step
+from orsched import AffineCost, Information, Policy, PrefixCache, Prefixes, Step
 from orsched.heuristics.continuous import ContinuousBatching, ContinuousParams, make_queue
 from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
-from orsched.simulator.policy import Information, Policy
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 1000, 10, 1000, 10)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from orsched.data.step import decode_rounds
-from orsched.simulator.policy import Policy
+from orsched import Policy, decode_rounds
 
 
 class Script(Policy):

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from orsched.checker import check
+from orsched import BlockMemory, Information, Policy, Step, View, check, prefill_stage
 from orsched.common import registry
-from orsched.data.memory import BlockMemory
-from orsched.data.step import Step, prefill_stage
 from orsched.instances.synthetic import peers_workload
 from orsched.simulator import simulate_policy
 from orsched.simulator.loop import Asleep
-from orsched.simulator.policy import Information, Policy, View
 from orsched.solving.method_choice import read_spec
 from tests.simulator.losses import losing
 

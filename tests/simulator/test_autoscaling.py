@@ -8,12 +8,10 @@ from dataclasses import replace
 import pytest
 
 import orsched
-from orsched.checker import check
-from orsched.common.errors import InfeasibleError, InputError
+from orsched import InfeasibleError, InputError, Policy, check
 from orsched.data.autoscaling import Autoscaling, OnTime, read_autoscaling
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.models.bounds.bounds import makespan_bound
-from orsched.simulator.policy import Policy
 from tests.in_order import in_order
 from tests.simulator.losses import losing, steady
 from tests.simulator.test_losses import COST, solved

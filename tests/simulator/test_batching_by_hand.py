@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
+from orsched import AffineCost, BlockMemory, Instance, Requests, Worker
 from orsched.data.step import (
     Step,
     Wait,
@@ -17,7 +14,6 @@ from orsched.data.step import (
     mixed_step,
     prefill_stage,
 )
-from orsched.data.workers import Worker
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 from tests.oracle import oracle

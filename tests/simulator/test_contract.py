@@ -8,16 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from orsched.checker import check
+from orsched import AffineCost, BlockMemory, Instance, Requests, Worker, check, summarise
 from orsched.common.errors import InfeasibleError, InputError, PolicyError
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
 from orsched.data.step import ARRIVAL, FINISH, decode_rounds, prefill_stage
-from orsched.data.workers import Worker
 from orsched.heuristics.pang import FirstComeFirstServed
-from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from tests.in_order import in_order

@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orsched.checker import check
-from orsched.data.instance import Instance
-from orsched.data.schedule import Work
+from orsched import Instance, Work, check, summarise
 from orsched.heuristics.pang import FirstComeFirstServed
-from orsched.metrics.summary import summarise
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.simulator import simulate_policy
 from tests.product.laws import LAWS, PREFILL, Account

@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.checker import check
-from orsched.common.errors import InfeasibleError, InputError
-from orsched.costs import AffineCost
+from orsched import AffineCost, InfeasibleError, InputError, Policy, check
 from orsched.data.step import decode_rounds, prefill_stage
 from orsched.heuristics.policy_method import LiveMethod
 from orsched.models.bounds.bounds import makespan_bound
-from orsched.simulator.policy import Policy
 from orsched.solving.method_choice import method_named, method_names
 from tests.in_order import in_order
 from tests.simulator.losses import losing, steady

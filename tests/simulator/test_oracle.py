@@ -9,14 +9,11 @@ from itertools import groupby
 import pytest
 from hypothesis import given, settings
 
-from orsched.checker import check
-from orsched.common.errors import PolicyError
+from orsched import Information, PolicyError, check, summarise
 from orsched.heuristics.gittins import Gittins
 from orsched.heuristics.gittins.params import GittinsParams
 from orsched.heuristics.scls import ContinuousSlices
-from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information
 from tests.heuristics.gittins.drawn import drawn as drawn_of_gittins
 from tests.oracle import oracle
 from tests.random_instances import random_batching_instance

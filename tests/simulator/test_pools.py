@@ -7,15 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from orsched.checker import check
-from orsched.common.errors import PolicyError
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.links import Link
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
+from orsched import AffineCost, BlockMemory, Instance, Link, PolicyError, Requests, Worker, check
 from orsched.data.step import Step, decode_rounds, evict, prefill_stage
-from orsched.data.workers import Worker
 from orsched.heuristics.continuous.async_scheduling import VLLM
 from orsched.heuristics.disaggregated import DISAGGREGATED
 from orsched.simulator import simulate_policy

@@ -10,13 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched.checker import check
-from orsched.common.errors import PolicyError
-from orsched.costs import RooflineCost
-from orsched.data.memory import PrefixCache
-from orsched.data.prefixes import Prefixes
+from orsched import PolicyError, PrefixCache, Prefixes, RooflineCost, Step, check, decode_rounds
 from orsched.data.schedule import DECODE, MIXED, PREFILL
-from orsched.data.step import Step, decode_rounds
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 from tests.simulator.prefix_workloads import (

@@ -6,17 +6,11 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.common.errors import PolicyError
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
+from orsched import AffineCost, BlockMemory, Instance, Policy, PolicyError, Requests, Worker
 from orsched.data.step import FOREVER, Step, Wait, batch_rounds, decode_rounds, evict, prefill_stage
-from orsched.data.workers import Worker
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.instances.catalog import generate
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Policy
 from tests.in_order import in_order
 from tests.oracle import oracle
 from tests.simulator.scripted import Script

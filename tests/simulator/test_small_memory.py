@@ -8,16 +8,9 @@ from dataclasses import replace
 import pytest
 
 import orsched
-from orsched.checker import check
-from orsched.common.errors import InputError
+from orsched import AffineCost, BlockMemory, InputError, Instance, Link, Requests, Worker, check
 from orsched.common.registry import names, resolve
-from orsched.costs import AffineCost
 from orsched.data.feasibility import fits_some_worker
-from orsched.data.instance import Instance
-from orsched.data.links import Link
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.heuristics.dispatching import DISPATCHERS
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order

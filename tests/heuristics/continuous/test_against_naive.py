@@ -7,13 +7,12 @@ import random
 import pytest
 
 import orsched
-from orsched.costs import AffineCost
+from orsched import AffineCost, Information
 from orsched.heuristics.continuous import ContinuousBatching, ContinuousParams
 from orsched.heuristics.continuous.async_scheduling import AsyncBatching
 from orsched.heuristics.continuous.engine_steps import as_scheduled, engine_steps
 from orsched.heuristics.continuous.params import make_queue
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information
 from tests.heuristics.continuous.naive_vllm import Naive, NaiveAsync
 from tests.in_order import in_order
 from tests.random_instances import random_batching_instance

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 import orsched
+from orsched import AffineCost, BlockMemory, Information
 from orsched.common import registry
-from orsched.costs import AffineCost
-from orsched.data.memory import BlockMemory
 from orsched.heuristics.continuous import as_scheduled, engine_steps
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 10, 1, 10, 1)

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 import orsched
+from orsched import Information, InputError, PolicyError
 from orsched.common import registry
-from orsched.common.errors import InputError, PolicyError
 from orsched.data.schedule import INVALID
 from orsched.heuristics.continuous import ContinuousParams, engine_steps
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information
 from tests.random_instances import random_batching_instance
 
 CONTINUOUS = {

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from orsched.checker import check
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.step import ARRIVAL
-from orsched.data.workers import Worker
+from orsched import ARRIVAL, AffineCost, BlockMemory, Information, Instance, Requests, Worker, check
 from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns

@@ -11,13 +11,9 @@ import pytest
 
 import orsched
 from benchmarks.dispatching import FLEETS, LENGTHS, instance, saturation_per_s
-from orsched.checker import check
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost
+from orsched import AffineCost, InputError, Policy, Prefixes, Worker, check
 from orsched.data.memory import BlockMemory, PrefixCache
-from orsched.data.prefixes import Prefixes
 from orsched.data.step import decode_rounds, prefill_stage
-from orsched.data.workers import Worker
 from orsched.heuristics.dispatching import (
     DEFAULT,
     DISPATCHERS,
@@ -29,7 +25,6 @@ from orsched.heuristics.dispatching import (
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.heuristics.policy_method import LiveMethod
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Policy
 from orsched.solving.method_choice import method_info, method_named, method_names
 from orsched.solving.scenario import scenario, with_workers
 from tests.in_order import in_order

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.costs import AffineCost, BilinearCost
-from orsched.data.memory import BlockMemory
-from orsched.data.workers import Worker
+from orsched import AffineCost, BilinearCost, BlockMemory, Worker
 from orsched.heuristics.gittins import Gittins, GittinsParams, LengthModel, policy
 from orsched.heuristics.gittins.routing import RoutingDecision
 from orsched.heuristics.gittins.worker_model import WaitingRequests

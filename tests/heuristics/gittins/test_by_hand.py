@@ -6,17 +6,13 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched import Requests, Worker
-from orsched.checker import check
-from orsched.common.errors import InputError, PolicyError
-from orsched.costs import AffineCost
+from orsched import AffineCost, Information, InputError, PolicyError, Requests, Worker, check
 from orsched.heuristics.gittins import GittinsParams
 from orsched.heuristics.gittins.params import OVERTAKEN
 from orsched.heuristics.gittins.policy import GITTINS
 from orsched.instances import predict, with_arrivals
 from orsched.instances.streams import stream
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information
 from tests.heuristics.gittins.drawn import KNOWN, policy_for
 from tests.in_order import in_order
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orsched
-from orsched.costs import AffineCost
+from orsched import AffineCost, Information
 from orsched.heuristics.gittins.lengths import (
     ATOMS,
     Calibration,
@@ -23,7 +23,6 @@ from orsched.heuristics.gittins.lengths import (
 )
 from orsched.heuristics.gittins.policy import GITTINS
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information
 from tests.heuristics.gittins.drawn import drawn, params_of
 from tests.heuristics.gittins.plain import PlainGittins
 from tests.in_order import in_order

@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.checker import check
-from orsched.costs import AffineCost, BilinearCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
+from orsched import AffineCost, BilinearCost, BlockMemory, Instance, Requests, Worker, check
 from orsched.heuristics.mico import Mico, MicoParams
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order

@@ -8,19 +8,13 @@ from hypothesis import strategies as st
 
 from benchmarks.reproductions import mico_setting
 from benchmarks.reproductions.mico_runs import cache_lengths, kv_lengths, run, summed
-from orsched.checker import check
-from orsched.common.errors import InputError
+from orsched import AffineCost, InputError, Instance, Requests, Worker, check, summarise
 from orsched.common.registry import resolve
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
 from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
-from orsched.data.workers import Worker
 from orsched.heuristics.mico import ABLATION, Mico, MicoParams
 from orsched.heuristics.mico.mico import MICO
 from orsched.heuristics.mico.worker_scheduler import WorkerQueue
-from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 

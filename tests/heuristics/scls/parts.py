@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from orsched import Instance, Requests, Worker, check
-from orsched.costs import BilinearCost
-from orsched.data.memory import BlockMemory
+from orsched import BilinearCost, BlockMemory, Instance, Requests, Worker, check
 from orsched.heuristics.scls import SlicedPolicy, SliceParams
 from orsched.simulator import simulate_policy
 

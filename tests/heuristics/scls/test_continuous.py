@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orsched import Instance, Requests, Worker
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost
-from orsched.data.memory import BlockMemory
+from orsched import AffineCost, BlockMemory, InputError, Instance, Requests, Worker, summarise
 from orsched.heuristics.scls import ContinuousParams, ContinuousSlices, IterationLevel
 from orsched.heuristics.scls.continuous import ILS, IterationParams
-from orsched.metrics.summary import summarise
 from orsched.metrics.timeline import Timeline
 from orsched.simulator.policy import Information
 from tests.heuristics.scls.parts import MS, instance, run, steps

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 import orsched
-from orsched import check
+from orsched import Information, check
 from orsched.data.schedule import DECODE, PREFILL
 from orsched.heuristics.scls import (
     ABLATION,
@@ -21,7 +21,6 @@ from orsched.heuristics.scls import (
 from orsched.heuristics.scls.continuous import ILS
 from orsched.metrics.timeline import Timeline
 from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information
 from tests.random_instances import random_batching_instance
 
 NAMES = [*ABLATION, "deepspeed", "continuous", "ils"]

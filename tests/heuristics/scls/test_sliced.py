@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched import Worker
-from orsched.common.errors import InputError
+from orsched import BlockMemory, InputError, Worker, summarise
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
-from orsched.data.memory import BlockMemory
 from orsched.heuristics.scls import ABLATION, SliceParams
 from orsched.heuristics.scls.batching import (
     Batcher,
@@ -22,7 +20,6 @@ from orsched.heuristics.scls.batching import (
     bilinear_of,
 )
 from orsched.heuristics.scls.sliced import Clock
-from orsched.metrics.summary import summarise
 from tests.heuristics.scls.parts import MS, PLAIN, instance, padding_worker, run, steps
 from tests.in_order import in_order
 
