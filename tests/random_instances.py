@@ -5,6 +5,8 @@ Drawn from a seed, without Hypothesis: for long sweeps where no failing case nee
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orsched.common.errors import InputError
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
 from orsched.data.instance import Instance
@@ -138,3 +140,8 @@ def _cost(rng, longest_prompt, mixtures=_MIXTURES):
     else:
         cost = in_order(RooflineCost, *draw(5))
     return cost.scaled(rng.choice((1, 1, 7)))
+
+
+def unpadded(instance):
+    """The instance with workers that do not pad: what iteration-level policies serve."""
+    return instance.replace(workers=tuple(replace(w, padding=False) for w in instance.workers))

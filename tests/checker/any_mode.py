@@ -71,9 +71,9 @@ class Job:
 class Dice:
     """An engine that does whatever the dice say, as long as it is allowed."""
 
-    def __init__(self, seed, most=6):
+    def __init__(self, seed, most=6, instance=None):
         self.dice = np.random.default_rng(seed)
-        self.instance = random_instance(self.dice, most)
+        self.instance = random_instance(self.dice, most) if instance is None else instance
         columns = self.instance.requests
         rows = zip(columns.prompt_tokens, columns.output_tokens, columns.arrival_ns, strict=True)
         self.jobs = [Job(row, *map(int, values)) for row, values in enumerate(rows)]

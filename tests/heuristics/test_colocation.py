@@ -6,10 +6,8 @@ import random
 
 import pytest
 
-import orsched
-from orsched.common.registry import resolve
-from orsched.data.service_classes import ServiceClass
-from orsched.simulator import simulate_policy
+from orsched import InfeasibleError, ServiceClass
+from tests.heuristics.building import built, require_sound, solved
 from tests.random_instances import random_batching_instance
 from tests.simulator.prefix_workloads import prefix_instance
 
@@ -25,6 +23,15 @@ METHODS = (
 )
 
 
+every_method = pytest.mark.parametrize(("name", "params"), METHODS, ids=str)
+
+
+def with_limits(instance, rng, *limits):
+    ttft, tpot = (rng.choice((None, *limits)) for _ in range(2))
+    interactive = ServiceClass("interactive", ttft_ns=ttft, tpot_ns=tpot, bulk=False)
+    return instance.replace(classes=(interactive, ServiceClass("batch")))
+
+
 def drawn(seed):
     """Return a random instance with one worker that does not pad, and classes with limits."""
     rng = random.Random(seed)
@@ -33,102 +40,64 @@ def drawn(seed):
         worker = instance.workers[0]
         if worker.padding:
             continue
-        requests = instance.requests.replace(
-            service_class=[rng.choice((0, 1)) for _ in range(len(instance))]
-        )
+        classes = [rng.choice((0, 1)) for _ in range(len(instance))]
+        requests = instance.requests.replace(service_class=classes)
         unit = 1 + worker.cost.prefill_ns([1]) + worker.cost.round_ns(1, 2, 2)
-        limits = [rng.choice((None, unit, 10 * unit)) for _ in range(2)]
-        classes = (
-            ServiceClass("interactive", ttft_ns=limits[0], tpot_ns=limits[1], bulk=False),
-            ServiceClass("batch"),
-        )
-        return instance.replace(requests=requests, workers=(worker,), classes=classes)
-
-
-@pytest.mark.parametrize("method", METHODS, ids=str)
-@pytest.mark.parametrize("seed", range(60))
-def test_the_checker_accepts(method, seed):
-    instance = drawn(seed)
-    name, parameters = method
-    try:
-        instance.require_feasible(True)
-    except orsched.InfeasibleError:
-        return
-    policy, _ = resolve("methods", name).build(instance, "none", parameters, 0)
-    schedule = simulate_policy(instance, policy).schedule
-    assert orsched.check(instance, schedule) == []
+        instance = instance.replace(requests=requests, workers=(worker,))
+        return with_limits(instance, rng, unit, 10 * unit)
 
 
 def cached(seed, eviction="lru"):
     """Return a random instance with few blocks and shared prefixes, and classes with limits."""
-    instance = prefix_instance(seed, eviction=eviction)
-    rng = random.Random(seed)
-    limits = [rng.choice((None, 2_000, 20_000)) for _ in range(2)]
-    classes = (
-        ServiceClass("interactive", ttft_ns=limits[0], tpot_ns=limits[1], bulk=False),
-        ServiceClass("batch"),
-    )
-    return instance.replace(classes=classes)
+    return with_limits(prefix_instance(seed, eviction=eviction), random.Random(seed), 2_000, 20_000)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=str)
+@every_method
 @pytest.mark.parametrize("seed", range(60))
-def test_the_checker_accepts_what_is_done_with_a_prefix_cache(method, seed):
+def test_the_checker_accepts(name, params, seed):
+    instance = drawn(seed)
+    try:
+        instance.require_feasible(True)
+    except InfeasibleError:
+        return
+    solved(instance, name, **params)
+
+
+@every_method
+@pytest.mark.parametrize("seed", range(60))
+def test_the_checker_accepts_what_is_done_with_a_prefix_cache(name, params, seed):
     instance = cached(seed, ("lru", "task_aware")[seed % 2])
-    name, parameters = method
     tokens = random.Random(seed).choice((3, 17, 2048))
-    parameters = {**parameters, "max_num_batched_tokens": tokens}
-    policy, _ = resolve("methods", name).build(instance, "none", parameters, 0)
-    schedule = simulate_policy(instance, policy).schedule
-    assert orsched.check(instance, schedule) == []
+    solved(instance, name, **params, max_num_batched_tokens=tokens)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=str)
+@every_method
 @pytest.mark.parametrize("seed", range(40))
-def test_no_bulk_request_starts_while_an_interactive_one_waits(method, seed):
+def test_no_bulk_request_starts_while_an_interactive_one_waits(name, params, seed):
     instance = cached(seed)
-    name, parameters = method
-    policy, _ = resolve("methods", name).build(instance, "none", parameters, 0)
     bulk, arrivals = instance.bulk, instance.requests.arrival_ns.tolist()
     begun = set()
 
     def look(view, step):
-        waiting = [
-            row
-            for row in range(len(instance))
-            if arrivals[row] <= view.now_ns and not bulk[row] and row not in begun
-        ]
-        new = [row for row in step.prefill if row not in view.running]
-        if any(bulk[row] for row in new):
-            assert set(waiting) <= set(new)
+        there = {row for row in range(len(instance)) if arrivals[row] <= view.now_ns}
+        waiting = {row for row in there - begun if not bulk[row]}
+        new = {row for row in step.prefill if row not in view.running}
+        assert waiting <= new or not any(bulk[row] for row in new)
         begun.update(new)
-        for row in step.preempt:
-            begun.discard(row)
+        begun.difference_update(step.preempt)
 
-    simulate_policy(instance, policy, look)
-
-
-@pytest.mark.parametrize("method", METHODS, ids=str)
-def test_the_same_instance_gives_the_same_schedule(method):
-    instance = cached(7)
-    name, parameters = method
-    first, second = (
-        simulate_policy(
-            instance, resolve("methods", name).build(instance, "none", parameters, 0)[0]
-        )
-        for _ in range(2)
-    )
-    assert first.schedule == second.schedule
+    solved(instance, name, observer=look, **params)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=str)
+@every_method
+def test_the_same_instance_gives_the_same_schedule(name, params):
+    require_sound(cached(7), lambda case: built(case, name, **params))
+
+
+@every_method
 @pytest.mark.parametrize("seed", range(6))
-def test_a_dispatcher_serves_several_workers(method, seed):
+def test_a_dispatcher_serves_several_workers(name, params, seed):
     instance = prefix_instance(seed, workers=3)
-    name, parameters = method
-    parameters = {**parameters, "dispatch": "prefix", "steal": True}
-    policy, _ = resolve("methods", name).build(instance, "none", parameters, 0)
-    schedule = simulate_policy(instance, policy).schedule
-    assert orsched.check(instance, schedule) == []
-    if parameters.get("configuration") == "echo":
+    schedule = solved(instance, name, **params, dispatch="prefix", steal=True)
+    if params.get("configuration") == "echo":
         assert schedule.eviction == {"rule": "task_aware"}

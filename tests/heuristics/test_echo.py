@@ -6,15 +6,22 @@ import math
 
 import pytest
 
-import orsched
-from orsched import AffineCost, InputError, PoolingCost, Prefixes, ServiceClass
-from orsched.common.registry import resolve
-from orsched.data.memory import BlockMemory, PrefixCache
+from orsched import (
+    AffineCost,
+    BlockMemory,
+    Instance,
+    PoolingCost,
+    PrefixCache,
+    Prefixes,
+    Requests,
+    ServiceClass,
+    Worker,
+)  # fmt: skip
 from orsched.heuristics.continuous import engine_steps
 from orsched.heuristics.echo import MemoryForecast, PoolingTime, fitted_time, micro_benchmarks
 from orsched.heuristics.forecast import KEPT
 from orsched.heuristics.slack import AnswerLengths
-from orsched.simulator import simulate_policy
+from tests.heuristics.building import solved, starts_of
 from tests.in_order import in_order
 
 MS = 1_000_000
@@ -28,31 +35,29 @@ def instance(rows, clients=8, blocks=100, document=None, shared=0):
     """Return an instance of (class, prompt, output, arrival in ms), with blocks of 4 tokens."""
     kind, prompts, outputs, arrivals = zip(*rows, strict=True)
     documents = document or [-1] * len(rows)
-    requests = orsched.Requests(
+    requests = Requests(
         prompts, outputs, arrival_ns=[each * MS for each in arrivals], service_class=kind,
         prefixes=Prefixes.from_documents(documents, [shared] * len(rows), 4),
     )  # fmt: skip
     memory = BlockMemory(blocks, 4, "paged", PrefixCache())
-    worker = orsched.Worker(clients, COST, memory=memory)
-    return orsched.Instance(requests, worker, first_token="prefill", classes=CLASSES)
+    worker = Worker(clients, COST, memory=memory)
+    return Instance(requests, worker, first_token="prefill", classes=CLASSES)
+
+
+BESIDE = instance([(INTERACTIVE, 10, 3, 0), (BULK, 100, 1, 0)])
+"""An interactive request of 3 tokens, and a bulk request with a prompt of 100 beside it."""
+
+
+def on_one_client(*document):
+    """Three equal bulk requests, one after the other; those of a document share a block."""
+    return instance([(BULK, 8, 1, 0)] * 3, clients=1, document=document, shared=4)
 
 
 def run(problem, method="echo", **parameters):
     """Return the engine's steps as (start in ms, tokens), and the schedule, which is checked."""
-    policy, _ = resolve("methods", method).build(problem, "none", parameters, 0)
-    schedule = simulate_policy(problem, policy).schedule
-    assert orsched.check(problem, schedule) == []
+    schedule = solved(problem, method, **parameters)
     steps = [(each.start_ns // MS, each.tokens) for each in engine_steps(schedule)]
     return steps, schedule
-
-
-def starts(schedule):
-    """Return when each request first gets a step."""
-    work = schedule.work
-    first = {}
-    for request, step in zip(work.request.tolist(), work.first_step.tolist(), strict=True):
-        first.setdefault(request, int(schedule.steps.start_ns[step]) // MS)
-    return first
 
 
 def test_bs_evicts_running_bulk_work_for_a_waiting_interactive_request():
@@ -66,10 +71,9 @@ def test_bs_evicts_running_bulk_work_for_a_waiting_interactive_request():
 
 
 def test_bs_pays_no_regard_to_limits_and_e_does():
-    problem = instance([(INTERACTIVE, 10, 3, 0), (BULK, 100, 1, 0)])
-    steps, _ = run(problem, configuration="bs")
+    steps, _ = run(BESIDE, configuration="bs")
     assert steps[0] == (0, {0: 10, 1: 100})
-    steps, _ = run(problem, configuration="bs+e", estimator="machine")
+    steps, _ = run(BESIDE, configuration="bs+e", estimator="machine")
     assert steps[0] == (0, {0: 10, 1: 80})  # 10 + 10 + 80 ms: the first token is due at 100
     assert steps[1] == (100, {0: 1, 1: 20})  # the second one at 150
 
@@ -84,10 +88,9 @@ def test_without_slack_bulk_work_pauses():
 
 @pytest.mark.parametrize(("configuration", "order"), [("bs+e", [0, 1, 2]), ("bs+e+s", [0, 2, 1])])
 def test_the_scheduler_takes_the_request_that_shares_the_cached_prefix(configuration, order):
-    rows = [(BULK, 8, 1, 0), (BULK, 8, 1, 0), (BULK, 8, 1, 0)]
-    problem = instance(rows, clients=1, document=[1, 2, 1], shared=4)
-    steps, schedule = run(problem, configuration=configuration, estimator="machine")
-    assert [next(iter(tokens)) for _, tokens in steps] == order
+    problem = on_one_client(1, 2, 1)
+    _, schedule = run(problem, configuration=configuration, estimator="machine")
+    assert list(starts_of(schedule)) == order
     assert schedule.work.hit.tolist().count(4) == 1  # request 2 finds the block of request 0
 
 
@@ -97,7 +100,7 @@ def test_the_manager_keeps_memory_free_for_interactive_requests(configuration, w
     rows = [(INTERACTIVE, 20, 2, 0), (BULK, 4, 4, 100), (BULK, 16, 1, 100)]
     problem = instance(rows, blocks=8)
     _, schedule = run(problem, configuration=configuration, estimator="machine", candidates=1)
-    first = starts(schedule)
+    first = starts_of(schedule)
     assert (first[1] != first[2]) == waits
 
 
@@ -114,50 +117,18 @@ def test_followers_wait_for_the_prefix_that_is_being_computed():
     assert [tokens for _, tokens in steps] == [{0: 20}, {0: 20}, {0: 4, 1: 4}]
 
 
-@pytest.mark.parametrize(
-    ("method", "field", "value"),
-    [
-        ("echo", "configuration", "bs+s"),
-        ("echo", "estimator", "guess"),
-        ("echo", "buckets", 0),
-        ("echo", "candidates", 0),
-        ("echo", "hit_benefit", 2),
-        ("echo", "margin", -0.1),
-        ("echo", "window_s", 0),
-        ("echo", "sigmas", "two"),
-        ("echo", "ttft_s", -1),
-        ("echo", "max_num_batched_tokens", 0),
-        ("hygen", "latency_budget_s", -1),
-        ("conserve", "safepoint_s", True),
-        ("slack", "quantile", 1.5),
-        ("slack", "order", "random"),
-        ("slack", "groups", 0),
-        ("slack", "idle_step_s", "long"),
-    ],
-)
-def test_wrong_parameters_are_named(method, field, value):
-    with pytest.raises(InputError) as caught:
-        resolve("methods", method).check_parameters({field: value})
-    assert caught.value.field == field
-
-
 def test_limits_can_be_given_in_place_of_those_of_the_classes():
-    problem = instance([(INTERACTIVE, 10, 3, 0), (BULK, 100, 1, 0)])
-    steps, _ = run(problem, configuration="bs+e", estimator="machine", ttft_s=0.05)
+    steps, _ = run(BESIDE, configuration="bs+e", estimator="machine", ttft_s=0.05)
     assert steps[0] == (0, {0: 10, 1: 30})
 
 
 def test_hygen_keeps_each_step_to_its_budget():
-    problem = instance([(INTERACTIVE, 10, 3, 0), (BULK, 100, 1, 0)])
-    steps, _ = run(problem, "hygen")
+    steps, _ = run(BESIDE, "hygen")
     assert steps[:2] == [(0, {0: 10, 1: 30}), (50, {0: 1, 1: 40})]
 
 
 def test_hygen_walks_the_prefix_tree():
-    rows = [(BULK, 8, 1, 0), (BULK, 8, 1, 0), (BULK, 8, 1, 0)]
-    problem = instance(rows, clients=1, document=[1, 2, 1], shared=4)
-    steps, _ = run(problem, "hygen")
-    assert [next(iter(tokens)) for _, tokens in steps] == [0, 2, 1]
+    assert list(starts_of(run(on_one_client(1, 2, 1), "hygen")[1])) == [0, 2, 1]
 
 
 def test_conserve_takes_long_steps_alone_and_short_ones_beside_interactive_requests():
@@ -182,23 +153,16 @@ def test_slack_spreads_what_is_left_of_the_first_limit():
 
 
 def test_slack_does_the_group_with_most_tokens_a_second_first():
-    rows = [(BULK, 8, 1, 0), (BULK, 8, 1, 0), (BULK, 8, 1, 0)]
-    problem = instance(rows, clients=1, document=[1, 2, 2], shared=4)
-    steps, _ = run(problem, "slack")
-    assert [next(iter(tokens)) for _, tokens in steps] == [1, 2, 0]
-    steps, _ = run(problem, "slack", order="tree")
-    assert [next(iter(tokens)) for _, tokens in steps] == [0, 1, 2]
+    problem = on_one_client(1, 2, 2)
+    assert list(starts_of(run(problem, "slack")[1])) == [1, 2, 0]
+    assert list(starts_of(run(problem, "slack", order="tree")[1])) == [0, 1, 2]
 
 
 def test_the_fit_finds_a_machine_that_follows_the_equations():
     truth = PoolingCost.from_ms(alpha=1e-5, beta=0.05, c=5, gamma=0.004, delta=0.002, lambda_=1.1)
-    found = fitted_time(truth, 64, 8192)
-    for prompts, active, total, most in (
-        ([900], 0, 0, 0), ([], 7, 7000, 3000), ([300], 12, 20_000, 4000)
-    ):  # fmt: skip
-        time, estimate = truth.mixed_ns(prompts, active, total, most), 0
-        estimate = PoolingTime(found).step_ns(prompts, active, total, most)
-        assert abs(estimate - time) <= 1e-3 * time
+    found = PoolingTime(fitted_time(truth, 64, 8192))
+    for load in (([900], 0, 0, 0), ([], 7, 7000, 3000), ([300], 12, 20_000, 4000)):
+        assert found.step_ns(*load) == pytest.approx(truth.mixed_ns(*load), rel=1e-3)
 
 
 def test_the_fit_is_wrong_for_a_machine_that_does_not():
@@ -206,6 +170,7 @@ def test_the_fit_is_wrong_for_a_machine_that_does_not():
     truth = AffineCost(round_fixed_ns=10_000_000, round_client_ns=200_000)
     found = PoolingTime(fitted_time(truth, 64, 8192))
     assert found.step_ns([], 1, 8192, 8192) == found.step_ns([], 64, 64 * 8192, 8192)
+    assert found.step_ns([], 0, 0, 0) == 0  # nothing takes no time
 
 
 def test_benchmarks_keep_to_the_clients():
@@ -213,10 +178,6 @@ def test_benchmarks_keep_to_the_clients():
     assert set(rows.phase) == {"prefill", "decode", "mixed"}
     assert max(rows.count) <= 4
     assert max(rows.column("context_max")) == 500
-
-
-def test_nothing_takes_no_time():
-    assert PoolingTime(fitted_time(AffineCost(), 4, 500)).step_ns([], 0, 0, 0) == 0
 
 
 def test_the_forecast_is_the_mean_over_time_plus_deviations():
@@ -230,16 +191,13 @@ def test_the_forecast_is_the_mean_over_time_plus_deviations():
 
 def test_the_forecast_forgets():
     forecast = MemoryForecast(window_s=10.0, sigmas=0.0)
-    for second, blocks in enumerate([100, 0, 0, 7, 8, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 8, 7]):
+    for second, blocks in enumerate([100, 0, 0, 7, 8, *[7] * 10, 8, 7]):
         forecast.see(second * 10**9, blocks)
     assert 7 <= forecast.blocks(17 * 10**9) <= 8
-
-
-def test_one_value_has_no_deviation():
-    forecast = MemoryForecast(window_s=10.0, sigmas=2.0)
+    steady = MemoryForecast(window_s=10.0, sigmas=2.0)  # one value has no deviation
     for second in range(5):
-        forecast.see(second * 10**9, 40)
-    assert forecast.blocks(9 * 10**9) == 40
+        steady.see(second * 10**9, 40)
+    assert steady.blocks(9 * 10**9) == 40
 
 
 def test_before_any_answer_the_limit_holds():
@@ -262,9 +220,7 @@ def test_rest_is_a_quantile_of_the_longer_ones():
 
 def test_old_answers_are_forgotten():
     lengths = AnswerLengths(500)
-    for _ in range(KEPT):
-        lengths.add(400)
-    for _ in range(KEPT):
-        lengths.add(10)
+    for tokens in [400] * KEPT + [10] * KEPT:
+        lengths.add(tokens)
     assert lengths.mean == 10
     assert lengths.rest(0, 1.0) == 10

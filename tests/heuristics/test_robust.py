@@ -9,11 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import orsched
-from orsched import AffineCost, Information, Policy, PredictedView, decode_rounds
-from orsched.heuristics.robust import _FEW, ROBUST, LongLengths, Skill, TwoOrders, long_lengths
+from orsched import (
+    AffineCost,
+    Information,
+    Instance,
+    Policy,
+    PredictedView,
+    Requests,
+    Step,
+    Worker,
+    decode_rounds,
+)
+from orsched.heuristics.robust import _FEW, LongLengths, Skill, TwoOrders, long_lengths
 from orsched.simulator import simulate_policy
-from tests.heuristics.building import batch_of
+from tests.heuristics.building import batch_of, built, require_sound, same, solved, starts_of
 from tests.in_order import in_order
 
 MOST = 4 * _FEW
@@ -72,62 +81,37 @@ def drawn(seed, most=12):
     late = rng.random() < 0.5
     arrivals = [rng.randint(0, 300) if late else 0 for _ in range(n)]
     rows = [sorted(rng.randint(1, 12) for _ in LEVELS) for _ in range(n)]
-    requests = orsched.Requests(
+    requests = Requests(
         [rng.randint(1, 9) for _ in range(n)], [rng.randint(1, 9) for _ in range(n)],
         arrival_ns=arrivals, predicted_quantiles=rows, quantile_levels=LEVELS,
     )  # fmt: skip
-    worker = orsched.Worker(
-        rng.randint(1, 4), in_order(AffineCost, 30, 1, 10, 1), rng.choice((None, 12))
-    )
-    return orsched.Instance(requests, worker, output_limit_tokens=12, first_token="decode")
-
-
-def run(instance, information="predicted"):
-    policy, _ = ROBUST.build(instance, Information(information), {}, 0)
-    schedule = simulate_policy(instance, policy).schedule
-    assert orsched.check(instance, schedule) == []
-    return schedule
-
-
-def with_points(instance, points, *, rows):
-    """The instance with these predicted lengths, perhaps as quantiles, too."""
-    quantiles = np.repeat(np.asarray(points)[:, None], len(LEVELS), axis=1) if rows else None
-    requests = instance.requests.replace(
-        predicted_tokens=points,
-        predicted_quantiles=quantiles,
-        quantile_levels=LEVELS if rows else None,
-    )
-    return instance.replace(requests=requests)
+    worker = Worker(rng.randint(1, 4), in_order(AffineCost, 30, 1, 10, 1), rng.choice((None, 12)))
+    return Instance(requests, worker, output_limit_tokens=12, first_token="decode")
 
 
 @given(SEEDS)
 def test_quantiles_of_one_length_decide_as_the_length_does(seed):
     instance = drawn(seed)
     points = instance.requests.predicted_tokens
-    schedules = [run(with_points(instance, points, rows=rows)) for rows in (False, True)]
-    assert schedules[0].steps == schedules[1].steps
-    assert schedules[0].work == schedules[1].work
+    rows = np.repeat(np.asarray(points)[:, None], len(LEVELS), axis=1)
+    told = [{}, {"predicted_quantiles": rows, "quantile_levels": LEVELS}]
+    plain = instance.requests.replace(predicted_quantiles=None, quantile_levels=None)
+    cases = [instance.replace(requests=plain.replace(predicted_tokens=points, **e)) for e in told]
+    assert same(*(solved(case, "robust", "predicted") for case in cases))
 
 
 @given(SEEDS)
 def test_any_instance_with_distributions_is_served_and_checked(seed):
-    run(drawn(seed))
+    require_sound(drawn(seed), lambda case: built(case, "robust", "predicted"))
 
 
 def test_of_equal_medians_the_one_that_may_be_long_is_first():
-    requests = orsched.Requests(
-        [4, 4, 4], [9, 9, 9], predicted_quantiles=[[8, 9, 10], [8, 9, 11], [8, 9, 60]],
-        quantile_levels=LEVELS,
-    )  # fmt: skip
-    instance = orsched.Instance(
-        requests,
-        orsched.Worker(1, in_order(AffineCost, 10, 1, 10, 1)),
-        output_limit_tokens=99,
-        first_token="decode",
-    )
-    starts = run(instance).request_times(instance)["prefill_start_ns"]
+    rows = [[8, 9, 10], [8, 9, 11], [8, 9, 60]]
+    requests = Requests([4] * 3, [9] * 3, predicted_quantiles=rows, quantile_levels=LEVELS)
+    worker = Worker(1, in_order(AffineCost, 10, 1, 10, 1))
+    instance = Instance(requests, worker, "decode", output_limit_tokens=99)
     # One in eight that robust starts is the first that has arrived, the first of all among them.
-    assert np.argsort(starts).tolist() == [0, 2, 1]
+    assert list(starts_of(solved(instance, "robust", "predicted"))) == [0, 2, 1]
 
 
 class Looks(Policy):
@@ -145,7 +129,7 @@ class Looks(Policy):
 
     def decide(self, view):
         if self.waiting and view.free_clients:
-            return orsched.Step([self.waiting.pop(0)])
+            return Step([self.waiting.pop(0)])
         return decode_rounds() if view.running else None
 
 
@@ -153,15 +137,10 @@ class Looks(Policy):
 def test_it_is_the_quantile_at_nine_tenths(levels, wanted):
     """Given, or as the outer piece goes on: from 0.25 to 0.5 by 0.67449, from there by 1.28155."""
     rows = [[20, 30], [9, 9], [5, 7]] if len(levels) == 2 else [[7, 10, 25], [9] * 3, [4, 5, 7]]
-    requests = orsched.Requests(
-        [4, 4, 4],
-        [5, 5, 5],
-        arrival_ns=[50, 60, 70],
-        predicted_quantiles=rows,
-        quantile_levels=levels,
-    )
+    told = {"predicted_quantiles": rows, "quantile_levels": levels}
+    requests = Requests([4] * 3, [5] * 3, arrival_ns=[50, 60, 70], **told)
     policy = Looks()
-    simulate_policy(orsched.Instance(requests, orsched.Worker(2), first_token="decode"), policy)
+    simulate_policy(Instance(requests, Worker(2), first_token="decode"), policy)
     assert isinstance(policy.long, LongLengths)
     assert policy.before == [0, 0, 0]
     found = [policy.long[row] for row in range(3)]
@@ -172,8 +151,8 @@ def test_it_is_the_quantile_at_nine_tenths(levels, wanted):
 
 
 def test_without_distributions_there_is_nothing_to_plan_for():
-    requests = orsched.Requests([4], [5], predicted_tokens=[6])
+    requests = Requests([4], [5], predicted_tokens=[6])
     policy = Looks()
-    simulate_policy(orsched.Instance(requests, orsched.Worker(2), first_token="decode"), policy)
+    simulate_policy(Instance(requests, Worker(2), first_token="decode"), policy)
     assert policy.long is None
     assert PredictedView.quantile_levels == ()

@@ -56,16 +56,13 @@ def class_figures(instance, schedule):
         output = sum(len(times[r]) for r in rows)
         end = max((book.finish[r] for r in rows), default=0)
         found[kind.name] = {
-            "requests": len(rows),
+            "requests": len(rows), "prompt_tokens": prompt, "output_tokens": output, "end_ns": end,
             "slo": attainment(instance, kind, {r: times[r] for r in rows}, book),
             "deadline": deadlines(instance, kind, rows, book),
-            "prompt_tokens": prompt,
-            "output_tokens": output,
-            "end_ns": end,
             "tokens_per_s": ratio((prompt + output) * 10**9, end),
             "output_tokens_per_s": ratio(output * 10**9, end),
             "recomputed_tokens": sum(recomputed(book, r) for r in rows),
-        }
+        }  # fmt: skip
     return found
 
 
@@ -90,15 +87,11 @@ def attainment(instance, kind, times, book):
             kind.tpot_ns is None or pace <= kind.tpot_ns
         )
     return {
-        "ttft_ns": kind.ttft_ns,
-        "tpot_ns": kind.tpot_ns,
-        "attained": attained,
-        "attainment": ratio(attained, len(times)),
-        "in_time": in_time,
-        "in_time_share": ratio(in_time, len(times)),
-        "tokens_in_time": tokens,
-        "token_attainment": ratio(tokens, all_tokens),
-    }
+        "ttft_ns": kind.ttft_ns, "tpot_ns": kind.tpot_ns,
+        "attained": attained, "attainment": ratio(attained, len(times)),
+        "in_time": in_time, "in_time_share": ratio(in_time, len(times)),
+        "tokens_in_time": tokens, "token_attainment": ratio(tokens, all_tokens),
+    }  # fmt: skip
 
 
 def deadlines(instance, kind, rows, book):

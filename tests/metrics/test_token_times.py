@@ -60,18 +60,19 @@ def test_the_drawn_schedules_have_gaps_of_every_cause():
     kinds = set()
     for seed in range(200):
         _, schedule = any_schedule(seed)
-        work, phases = schedule.work, set(schedule.steps.phase.tolist())
-        decode = work.phase == DECODE
-        kinds |= {"mixed"} if MIXED in phases else set()
-        kinds |= {"evicted"} if (work.stay[decode] >= 1).any() else set()
-        kinds |= {"held"} if (work.phase == INVALID).any() else set()
-        one = (work.request[decode][1:] == work.request[decode][:-1]) & (
-            work.stay[decode][1:] == work.stay[decode][:-1]
-        )
-        kinds |= {"paused"} if one.any() else set()
-        rounds = schedule.steps.rounds[schedule.steps.phase == DECODE]
-        kinds |= {"several rounds"} if (rounds > 1).any() else set()
-    assert kinds == {"mixed", "evicted", "held", "paused", "several rounds"}
+        work, steps = schedule.work, schedule.steps
+        request, stay = work.request[work.phase == DECODE], work.stay[work.phase == DECODE]
+        seen = {
+            "mixed": steps.phase == MIXED,
+            "evicted": stay >= 1,
+            "evicted twice": stay >= 2,
+            "on a third worker": steps.worker == 2,
+            "held": work.phase == INVALID,
+            "paused": (request[1:] == request[:-1]) & (stay[1:] == stay[:-1]),
+            "several rounds": steps.rounds[steps.phase == DECODE] > 1,
+        }
+        kinds |= {kind for kind, rows in seen.items() if rows.any()}
+    assert kinds == set(seen)
 
 
 @pytest.mark.parametrize("method", ["fcfs", "vllm", "static", "ils", "scls", "slack"])
@@ -97,23 +98,21 @@ def test_measured_gaps_are_those_of_equal_rounds(case):
     measured = schedule.replace(run={"device": "a device", "clock": "a clock"})
     line = Timeline(instance, measured)
     tokens = {}
-    for request, index, time in all_times(line, np.ones(len(instance), bool)):
-        tokens |= dict(zip(zip(request.tolist(), index.tolist(), strict=True), time.tolist(),
-                           strict=True))  # fmt: skip
+    for part in all_times(line, np.ones(len(instance), bool)):
+        for request, index, time in zip(*(each.tolist() for each in part), strict=True):
+            tokens[request, index] = time
     expected = [0] * len(instance)
     for (request, index), time in tokens.items():
-        if index:
-            gap = time - tokens[request, index - 1]
-            expected[request] = max(expected[request], gap)
+        before = tokens.get((request, index - 1), time)
+        expected[request] = max(expected[request], time - before)
     assert largest_gaps_ns(line).tolist() == expected
 
 
 def test_a_gap_by_hand():
     """The prefill of the second request stands between two tokens of the first."""
     worker = orsched.Worker(2, in_order(orsched.AffineCost, 100, 1, 10, 0))
-    instance = orsched.Instance(
-        orsched.Requests([5, 7], [4, 1], arrival_ns=[0, 115]), worker, first_token="decode"
-    )
+    requests = orsched.Requests([5, 7], [4, 1], arrival_ns=[0, 115])
+    instance = orsched.Instance(requests, worker, first_token="decode")
     result = orsched.solve(instance, "fcfs")
     # rounds at 105 to 115, 115 to 125; then 107 for the prefill, and the next round ends at 242
     assert largest_gaps_ns(Timeline(instance, result.schedule)).tolist() == [117, 0]
@@ -178,9 +177,7 @@ def test_a_derived_model_is_asked_for_each_round():
 
     bumpy = in_order(Bumpy, 0, 0, 0, 10**9, 0, 0, 0, 10**8)
     assert stating(bumpy, "longest_round_ns") is None
-    instance = orsched.Instance(
-        orsched.Requests([3], [6]), orsched.Worker(1, bumpy), first_token="decode"
-    )
+    instance = orsched.Instance(orsched.Requests([3], [6]), orsched.Worker(1, bumpy), "decode")
     assert orsched.solve(instance, "fcfs").itl_max_s == 10_000 / 1e9
     plain = replace(COSTS[0])
     assert stating(plain, "longest_round_ns") is not None
@@ -233,14 +230,11 @@ def test_many_pairs_are_counted_bit_by_bit():
     assert sum(drawn(s)[0] * len(drawn(s)[1]) > 4096 for s in range(60)) > 30
 
 
-def test_sums_before_each_place():
+def test_sums_and_maxima_by_hand():
     assert before(np.array([3, 0, 4])).tolist() == [0, 3, 3, 7]
     assert before(np.empty(0, np.int64)).tolist() == [0]
-
-
-def test_huge_values_have_a_maximum():
-    ends = np.array([0, 1])
-    assert covered_max(2, ends, ends, np.array([2**61, -(2**61)])).tolist() == [2**61, -(2**61)]
+    ends, huge = np.array([0, 1]), [2**61, -(2**61)]
+    assert covered_max(2, ends, ends, np.array(huge)).tolist() == huge
 
 
 def test_sums_beyond_64_bits():

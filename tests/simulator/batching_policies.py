@@ -14,7 +14,7 @@ from orsched.data.step import (
     batch_rounds,
     decode_rounds,
     evict,
-)
+)  # fmt: skip
 from orsched.simulator.policy import Information, Policy
 
 EVENTS = (0, FINISH, ARRIVAL, FINISH | ARRIVAL)
@@ -350,29 +350,24 @@ KINDS = {
 }
 
 
-def anything(kind, seed):
-    policy = (Assigning if kind == "assigning" else Anything)(seed, **KINDS[kind])
-    policy.name = kind
-    if kind in ("clairvoyant", "predicted"):
-        policy.information = Information(kind)
+def named(policy, name):
+    policy.name = name
+    if name in ("clairvoyant", "predicted"):
+        policy.information = Information(name)
     return policy
+
+
+def anything(kind, seed):
+    return named((Assigning if kind == "assigning" else Anything)(seed, **KINDS[kind]), kind)
 
 
 def wild(seed):
-    policy = Wild(seed, **ALL, wild=0.2)
-    policy.name = "wild"
-    return policy
-
-
-def batches(name, seed, slices=()):
-    policy = Batches(seed, slices)
-    policy.name = name
-    return policy
+    return named(Wild(seed, **ALL, wild=0.2), "wild")
 
 
 BATCHING = {
     **{kind: lambda seed, kind=kind: anything(kind, seed) for kind in KINDS},
     "token-budget": TokenBudget,
-    "static": lambda seed: batches("static", seed),
-    "slices": lambda seed: batches("slices", seed, (1, 2, 5)),
+    "static": lambda seed: named(Batches(seed), "static"),
+    "slices": lambda seed: named(Batches(seed, (1, 2, 5)), "slices"),
 }

@@ -107,17 +107,12 @@ class NaiveView(View):
     @property
     def blocks_free(self):
         memory = self.worker.memory
-        if memory is None:
-            return None
-        return memory.blocks - sum(self.blocks_of(job.row) for job in self.oracle.on(self.index))
+        held = sum(self.blocks_of(job.row) for job in self.oracle.on(self.index))
+        return None if memory is None else memory.blocks - held
 
     @property
     def blocks_unused(self):
-        memory = self.worker.memory
-        if memory is None:
-            return None
-        caches = {job.row: self.cached(job.row) for job in self.oracle.on(self.index)}
-        return memory.blocks - self.oracle.blocks(self.index, caches)
+        return self.blocks_left(0)
 
     def needing_blocks(self):
         memory = self.worker.memory

@@ -143,18 +143,13 @@ class Erratic(Queueing):
 
 
 POLICIES = {
-    "fcfs": FirstComeFirstServed,
-    "highest-clients": HighestClients,
-    "one-round": lambda: Repeated(1, FINISH | ARRIVAL),
-    "three-rounds": lambda: Repeated(3, 0),
+    "fcfs": FirstComeFirstServed, "highest-clients": HighestClients,
+    "one-round": lambda: Repeated(1, FINISH | ARRIVAL), "three-rounds": lambda: Repeated(3, 0),
     "until-finish": lambda: Repeated(FOREVER, FINISH),
-    "until-arrival": lambda: Repeated(FOREVER, ARRIVAL),
-    "static-batch": StaticBatch,
-    "patient": PatientClairvoyant,
-    "shortest-predicted": ShortestPredicted,
-    "erratic-0": lambda: Erratic(0),
-    "erratic-1": lambda: Erratic(1),
-}
+    "until-arrival": lambda: Repeated(FOREVER, ARRIVAL), "static-batch": StaticBatch,
+    "patient": PatientClairvoyant, "shortest-predicted": ShortestPredicted,
+    "erratic-0": lambda: Erratic(0), "erratic-1": lambda: Erratic(1),
+}  # fmt: skip
 
 for method in (OFFLINE, ONLINE, HYBRID):
     for information in method.information:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
-from orsched import BlockMemory, Information, Policy, Step, View, check, prefill_stage
-from orsched.common import registry
+from orsched import BlockMemory, Policy, Step, View, prefill_stage
 from orsched.instances.synthetic import peers_workload
 from orsched.simulator import simulate_policy
 from orsched.simulator.loop import Asleep
 from orsched.solving.method_choice import read_spec
+from tests.heuristics.building import built, same, solved
 from tests.simulator.losses import losing
 
 if TYPE_CHECKING:
@@ -55,20 +54,15 @@ def test_those_woken_are_asked_in_order_and_later_sleepers_are_not() -> None:
 def fleet(workers: int, blocks: int, seed: int, rate: float, requests: int = 300) -> Instance:
     base = peers_workload(requests, rate=rate * workers, seed=seed)
     memory = BlockMemory(blocks, 16, "paged") if blocks else None
-    return base.replace(
-        workers=tuple(
-            replace(base.worker, clients=128 // (1 + i % 3), memory=memory, name=f"worker-{i}")
-            for i in range(workers)
-        )
-    )
+    worker = replace(base.worker, memory=memory)
+    clients = [128 // (1 + index % 3) for index in range(workers)]
+    fleet = (replace(worker, clients=c, name=f"worker-{i}") for i, c in enumerate(clients))
+    return base.replace(workers=tuple(fleet))
 
 
 def policy_of(instance: Instance, name: str) -> Policy:
     spec = read_spec(name)
-    method = registry.resolve("methods", spec.name)
-    known = Information(spec.information or method.information[0])
-    policy: Policy = method.build(instance, known, spec.parameters, 0)[0]
-    return policy
+    return built(instance, spec.name, spec.information, **spec.parameters)
 
 
 def simulated(instance: Instance, name: str) -> Any:
@@ -99,10 +93,7 @@ def test_asking_all_that_sleep_makes_the_same_schedule(
     monkeypatch.setattr(type(policy_of(instance, name)), "idle_may_act", lambda self: True)
     plain = simulated(instance, name)
     assert len(plain.decision_ns) >= len(quick.decision_ns)
-    for table in ("steps", "work"):
-        one, other = getattr(quick.schedule, table), getattr(plain.schedule, table)
-        for column in vars(one):
-            np.testing.assert_array_equal(getattr(one, column), getattr(other, column))
+    assert same(quick.schedule, plain.schedule)
 
 
 class Clock(Policy):
@@ -139,7 +130,7 @@ def test_the_only_worker_is_asked_at_each_arrival_though_it_may_be_lost(name: st
     """Nobody is told whom an arrival is for where there is one worker, and that one may sleep."""
     for seed in (0, 1, 9, 14):  # the first requests come while it waits
         instance = losing(seed, 1)
-        assert check(instance, simulated(instance, name).schedule) == []
+        solved(instance, policy_of(instance, name))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from orsched.data.step import (
     prefill_stage,
 )
 from orsched.simulator import simulate_policy
+from tests.heuristics.building import rows_of, steps_of
 from tests.in_order import in_order
 from tests.oracle import oracle
 from tests.simulator.instances import ContextCost
@@ -37,17 +38,11 @@ def one_worker(prompts, outputs, *, clients=2, cost=PLAIN, rule="decode", arriva
 
 
 def steps(schedule):
-    """Worker, phase, start, end and rounds of each step."""
-    s = schedule.steps
-    columns = (s.worker, s.phase, s.start_ns, s.end_ns, s.rounds)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    return steps_of(schedule, "worker", "phase", "start_ns", "end_ns", "rounds")
 
 
 def work(schedule):
-    """Request, phase, first step, last step, tokens and stay of each row."""
-    w = schedule.work
-    columns = (w.request, w.phase, w.first_step, w.last_step, w.tokens, w.stay)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    return rows_of(schedule.work, "request", "phase", "first_step", "last_step", "tokens", "stay")
 
 
 @executors
@@ -62,12 +57,9 @@ def test_a_static_batch_yields_invalid_tokens_until_its_longest_is_done(execute)
         (0, 1, ends[0] + ends[1], sum(ends), 2),
     ]
     assert work(schedule) == [
-        (0, 0, 0, 0, 2, 0),
-        (0, 1, 1, 1, 1, 0),
-        (0, 2, 2, 2, 1, 0),
-        (1, 0, 0, 0, 3, 0),
+        (0, 0, 0, 0, 2, 0), (0, 1, 1, 1, 1, 0), (0, 2, 2, 2, 1, 0), (1, 0, 0, 0, 3, 0),
         (1, 1, 1, 2, 1, 0),
-    ]
+    ]  # fmt: skip
     finishes = [call for call in policy.told if call[0] == "finish"]
     assert finishes == [("finish", 0, 0, sum(ends)), ("finish", 1, 0, sum(ends))]
 
@@ -79,18 +71,11 @@ def test_a_slice_ends_with_those_that_are_done(execute):
     policy = Script(prefill_stage([0, 1]), batch_rounds(2), evict([1]), prefill_stage([1]))
     schedule = execute(instance, policy)
     assert steps(schedule) == [
-        (0, 0, 0, 5, 1),
-        (0, 1, 5, 15, 1),
-        (0, 1, 15, 25, 1),
-        (0, 0, 25, 30, 1),
-        (0, 1, 30, 40, 1),
-    ]
+        (0, 0, 0, 5, 1), (0, 1, 5, 15, 1), (0, 1, 15, 25, 1), (0, 0, 25, 30, 1), (0, 1, 30, 40, 1),
+    ]  # fmt: skip
     assert work(schedule)[3:] == [
-        (1, 0, 0, 0, 3, 0),
-        (1, 1, 1, 2, 1, 0),
-        (1, 0, 3, 3, 3 + 2, 1),
-        (1, 1, 4, 4, 1, 1),
-    ]
+        (1, 0, 0, 0, 3, 0), (1, 1, 1, 2, 1, 0), (1, 0, 3, 3, 3 + 2, 1), (1, 1, 4, 4, 1, 1),
+    ]  # fmt: skip
     assert policy.told[2:] == [("finish", 0, 0, 25), ("preempt", 1, 0, 25), ("finish", 1, 0, 40)]
 
 
@@ -122,19 +107,13 @@ def test_chunks_beside_rounds_share_the_fixed_part(execute):
     policy = Script(prefill_stage([0]), mixed_step([1], [3]), mixed_step([1], [2]))
     schedule = execute(instance, policy)
     assert steps(schedule) == [
-        (0, 0, 0, 6, 1),
-        (0, 2, 6, 6 + 10 + 3 + 2, 1),
-        (0, 2, 21, 21 + 10 + 2 + 2, 1),
-        (0, 1, 35, 35 + 10 + 4, 1),
-        (0, 1, 49, 49 + 10 + 2, 1),
-    ]
+        (0, 0, 0, 6, 1), (0, 2, 6, 6 + 10 + 3 + 2, 1), (0, 2, 21, 21 + 10 + 2 + 2, 1),
+        (0, 1, 35, 35 + 10 + 4, 1), (0, 1, 49, 49 + 10 + 2, 1),
+    ]  # fmt: skip
     assert work(schedule) == [
-        (0, 0, 0, 0, 1, 0),
-        (0, 1, 1, 4, 1, 0),
-        (1, 0, 1, 1, 3, 0),
-        (1, 0, 2, 2, 2, 0),
+        (0, 0, 0, 0, 1, 0), (0, 1, 1, 4, 1, 0), (1, 0, 1, 1, 3, 0), (1, 0, 2, 2, 2, 0),
         (1, 1, 3, 3, 1, 0),
-    ]
+    ]  # fmt: skip
 
 
 @executors
@@ -146,12 +125,9 @@ def test_a_request_that_is_left_out_keeps_its_cache(execute):
     durations = [7 + 1 + 9, 2 + 200, 4 + 400, 3 + 5 + 500]
     assert [end - start for _, _, start, end, _ in steps(schedule)] == durations
     assert work(schedule) == [
-        (0, 0, 0, 0, 1, 0),
-        (0, 1, 1, 1, 1, 0),
-        (0, 1, 3, 3, 1, 0),
-        (1, 0, 0, 0, 3, 0),
+        (0, 0, 0, 0, 1, 0), (0, 1, 1, 1, 1, 0), (0, 1, 3, 3, 1, 0), (1, 0, 0, 0, 3, 0),
         (1, 1, 2, 3, 1, 0),
-    ]
+    ]  # fmt: skip
 
 
 @executors
@@ -196,33 +172,19 @@ def test_rounds_end_before_pages_run_out(execute, padding, blocks, rounds):
 def test_two_workers_share_the_requests_and_a_restart_may_move(execute):
     """Worker 1 is slower; it sleeps until an eviction on worker 0 lets it have request 1."""
     requests = Requests([2, 2], [2, 2], arrival_ns=[0, 3])
-    instance = Instance(
-        requests,
-        (Worker(1, PLAIN), Worker(1, in_order(AffineCost, 0, 10, 100, 0), name="slow")),
-        first_token="decode",
-    )
-    policy = Script(
-        prefill_stage([0]),
-        decode_rounds(1),
-        Step(preempt=[0], prefill=[1], decode=()),
-        others=[[None, None, prefill_stage([0])]],
-    )
+    slow = Worker(1, in_order(AffineCost, 0, 10, 100, 0), name="slow")
+    instance = Instance(requests, (Worker(1, PLAIN), slow), first_token="decode")
+    own = prefill_stage([0]), decode_rounds(1), Step(preempt=[0], prefill=[1], decode=())
+    policy = Script(*own, others=[[None, None, prefill_stage([0])]])
     schedule = execute(instance, policy)
     assert steps(schedule) == [
-        (0, 0, 0, 2, 1),
-        (0, 1, 2, 12, 1),
-        (0, 0, 12, 14, 1),
-        (1, 0, 12, 42, 1),
-        (0, 1, 14, 34, 2),
+        (0, 0, 0, 2, 1), (0, 1, 2, 12, 1), (0, 0, 12, 14, 1), (1, 0, 12, 42, 1), (0, 1, 14, 34, 2),
         (1, 1, 42, 142, 1),
-    ]
+    ]  # fmt: skip
     assert policy.told == [
-        ("arrival", 0, 0, 0),
-        ("arrival", 1, 1, 3),
-        ("preempt", 0, 0, 12),
-        ("finish", 1, 0, 34),
+        ("arrival", 0, 0, 0), ("arrival", 1, 1, 3), ("preempt", 0, 0, 12), ("finish", 1, 0, 34),
         ("finish", 0, 1, 142),
-    ]
+    ]  # fmt: skip
 
 
 @executors
@@ -231,8 +193,5 @@ def test_a_wait_ends_at_its_moment_or_at_an_arrival(execute):
     policy = Script(Wait(20), prefill_stage([0]), decode_rounds(), Wait(90), prefill_stage([1]))
     schedule = execute(instance, policy)
     assert steps(schedule) == [
-        (0, 0, 20, 21, 1),
-        (0, 1, 21, 31, 1),
-        (0, 0, 50, 51, 1),
-        (0, 1, 51, 61, 1),
-    ]
+        (0, 0, 20, 21, 1), (0, 1, 21, 31, 1), (0, 0, 50, 51, 1), (0, 1, 51, 61, 1),
+    ]  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +13,8 @@ from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from tests.in_order import in_order
-from tests.simulator.instances import ContextCost, instances
+from tests.simulator.instances import instances
+from tests.simulator.listening import listening
 from tests.simulator.policies import POLICIES
 from tests.simulator.scripted import Script
 
@@ -76,8 +75,7 @@ class Spy(FirstComeFirstServed):
     def __init__(self, information):
         super().__init__()
         self.information = information
-        self.columns = []
-        self.future = []
+        self.columns, self.future = [], []
 
     def start(self, view):
         self.left = set(range(len(view.prompt_tokens)))
@@ -100,12 +98,13 @@ class Spy(FirstComeFirstServed):
         self.future += [view.blocks_of(r) for r in self.left]
 
 
+QUANTILES = [[2, 6], [7, 12], [8, 9], [1, 13]]
+
+
 def secretive(first_token="decode"):
-    outputs = [3, 11, 7, 5]
-    quantiles = [[2, 6], [7, 12], [8, 9], [1, 13]]
     requests = Requests(
-        [2, 9, 4, 6], outputs, arrival_ns=[0, 20, 20, 90], predicted_tokens=[4, 10, 8, 6],
-        predicted_quantiles=quantiles, quantile_levels=[0.1, 0.9],
+        [2, 9, 4, 6], [3, 11, 7, 5], arrival_ns=[0, 20, 20, 90], predicted_tokens=[4, 10, 8, 6],
+        predicted_quantiles=QUANTILES, quantile_levels=[0.1, 0.9],
     )  # fmt: skip
     worker = Worker(2, COST, memory=BlockMemory(40, 1, "whole"))
     return Instance(requests, worker, first_token=first_token, output_limit_tokens=13)
@@ -145,21 +144,14 @@ def test_distributions_are_for_those_who_may_know_predictions(information):
     """INV-8: without that information a policy finds neither the quantiles nor their levels."""
 
     class Curious(FirstComeFirstServed):
-        name = "curious"
-
-        def __init__(self):
-            super().__init__()
-            self.information = Information(information)
-
         def decide(self, view):
             for name in ("predicted_tokens", "predicted_quantiles", "quantile_levels"):
                 with pytest.raises(AttributeError):
                     getattr(view, name)
             return super().decide(view)
 
-    instance = secretive()
-    schedule = simulate_policy(instance, Curious()).schedule
-    assert check(instance, schedule) == []
+    Curious.information = Information(information)
+    assert check(secretive(), simulate_policy(secretive(), Curious()).schedule) == []
 
 
 def test_a_distribution_is_shown_when_its_request_arrives():
@@ -177,13 +169,7 @@ def test_a_distribution_is_shown_when_its_request_arrives():
     policy = Reads()
     simulate_policy(secretive(), policy)
     assert policy.levels == (0.1, 0.9)
-    rows, none = [[2, 6], [7, 12], [8, 9], [1, 13]], [0, 0]
-    assert policy.seen == [
-        [rows[0], none, none, none],
-        [rows[0], rows[1], none, none],
-        [*rows[:3], none],
-        rows,
-    ]
+    assert policy.seen == [QUANTILES[:k] + [[0, 0]] * (4 - k) for k in (1, 2, 3, 4)]
     requests = secretive().requests.replace(predicted_quantiles=None)
     policy.seen = ()
     simulate_policy(secretive().replace(requests=requests), policy)
@@ -217,8 +203,8 @@ def test_all_views_share_one_tuple_of_workers():
             super().start(view)
 
     policy = Looks()
-    worker = Worker(clients=1)
-    simulate_policy(Instance(Requests([1, 1], [1, 1]), (worker,) * 3, first_token="decode"), policy)
+    three = (Worker(clients=1),) * 3
+    simulate_policy(Instance(Requests([1, 1], [1, 1]), three, first_token="decode"), policy)
     assert policy.shared == [True, True, True]
 
 
@@ -318,9 +304,8 @@ def test_events_end_a_step(step, decisions):
     instance = small((3, 2, 1), (2, 3, 1), clients=2, arrivals=(0, 0, 14))
     taken = []
     policy = Script(prefill_stage([0, 1]), *[step] * decisions, prefill_stage([2]))
-    schedule = simulate_policy(
-        instance, policy, observer=lambda view, step: taken.append(view.rounds)
-    ).schedule
+    look = lambda view, step: taken.append(view.rounds)  # noqa: E731
+    schedule = simulate_policy(instance, policy, look).schedule
     before_last_prefill = schedule.work.first_step[schedule.work.request == 2][0]
     assert schedule.steps.rounds[1:before_last_prefill].sum() == 3
     assert len(taken) == decisions + 3
@@ -331,50 +316,29 @@ def test_events_end_a_step(step, decisions):
 def test_every_hook_is_called_once_for_each_request(instance):
     """INV-14: arrival, first token and finish, in this order."""
 
-    class Told(FirstComeFirstServed):
-        def __init__(self):
-            super().__init__()
-            self.heard = []
-
-        def on_arrival(self, view, request):
-            super().on_arrival(view, request)
-            self.heard.append(("arrival", request))
-
-        def on_first_token(self, view, request):
-            self.heard.append(("first token", request))
-
-        def on_finish(self, view, request, client):
-            self.heard.append(("finish", request))
-
-    policy = Told()
+    policy = listening(FirstComeFirstServed())
     simulate_policy(instance, policy)
-    events = ("arrival", "first token", "finish")
-    assert Counter(policy.heard) == Counter((e, r) for r in range(len(instance)) for e in events)
+    events = ["arrival", "first token", "finish"]
+    heard = [call[:2] for call in policy.heard if call[0] in events]
+    assert len(heard) == 3 * len(instance)
     for request in range(len(instance)):
-        assert [e for e, r in policy.heard if r == request] == list(events)
-
-
-def test_a_cost_model_by_contexts_is_asked_about_the_right_rounds():
-    """Prompt 3 then contexts 4 and 5; with a second request of prompt 2, 3 and 4 beside them."""
-    instance = small((3, 2), (2, 2), cost=ContextCost(fixed=0, client=0, total=1, most=100))
-    schedule = simulate_policy(instance, Script(prefill_stage([0, 1]))).schedule
-    assert schedule.makespan_ns == 7 + 9 + 4 + (4 + 3 + 400) + (5 + 4 + 500)
+        assert [event for event, row in heard if row == request] == events
 
 
 # -- labels and limits --------------------------------------------------------------------------
 
 
-def test_a_policy_cannot_relabel_what_it_was_shown():
+@pytest.mark.parametrize("information", [Information.CLAIRVOYANT, "clairvoyant"])
+def test_a_policy_cannot_relabel_what_it_was_shown(information):
     """INV-8: the schedule carries the information that the view granted, not a later claim."""
 
     class Turncoat(FirstComeFirstServed):
-        information = Information.CLAIRVOYANT
-
         def start(self, view):
             self.seen = list(view.output_tokens)
             self.information = Information.NONE
 
     policy = Turncoat()
+    policy.information = information  # as text, too
     schedule = simulate_policy(small(), policy).schedule
     assert policy.seen == [2, 3, 4]
     assert schedule.information == "clairvoyant"
@@ -391,16 +355,7 @@ def test_a_policy_cannot_set_less_memory_aside():
         simulate_policy(small(memory=BlockMemory(11, 1, "whole")), Optimist())
 
 
-def test_information_may_be_declared_as_text():
-    class Plain(FirstComeFirstServed):
-        information = "clairvoyant"
-
-        def start(self, view):
-            self.seen = list(view.output_tokens)
-
-    policy = Plain()
-    assert simulate_policy(small(), policy).schedule.information == "clairvoyant"
-    assert policy.seen == [2, 3, 4]
+def test_information_that_does_not_exist_is_refused():
     policy = FirstComeFirstServed()
     policy.information = "everything"
     with pytest.raises(PolicyError, match="'everything': one of none, predicted, clairvoyant"):

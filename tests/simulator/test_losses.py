@@ -13,10 +13,12 @@ from orsched.data.step import decode_rounds, prefill_stage
 from orsched.heuristics.policy_method import LiveMethod
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.solving.method_choice import method_named, method_names
+from tests.heuristics.building import same, steps_of
 from tests.in_order import in_order
 from tests.simulator.losses import losing, steady
 
 COST = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
+ALLOWED = ("mixed", "chunks", "restarts")
 ONE_WORKER = {"online", "offline", "hybrid", "robust"}
 WAIT_FOR_WORKERS = {"scls", "sls", "scls_continuous", "mico", "disaggregated"}
 POLICIES = sorted(
@@ -26,17 +28,14 @@ POLICIES = sorted(
 )
 
 
-def alone(available, prompts=(5,), outputs=(10,), clients=4, **fields):
-    """One worker with all requests there at the start."""
-    worker = orsched.Worker(clients, COST, available_ns=available)
-    requests = orsched.Requests(list(prompts), list(outputs))
-    return orsched.Instance(requests, (worker,), **{"first_token": "decode", **fields})
+def alone(available, output=10):
+    """One worker, and a request that is there at the start."""
+    worker = orsched.Worker(4, COST, available_ns=available)
+    return orsched.Instance(orsched.Requests([5], [output]), worker, first_token="decode")
 
 
 def rows(schedule):
-    steps = schedule.steps
-    columns = (steps.start_ns, steps.end_ns, steps.rounds)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    return steps_of(schedule, "start_ns", "end_ns", "rounds")
 
 
 def solved(instance, policy="vllm"):
@@ -61,7 +60,7 @@ def test_a_failure_takes_the_round_in_progress_and_the_cache(policy):
 
 
 @pytest.mark.parametrize(
-    ("available", "outputs", "expected", "lost"),
+    ("available", "output", "expected", "lost"),
     [
         ([(0, 25), (50, None)], 10, [(0, 5, 1), (5, 25, 2), (50, 57, 1), (57, 137, 8)], ()),
         ([(0, 105), (2000, None)], 10, [(0, 5, 1), (5, 105, 10)], ()),
@@ -70,9 +69,9 @@ def test_a_failure_takes_the_round_in_progress_and_the_cache(policy):
     ],
     ids=["a step ends at it", "the request does", "a prefill never began", "a late start"],
 )
-def test_what_a_failure_leaves(available, outputs, expected, lost):
+def test_what_a_failure_leaves(available, output, expected, lost):
     """A prefill until 5 that is lost at 4 never began: the stay that counts is the first one."""
-    schedule = solved(alone(available, outputs=(outputs,)))
+    schedule = solved(alone(available, output))
     assert rows(schedule) == expected
     assert schedule.lost_steps == lost
     assert schedule.work.stay.any() == (len(expected) > 2)
@@ -80,12 +79,8 @@ def test_what_a_failure_leaves(available, outputs, expected, lost):
 
 def test_a_lost_mixed_step_undoes_the_chunk_and_the_round():
     """Both requests are prefilled by 10, the second lost while it joins the first."""
-    instance = orsched.Instance(
-        orsched.Requests([5, 5], [4, 4], arrival_ns=[0, 6]),
-        (orsched.Worker(4, COST, available_ns=[(0, 18), (20, None)]),),
-        first_token="decode",
-    )
-    schedule = solved(instance)
+    requests = orsched.Requests([5, 5], [4, 4], arrival_ns=[0, 6])
+    schedule = solved(alone([(0, 18), (20, None)]).replace(requests=requests))
     assert schedule.lost_steps == ((0, 15, 18),)
     assert rows(schedule)[0:2] == [(0, 5, 1), (5, 15, 1)]
     assert rows(schedule)[2][:2] == (20, 31)  # 5 and 1 tokens of the one, 5 of the other
@@ -94,10 +89,8 @@ def test_a_lost_mixed_step_undoes_the_chunk_and_the_round():
 @pytest.mark.parametrize("policy", ["fcfs", "vllm", "gittins"])
 def test_another_worker_takes_over(policy):
     """Both serve one of two requests; the first fails for good, the second serves both."""
-    workers = (
-        orsched.Worker(1, COST, name="a", available_ns=[(0, 32)]),
-        orsched.Worker(1, COST, name="b"),
-    )
+    first = orsched.Worker(1, COST, name="a", available_ns=[(0, 32)])
+    workers = (first, orsched.Worker(1, COST, name="b"))
     instance = orsched.Instance(orsched.Requests([5, 5], [10, 10]), workers, first_token="decode")
     schedule = solved(instance, policy)
     last = schedule.work.last_step[schedule.work.phase == 1]
@@ -190,12 +183,8 @@ def test_workers_that_never_fail_are_as_workers_without_times(policy):
     """The loop for changes does what the other one does where nothing changes."""
     for seed in range(4):
         plain = steady(losing(seed))
-        told = plain.replace(
-            workers=tuple(replace(each, available_ns=((0, None),)) for each in plain.workers)
-        )
-        one, other = solved(plain, policy), solved(told, policy)
-        assert one.steps == other.steps
-        assert one.work == other.work
+        fleet = tuple(replace(each, available_ns=((0, None),)) for each in plain.workers)
+        assert same(*(solved(case, policy) for case in (plain, plain.replace(workers=fleet))))
 
 
 def test_the_same_seed_gives_the_same_schedule():
@@ -208,17 +197,14 @@ def test_a_bound_for_workers_that_stay_holds_for_those_that_do_not():
     """INV-32: unavailability only removes schedules, so that it does not change a bound."""
     for seed in range(8):
         instance = losing(seed)
-        same = instance.replace(workers=tuple(
-            replace(instance.workers[0], available_ns=each.available_ns, name=each.name)
-            for each in instance.workers
-        ))  # fmt: skip
-        for problem in (instance, same):
-            schedule = solved(problem, "vllm")
-            allowed = ("mixed", "chunks", "restarts")
-            lower = makespan_bound(steady(problem), allowed)
-            assert lower.value_ns <= schedule.makespan_ns
-            assert makespan_bound(problem, allowed).value_ns <= schedule.makespan_ns
-        assert makespan_bound(same, allowed).value_ns == lower.value_ns
+        names = ("cost", "clients", "memory")
+        first = {name: getattr(instance.workers[0], name) for name in names}
+        alike = instance.replace(workers=tuple(replace(w, **first) for w in instance.workers))
+        for problem in (instance, alike):
+            makespan = solved(problem, "vllm").makespan_ns
+            lower = makespan_bound(steady(problem), ALLOWED).value_ns
+            assert max(lower, makespan_bound(problem, ALLOWED).value_ns) <= makespan
+        assert makespan_bound(alike, ALLOWED).value_ns == lower
 
 
 def test_no_worker_left_is_said():
@@ -228,14 +214,12 @@ def test_no_worker_left_is_said():
 
 def test_what_cannot_be_lost_is_refused():
     memory = orsched.BlockMemory(100, 4, "paged", orsched.data.memory.PrefixCache())
-    worker = orsched.Worker(4, COST, None, memory, available_ns=[(0, 32), (50, None)])
+    fails = alone([(0, 32), (50, None)])
     with pytest.raises(InputError, match="prefix caches of workers"):
-        orsched.simulate(
-            orsched.Instance(orsched.Requests([5], [5]), (worker,), first_token="decode"), "vllm"
-        )
+        orsched.simulate(fails.replace(workers=replace(fails.worker, memory=memory)), "vllm")
     for policy in ("online", "windows", "exact"):
         with pytest.raises(InputError, match="come and go"):
-            orsched.solve(alone([(0, 32), (50, None)]), policy)
+            orsched.solve(fails, policy)
 
     class Forgets(Policy):
         name, many_workers = "forgets", True
@@ -244,7 +228,7 @@ def test_what_cannot_be_lost_is_refused():
             return None
 
     with pytest.raises(InputError, match="does not place requests again"):
-        orsched.simulate(alone([(0, 32), (50, None)]), Forgets())
+        orsched.simulate(fails, Forgets())
 
 
 def test_figures_of_the_fleet_add_up():

@@ -28,30 +28,16 @@ def drawn(rng: random.Random, workers: int) -> Instance:
     """Return two to four requests, each of which fits some worker whole and alone."""
     while True:
         n, size, blocks = rng.randint(2, 4), rng.choice([1, 2, 4]), rng.choice(["paged", "whole"])
-        outputs = [rng.randint(1, 6) for _ in range(n)]
-        arrivals = [rng.choice([0, rng.randint(0, 100) * MS]) for _ in range(n)]
-        requests = Requests(
-            [rng.randint(1, 6) for _ in range(n)],
-            outputs,
-            arrival_ns=sorted(arrivals),
-            predicted_tokens=[rng.randint(1, 6) for _ in range(n)],
-        )
-        fleet = tuple(
-            Worker(
-                rng.randint(1, 3),
-                COST,
-                prefill_cap_tokens=rng.choice([None, None, 3, 6]),
-                memory=BlockMemory(rng.randint(1, 12) // size + 1, size, blocks),
-                name=f"w{index}",
-            )
-            for index in range(workers)
-        )
-        instance = Instance(
-            requests,
-            fleet,
-            first_token=rng.choice(["decode", "prefill"]),
-            output_limit_tokens=max(outputs) + rng.choice([0, 3]),
-        )
+        prompts, outputs, predicted = ([rng.randint(1, 6) for _ in range(n)] for _ in range(3))
+        arrivals = sorted(rng.choice([0, rng.randint(0, 100) * MS]) for _ in range(n))
+        fleet = []
+        for index in range(workers):
+            memory = BlockMemory(rng.randint(1, 12) // size + 1, size, blocks)
+            cap = rng.choice([None, None, 3, 6])
+            fleet.append(Worker(rng.randint(1, 3), COST, cap, memory, f"w{index}"))
+        requests = Requests(prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted)
+        rule, limit = rng.choice(["decode", "prefill"]), max(outputs) + rng.choice([0, 3])
+        instance = Instance(requests, tuple(fleet), rule, output_limit_tokens=limit)
         if fits_some_worker(instance, chunks=False).all():
             return instance
 
@@ -122,9 +108,8 @@ def test_a_request_whose_limit_exceeds_memory_runs_alone(method, allocation):
 
 @pytest.mark.parametrize("method", ["fcfs", "online", "offline", "hybrid"])
 def test_what_is_set_aside_never_exceeds_what_there_is(method):
-    instance = Instance(
-        Requests([1, 2], [2, 1]), Worker(1, memory=BlockMemory(3, 1, "paged")), first_token="decode"
-    )
+    worker = Worker(1, memory=BlockMemory(3, 1, "paged"))
+    instance = Instance(Requests([1, 2], [2, 1]), worker, first_token="decode")
     assert orsched.solve(instance, method).checked
 
 

@@ -42,13 +42,16 @@ class Naive:
     def held(self):
         return sum(-(-r.allocated // self.size) for r in self.running)
 
-    def run(self, starts):
-        """Run until all is done; ``starts`` are the start times of the iterations to expect."""
+    def by_arrival(self):
         req = self.instance.requests
         columns = (req.prompt_tokens, req.output_tokens, req.arrival_ns)
         rows = zip(*(c.tolist() for c in columns), strict=True)
         live = [Live(i, *values, self.key(i)) for i, values in enumerate(rows)]
-        todo = sorted(live, key=lambda r: (r.arrival, r.row))
+        return sorted(live, key=lambda r: (r.arrival, r.row))
+
+    def run(self, starts):
+        """Run until all is done; ``starts`` are the start times of the iterations to expect."""
+        todo = self.by_arrival()
         for start in starts:
             while True:
                 while todo and todo[0].arrival <= start:
@@ -135,15 +138,21 @@ class Naive:
         return True
 
     def update(self, tokens):
-        rule = self.instance.first_token
-        by_row = {r.row: r for r in self.running}
+        self.advance(tokens)
+        self.running = [r for r in self.running if r.yielded < r.output]
+
+    def advance(self, tokens):
+        """Count what is computed; return those that have yielded their last token by it."""
+        by_row, last = {r.row: r for r in self.running}, set()
         for row, new in tokens.items():
             request = by_row[row]
             decoding = self.decodes(request)
             request.computed += new
-            if decoding or (rule == "prefill" and request.computed == request.known):
+            first = self.instance.first_token == "prefill" and request.computed == request.known
+            if decoding or first:
                 request.yielded += 1
-        self.running = [r for r in self.running if r.yielded < r.output]
+                last |= {row} if request.yielded == request.output else set()
+        return last
 
     def decodes(self, request):
         """Whether the cache holds all that a round needs: the last token itself is not in it."""
@@ -158,11 +167,7 @@ class NaiveAsync(Naive):
     its end: a request goes when the step's result does."""
 
     def run(self, starts):
-        req = self.instance.requests
-        columns = (req.prompt_tokens, req.output_tokens, req.arrival_ns)
-        rows = zip(*(c.tolist() for c in columns), strict=True)
-        live = [Live(i, *values, self.key(i)) for i, values in enumerate(rows)]
-        todo = sorted(live, key=lambda r: (r.arrival, r.row))
+        todo = self.by_arrival()
         ahead = ({}, set())
         for start in starts:
             while todo and todo[0].arrival <= start:
@@ -182,16 +187,7 @@ class NaiveAsync(Naive):
         done = {r.row for r in self.waiting if r.yielded >= r.output}
         preempted = [row for row in preempted if row not in done]
         self.log.append((tokens, preempted))
-        by_row, last = {r.row: r for r in self.running}, set()
-        for row, new in tokens.items():
-            request = by_row[row]
-            decoding = self.decodes(request)
-            request.computed += new
-            first = self.instance.first_token == "prefill" and request.computed == request.known
-            if decoding or first:
-                request.yielded += 1
-                last |= {row} if request.yielded == request.output else set()
-        return (tokens, last), preempted
+        return (tokens, self.advance(tokens)), preempted
 
     def wanted(self, request, budget):
         return super().wanted(request, budget) if request.yielded < request.output else 0

@@ -12,7 +12,7 @@ from orsched.heuristics.continuous import ContinuousBatching, ContinuousParams
 from orsched.heuristics.continuous.async_scheduling import AsyncBatching
 from orsched.heuristics.continuous.engine_steps import as_scheduled, engine_steps
 from orsched.heuristics.continuous.params import make_queue
-from orsched.simulator import simulate_policy
+from tests.heuristics.building import solved
 from tests.heuristics.continuous.naive_vllm import Naive, NaiveAsync
 from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
@@ -24,9 +24,8 @@ def random_params(rng, instance):
     longest = int(req.prompt_tokens.max()) + instance.output_limit_tokens
     chunked = rng.random() < 0.8
     budget = rng.choice((1, 2, 3, 5, 8, 20, 100)) if chunked else longest + rng.randint(0, 20)
-    policy = rng.choice(("fcfs", "priority"))
     return ContinuousParams(
-        policy=policy,
+        policy=rng.choice(("fcfs", "priority")),
         priority=rng.choice(("arrival", "service_class", "length")),
         aging_s=rng.choice((None, 0.0, 1e-9, 1e-8)),
         max_num_batched_tokens=budget,
@@ -75,11 +74,9 @@ def key_of(instance, params):
     req = instance.requests
 
     def key(row):
-        level = {
-            "arrival": 0,
-            "service_class": int(req.service_class[row]),
-            "length": int(req.output_tokens[row]),
-        }[params.priority]
+        classes, lengths = req.service_class, req.output_tokens
+        level = {"arrival": 0, "service_class": classes[row], "length": lengths[row]}
+        level = int(level[params.priority])
         arrival = int(req.arrival_ns[row])
         if params.aging_ns is not None:
             level = level * params.aging_ns + arrival
@@ -88,38 +85,30 @@ def key_of(instance, params):
     return key
 
 
-def compare(seed, kind=ContinuousBatching, naive_kind=Naive):
+def compare(seed, kind, naive_kind):
     rng, instance = random_case(seed)
     params = random_params(rng, instance)
     information = Information.CLAIRVOYANT
     policy = kind(params, information, make_queue(instance, params, information))
-    schedule = simulate_policy(instance, policy).schedule
-    assert orsched.check(instance, schedule) == []
-    ours = list(engine_steps(schedule))
+    ours = list(engine_steps(solved(instance, policy)))
     naive = naive_kind(instance, params, key_of(instance, params))
     naive.run([step.start_ns for step in ours])
     assert [step[1:] for step in ours] == as_scheduled(naive.log), (seed, params)
     return sum(len(step.preempted) for step in ours)
 
 
-def test_step_for_step():
-    preemptions = [compare(seed) for seed in range(400)]
-    assert sum(preemptions) > 400
+KINDS = {"synchronous": (ContinuousBatching, Naive), "asynchronous": (AsyncBatching, NaiveAsync)}
+BLOCKS = [("synchronous", block) for block in range(20)]
+BLOCKS += [("asynchronous", block) for block in range(10)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_step_for_step(kind):
+    assert sum(compare(seed, *KINDS[kind]) for seed in range(400)) > 400
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("block", range(20))
-def test_step_for_step_at_length(block):
-    assert sum(compare(1_000 + 500 * block + seed) for seed in range(500)) > 500
-
-
-def test_asynchronous_scheduling_step_for_step():
-    preemptions = [compare(seed, AsyncBatching, NaiveAsync) for seed in range(400)]
-    assert sum(preemptions) > 400
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("block", range(10))
-def test_asynchronous_scheduling_step_for_step_at_length(block):
+@pytest.mark.parametrize(("kind", "block"), BLOCKS)
+def test_step_for_step_at_length(kind, block):
     seeds = range(1_000 + 500 * block, 1_500 + 500 * block)
-    assert sum(compare(seed, AsyncBatching, NaiveAsync) for seed in seeds) > 500
+    assert sum(compare(seed, *KINDS[kind]) for seed in seeds) > 500

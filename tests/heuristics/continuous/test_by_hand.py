@@ -4,57 +4,75 @@ from __future__ import annotations
 
 import pytest
 
-import orsched
-from orsched import AffineCost, BlockMemory, Information
-from orsched.common import registry
+from orsched import AffineCost, BlockMemory, InputError, Instance, PrefixCache, Requests, Worker
 from orsched.heuristics.continuous import as_scheduled, engine_steps
-from orsched.simulator import simulate_policy
+from tests.heuristics.building import solved, starts_of
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 10, 1, 10, 1)
 
 
-def run(name, requests, clients, memory=None, information="none", padding=False, **params):
+def run(name, requests, clients, memory=None, known="none", **params):
     """Iterations and schedule of a policy on one worker; token 1 comes from the prefill."""
-    worker = orsched.Worker(clients, COST, None, memory, padding=padding)
-    instance = orsched.Instance(
-        in_order(orsched.Requests, *requests), worker, first_token="prefill"
-    )
-    method = registry.resolve("methods", name)
-    policy, _ = method.build(instance, Information(information), params, 0)
-    schedule = simulate_policy(instance, policy).schedule
-    assert orsched.check(instance, schedule) == []
+    worker = Worker(clients, COST, None, memory)
+    instance = Instance(in_order(Requests, *requests), worker, first_token="prefill")
+    schedule = solved(instance, name, known, **params)
     return [step[1:] for step in engine_steps(schedule)], schedule
 
 
-def test_chunks_fill_what_decoding_leaves_of_the_budget():
-    """Budget 4: 0 decodes with 1, so 1 gets chunks of 3, and 2 joins when a token is left."""
-    steps, _ = run("vllm", ([2, 5, 2], [4, 2, 1]), 3, max_num_batched_tokens=4)
-    assert [tokens for tokens, _ in steps] == [
-        {0: 2, 1: 2},
-        {0: 1, 1: 3},
-        {0: 1, 1: 1, 2: 2},
-        {0: 1},
-    ]
+def tokens_of(name, requests, clients, memory=None, **params):
+    return [tokens for tokens, _ in run(name, requests, clients, memory, **params)[0]]
 
 
-def test_the_threshold_lets_a_short_prompt_overtake_a_long_one():
-    steps, _ = run("vllm", ([6, 2], [1, 2]), 2, max_num_batched_tokens=10,
-                   long_prefill_token_threshold=3)  # fmt: skip
-    assert [tokens for tokens, _ in steps] == [{0: 3, 1: 2}, {0: 3, 1: 1}]
+CHUNKS = {"max_num_batched_tokens": 4, "long_prefill_token_threshold": 3}
+AHEAD = {"async_scheduling": True}
+THREE, LATE = ([2, 2, 3], [5, 2, 1]), ([2, 3], [4, 1], [0, 5])
+CASES = {
+    "chunks fill what decoding leaves of a budget of 4": (
+        "vllm", ([2, 5, 2], [4, 2, 1]), 3, {"max_num_batched_tokens": 4},
+        [{0: 2, 1: 2}, {0: 1, 1: 3}, {0: 1, 1: 1, 2: 2}, {0: 1}],
+    ),
+    "a threshold lets a short prompt overtake a long one": (
+        "vllm", ([6, 2], [1, 2]), 2, CHUNKS | {"max_num_batched_tokens": 10},
+        [{0: 3, 1: 2}, {0: 3, 1: 1}],
+    ),
+    "without chunks a prompt waits for its budget": (
+        "vllm", ([3, 4], [3, 1]), 2, {"max_num_batched_tokens": 4, "chunked_prefill": False},
+        [{0: 3}, {0: 1}, {0: 1}, {1: 4}],
+    ),
+    "one at a time": ("one_at_a_time", ([1, 2], [2, 1]), 5, {}, [{0: 1}, {0: 1}, {1: 2}]),
+    "a client is taken at once": (
+        "vllm", THREE, 2, {}, [{0: 2, 1: 2}, {0: 1, 1: 1}, {2: 3, 0: 1}, {0: 1}, {0: 1}],
+    ),
+    "planned ahead it is free a step after the third was planned": (
+        "vllm", THREE, 2, AHEAD, [{0: 2, 1: 2}, {0: 1, 1: 1}, {0: 1}, {2: 3, 0: 1}, {0: 1}],
+    ),
+    "an arrival joins the next step": (
+        "vllm", LATE, 2, {}, [{0: 2}, {1: 3, 0: 1}, {0: 1}, {0: 1}],
+    ),
+    "planned ahead it joins a step later": (
+        "vllm", LATE, 2, AHEAD, [{0: 2}, {0: 1}, {1: 3, 0: 1}, {0: 1}],
+    ),
+    "planned ahead with nobody to serve all is known": (
+        "vllm", ([2, 3], [1, 1], [0, 5]), 1, AHEAD, [{0: 2}, {1: 3}],
+    ),
+}  # fmt: skip
 
 
-def test_without_chunks_a_prompt_waits_for_its_budget():
-    steps, _ = run("vllm", ([3, 4], [3, 1]), 2, max_num_batched_tokens=4, chunked_prefill=False)
-    assert [tokens for tokens, _ in steps] == [{0: 3}, {0: 1}, {0: 1}, {1: 4}]
+@pytest.mark.parametrize("case", CASES)
+def test_each_iteration_has_these_tokens(case):
+    name, requests, clients, params, tokens = CASES[case]
+    assert tokens_of(name, requests, clients, **params) == tokens
+
+
+BY_LENGTH = {"policy": "priority", "priority": "length", "known": "clairvoyant"}
 
 
 def test_the_last_admitted_is_preempted_and_recomputed():
     """Blocks of 2, 5 of them: both fill two, and both need a third for their second token. 0 takes
     the fifth block, 1 finds none and goes; nobody is admitted in that step, nor before its prompt
     and token (5 tokens, 3 blocks) fit."""
-    memory = BlockMemory(5, 2, "paged")
-    steps, schedule = run("vllm", ([4, 4], [3, 3]), 2, memory)
+    steps, schedule = run("vllm", ([4, 4], [3, 3]), 2, BlockMemory(5, 2, "paged"))
     assert steps == [({0: 4, 1: 4}, []), ({0: 1}, [1]), ({0: 1}, []), ({1: 5}, []), ({1: 1}, [])]
     assert schedule.work.stay.tolist() == [0, 0, 0, 1, 1]
 
@@ -62,27 +80,18 @@ def test_the_last_admitted_is_preempted_and_recomputed():
 def test_priority_preempts_the_longest_wherever_it_is():
     """Blocks of 2, 5 of them. In the third step 1 needs a block: 0 gives back its own, and goes."""
     memory = BlockMemory(5, 2, "paged")
-    params = {"policy": "priority", "priority": "length", "information": "clairvoyant"}
-    steps, _ = run("vllm", ([4, 4], [4, 3], [0, 1]), 2, memory, **params)
-    assert steps == [
-        ({0: 4}, []),
-        ({0: 1, 1: 4}, []),
-        ({1: 1}, [0]),
-        ({1: 1}, []),
-        ({0: 6}, []),
-        ({0: 1}, []),
-    ]
+    steps, _ = run("vllm", ([4, 4], [4, 3], [0, 1]), 2, memory, **BY_LENGTH)
+    tokens = [{0: 4}, {0: 1, 1: 4}, {1: 1}, {1: 1}, {0: 6}, {0: 1}]
+    assert steps == [(each, [0] if place == 2 else []) for place, each in enumerate(tokens)]
 
 
 def test_requests_that_decode_come_first_if_wanted():
     """Budget 4, threshold 3: by admission the begun prefill of 0 goes before the token of 1."""
     lengths = ([9, 1, 1], [1, 3, 3])
-    params = {"max_num_batched_tokens": 4, "long_prefill_token_threshold": 3}
-    mixed, _ = run("vllm", lengths, 3, **params)
-    first, _ = run("vllm", lengths, 3, mode="decode_first", **params)
-    assert [tokens for tokens, _ in mixed[:2]] == [{0: 3, 1: 1}, {0: 3, 1: 1}]
-    assert [tokens for tokens, _ in first[:2]] == [{0: 3, 1: 1}, {1: 1, 0: 3}]
-    assert sum(sum(tokens.values()) for tokens, _ in first) == 11 + 2 + 2
+    first = tokens_of("vllm", lengths, 3, mode="decode_first", **CHUNKS)
+    assert tokens_of("vllm", lengths, 3, **CHUNKS)[:2] == [{0: 3, 1: 1}, {0: 3, 1: 1}]
+    assert first[:2] == [{0: 3, 1: 1}, {1: 1, 0: 3}]
+    assert sum(sum(tokens.values()) for tokens in first) == 11 + 2 + 2
 
 
 def test_prefill_first_stops_all_that_decode():
@@ -97,31 +106,22 @@ def test_a_static_batch_is_returned_as_a_whole():
     assert [tokens for tokens, _ in steps] == [{0: 2, 1: 2}, {0: 1, 1: 1}, {1: 1}, {1: 1}, {2: 2}]
     invalid = schedule.work.phase == 2
     assert schedule.work.request[invalid].tolist() == [0]
-    rounds = schedule.steps.rounds[schedule.work.first_step[invalid][0] :]
-    assert int(rounds[0]) == 2
+    assert schedule.steps.rounds[schedule.work.first_step[invalid][0]] == 2
     assert schedule.steps.start_ns[-1] == 14 + 3 * 12
 
 
 @pytest.mark.parametrize(("size", "start"), [(2, 30), (3, 100)])
 def test_dynamic_starts_when_full_or_when_the_oldest_waited_long_enough(size, start):
     """Arrivals at 0 and 30, timeout 100: full with two at 30, else at 100."""
-    _, schedule = run("dynamic", ([1, 1], [1, 1], [0, 30]), 3, max_batch_size=size,
-                      batch_wait_timeout_s=100e-9)  # fmt: skip
+    params = {"max_batch_size": size, "batch_wait_timeout_s": 100e-9}
+    _, schedule = run("dynamic", ([1, 1], [1, 1], [0, 30]), 3, **params)
     assert schedule.steps.start_ns.tolist() == [start]
 
 
 def test_a_padded_batch_ends_where_its_longest_prompt_exceeds_the_cap():
-    worker = orsched.Worker(4, COST, 8, padding=True)
-    instance = orsched.Instance(
-        orsched.Requests([2, 3, 4], [1, 1, 1]), worker, first_token="decode"
-    )
-    schedule = orsched.solve(instance, "static").schedule
-    assert schedule.work.first_step[schedule.work.phase == 0].tolist() == [0, 0, 2]
-
-
-def test_one_at_a_time():
-    steps, _ = run("one_at_a_time", ([1, 2], [2, 1]), 5)
-    assert [tokens for tokens, _ in steps] == [{0: 1}, {0: 1}, {1: 2}]
+    worker = Worker(4, COST, 8, padding=True)
+    work = solved(Instance(Requests([2, 3, 4], [1, 1, 1]), worker, "decode"), "static").work
+    assert work.first_step[work.phase == 0].tolist() == [0, 0, 2]
 
 
 def test_what_a_schedule_shows_of_an_engines_record():
@@ -139,82 +139,44 @@ def stream(count, gap):
 
 
 def test_without_aging_a_long_request_waits_for_the_end_of_the_stream():
-    params = {"policy": "priority", "priority": "length", "information": "clairvoyant"}
-    steps, _ = run("vllm", stream(200, 20), 1, **params)
-    assert next(i for i, (tokens, _) in enumerate(steps) if 0 in tokens) == len(steps) - 20
+    steps = tokens_of("vllm", stream(200, 20), 1, **BY_LENGTH)
+    assert next(i for i, tokens in enumerate(steps) if 0 in tokens) == len(steps) - 20
 
 
 @pytest.mark.parametrize("aging_ns", [1, 10, 50])
 def test_with_aging_only_requests_that_arrive_soon_enough_go_first(aging_ns):
     """A short request goes before the long one only if it arrives within 18 agings of it."""
-    params = {"policy": "priority", "priority": "length", "information": "clairvoyant"}
     requests = stream(200, 20)
-    _, schedule = run("vllm", requests, 1, aging_s=aging_ns / 1e9, **params)
-    starts = {}
-    work = schedule.work
-    for request, step in zip(work.request.tolist(), work.first_step.tolist(), strict=True):
-        starts.setdefault(request, step)
-    before = [request for request, step in starts.items() if step < starts[0]]
+    order = list(starts_of(run("vllm", requests, 1, aging_s=aging_ns / 1e9, **BY_LENGTH)[1]))
+    before = order[: order.index(0)]
     assert before
     assert all(requests[2][request] < 18 * aging_ns + 40 for request in before)
 
 
 @pytest.mark.parametrize("name", ["dynamic", "static", "one_at_a_time"])
 def test_aging_orders_batches_as_well(name):
-    params = {"policy": "priority", "priority": "length", "information": "clairvoyant"}
-    starved, _ = run(name, stream(100, 20), 1, **params)
-    aged, _ = run(name, stream(100, 20), 1, aging_s=1e-9, **params)
-    first = [next(i for i, (t, _) in enumerate(s) if 0 in t) for s in (starved, aged)]
+    starved = tokens_of(name, stream(100, 20), 1, **BY_LENGTH)
+    aged = tokens_of(name, stream(100, 20), 1, aging_s=1e-9, **BY_LENGTH)
+    first = [next(i for i, tokens in enumerate(s) if 0 in tokens) for s in (starved, aged)]
     assert first[1] < first[0] // 10
 
 
 def test_interactive_requests_go_before_batch_requests():
-    worker = orsched.Worker(1, COST)
-    requests = orsched.Requests([1] * 3, [1] * 3, arrival_ns=[0] * 3, service_class=[1, 0, 1])
-    instance = orsched.Instance(requests, worker, first_token="prefill")
-    result = orsched.solve(instance, "vllm+policy=priority+priority=service_class")
-    starts = result.schedule.request_times(instance)["prefill_start_ns"].tolist()
-    assert starts == [11, 0, 22]
-
-
-def test_planned_ahead_a_client_is_free_a_step_later():
-    """1 finishes in step two, after the plan of the third was made, so 2 joins in the fourth."""
-    requests = ([2, 2, 3], [5, 2, 1])
-    steps, _ = run("vllm", requests, 2)
-    assert [tokens for tokens, _ in steps] == [
-        {0: 2, 1: 2},
-        {0: 1, 1: 1},
-        {2: 3, 0: 1},
-        {0: 1},
-        {0: 1},
-    ]
-    steps, _ = run("vllm", requests, 2, async_scheduling=True)
-    assert [tokens for tokens, _ in steps] == [
-        {0: 2, 1: 2}, {0: 1, 1: 1}, {0: 1}, {2: 3, 0: 1}, {0: 1},
-    ]  # fmt: skip
-
-
-def test_planned_ahead_an_arrival_joins_a_step_later():
-    """1 arrives during step one, when the second is planned; with nobody to serve all is known."""
-    requests = ([2, 3], [4, 1], [0, 5])
-    steps, _ = run("vllm", requests, 2)
-    assert [tokens for tokens, _ in steps] == [{0: 2}, {1: 3, 0: 1}, {0: 1}, {0: 1}]
-    steps, _ = run("vllm", requests, 2, async_scheduling=True)
-    assert [tokens for tokens, _ in steps] == [{0: 2}, {0: 1}, {1: 3, 0: 1}, {0: 1}]
-    alone, _ = run("vllm", ([2, 3], [1, 1], [0, 5]), 1, async_scheduling=True)
-    assert [tokens for tokens, _ in alone] == [{0: 2}, {1: 3}]
+    requests = Requests([1] * 3, [1] * 3, arrival_ns=[0] * 3, service_class=[1, 0, 1])
+    instance = Instance(requests, Worker(1, COST), first_token="prefill")
+    schedule = solved(instance, "vllm", policy="priority", priority="service_class")
+    assert starts_of(schedule) == {1: 0, 0: 11, 2: 22}
 
 
 def test_planned_ahead_what_is_done_may_lose_its_blocks_and_nobody_joins():
     """8 blocks of 1. When 1 is done it holds 5, and 0, with 3, wants a fourth: 1 is preempted."""
     requests, memory = ([2, 4, 3], [4, 2, 1]), BlockMemory(8, 1, "paged")
-    steps, _ = run("vllm", requests, 3, memory)
-    assert [tokens for tokens, _ in steps][1:3] == [{0: 1, 1: 1}, {0: 1, 2: 3}]
+    assert tokens_of("vllm", requests, 3, memory)[1:3] == [{0: 1, 1: 1}, {0: 1, 2: 3}]
     steps, _ = run("vllm", requests, 3, memory, async_scheduling=True)
     assert steps[1:4] == [({0: 1, 1: 1}, []), ({0: 1}, []), ({0: 1, 2: 3}, [])]
 
 
 def test_a_prefix_cache_and_planning_ahead_do_not_go_together():
-    memory = BlockMemory(20, 2, "paged", orsched.PrefixCache())
-    with pytest.raises(orsched.InputError, match=r"async_scheduling.*prefix cache"):
+    memory = BlockMemory(20, 2, "paged", PrefixCache())
+    with pytest.raises(InputError, match=r"async_scheduling.*prefix cache"):
         run("vllm", ([2], [2]), 1, memory, async_scheduling=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from orsched import ARRIVAL, AffineCost, BlockMemory, Information, Instance, Requests, Worker, check
+from orsched import ARRIVAL, AffineCost, BlockMemory, Information, Instance, Requests, Worker
 from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
+from tests.heuristics.building import solved, steps_of
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
@@ -15,18 +16,22 @@ COST = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 n
 
 def instance(arrival):
     """Two requests at the start, one a worker, and one that arrives later."""
-    requests = Requests([5, 5, 3], [20, 20, 4], arrival_ns=[0, 0, arrival])
-    return Instance(
-        requests, tuple(Worker(2, COST, name=name) for name in "ab"), first_token="decode"
-    )
+    return on_two(Requests([5, 5, 3], [20, 20, 4], arrival_ns=[0, 0, arrival]))
+
+
+def on_two(requests, clients=2):
+    workers = tuple(Worker(clients, COST, name=name) for name in "ab")
+    return Instance(requests, workers, first_token="decode")
 
 
 def rows_of(schedule, worker):
     """Start, end and rounds of the steps of a worker."""
-    steps = schedule.steps
-    columns = (steps.worker, steps.start_ns, steps.end_ns, steps.rounds)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
+    rows = steps_of(schedule, "worker", "start_ns", "end_ns", "rounds")
     return [row for index, *row in rows if index == worker]
+
+
+def dispatched(given, name, kind=FirstComeFirstServed, **params):
+    return solved(given, Dispatched(kind, DISPATCHERS[name](), **params))
 
 
 @pytest.mark.parametrize("steal", [False, True])
@@ -34,10 +39,7 @@ def rows_of(schedule, worker):
 def test_an_arrival_ends_the_rounds_of_the_worker_that_gets_it(name, steal):
     """Rounds end at 15, 25, 35: what arrives at 26 to 35 joins at 35, and nobody else notices."""
     for arrival in (26, 35):
-        given = instance(arrival)
-        policy = Dispatched(FirstComeFirstServed, DISPATCHERS[name](), steal=steal)
-        schedule = simulate_policy(given, policy).schedule
-        assert check(given, schedule) == []
+        schedule = dispatched(instance(arrival), name, steal=steal)
         # After the stages until 5 and from 35 to 38, request 2 decodes until 78.
         assert rows_of(schedule, 0) == [
             [0, 5, 1], [5, 35, 3], [35, 38, 1], [38, 78, 4], [78, 208, 13]
@@ -47,12 +49,8 @@ def test_an_arrival_ends_the_rounds_of_the_worker_that_gets_it(name, steal):
 
 def test_arrivals_for_two_workers_end_the_rounds_of_both():
     """Each of the two is interrupted by the request that it gets."""
-    given = instance(26)
     requests = Requests([5, 5, 3, 3], [20, 20, 4, 4], arrival_ns=[0, 0, 26, 27])
-    given = given.replace(requests=requests)
-    policy = Dispatched(FirstComeFirstServed, DISPATCHERS["round_robin"]())
-    schedule = simulate_policy(given, policy).schedule
-    assert check(given, schedule) == []
+    schedule = dispatched(on_two(requests), "round_robin")
     assert rows_of(schedule, 0)[1] == [5, 35, 3]
     assert rows_of(schedule, 1)[1] == [5, 35, 3]
 
@@ -60,12 +58,7 @@ def test_arrivals_for_two_workers_end_the_rounds_of_both():
 def test_an_arrival_in_a_single_round_ends_the_step_after_it():
     """Rounds go on past the finish at 20, but not when request 4 has arrived at 13."""
     requests = Requests([5] * 4 + [3], [1, 20, 20, 20, 4], arrival_ns=[0, 0, 0, 0, 13])
-    given = Instance(
-        requests, tuple(Worker(3, COST, name=name) for name in "ab"), first_token="decode"
-    )
-    policy = Dispatched(UntilArrivals, DISPATCHERS["round_robin"]())
-    schedule = simulate_policy(given, policy).schedule
-    assert check(given, schedule) == []
+    schedule = dispatched(on_two(requests, 3), "round_robin", UntilArrivals)
     assert rows_of(schedule, 0)[:4] == [[0, 10, 1], [10, 20, 1], [20, 23, 1], [23, 63, 4]]
 
 
@@ -80,15 +73,10 @@ class UntilArrivals(FirstComeFirstServed):
 def test_requests_go_to_workers_that_can_hold_them(name, steal):
     """The second worker has room for 20 tokens: the long requests go to the first one."""
     requests = Requests([4, 40, 4, 40] * 3, [4, 40, 4, 40] * 3)
-    small, large = BlockMemory(20, 1, "whole"), BlockMemory(100, 1, "whole")
-    workers = (
-        Worker(2, COST, memory=small, name="small"),
-        Worker(2, COST, memory=large, name="large"),
-    )
+    memories = {"small": BlockMemory(20, 1, "whole"), "large": BlockMemory(100, 1, "whole")}
+    workers = tuple(Worker(2, COST, None, memory, size) for size, memory in memories.items())
     given = Instance(requests, workers, output_limit_tokens=40, first_token="decode")
-    policy = Dispatched(Knowing, DISPATCHERS[name](), steal=steal)
-    schedule = simulate_policy(given, policy).schedule
-    assert check(given, schedule) == []
+    schedule = dispatched(given, name, Knowing, steal=steal)
     work = schedule.work
     where = schedule.steps.worker[work.first_step]
     long = requests.prompt_tokens[work.request] == 40

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
-from orsched.heuristics.gittins.policy import GITTINS
 from orsched.instances import predict
-from orsched.simulator.policy import Information
-from tests.random_instances import random_batching_instance
+from tests.heuristics.building import built
+from tests.random_instances import random_batching_instance, unpadded
 
 KNOWN = ("none", "predicted", "clairvoyant")
 
@@ -16,8 +14,7 @@ KNOWN = ("none", "predicted", "clairvoyant")
 def drawn(seed, most=10, longest=6):
     """An instance on workers that do not pad, with predictions."""
     instance = random_batching_instance(random.Random(f"gittins {seed}"), most, longest)
-    workers = tuple(replace(worker, padding=False) for worker in instance.workers)
-    return predict(instance.replace(workers=workers), "noise:sigma=1", seed)
+    return predict(unpadded(instance), "noise:sigma=1", seed)
 
 
 def params_of(seed):
@@ -38,5 +35,4 @@ def params_of(seed):
 
 def policy_for(instance, known="none", seed=None, **params):
     """A fresh policy, with random parameters if a seed is given."""
-    values = ({} if seed is None else params_of(seed)) | params
-    return GITTINS.build(instance, Information(known), values, 0)[0]
+    return built(instance, "gittins", known, **({} if seed is None else params_of(seed)) | params)

@@ -5,15 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import orsched
-from orsched import AffineCost, Information, InputError, PolicyError, Requests, Worker, check
+from orsched import (
+    AffineCost,
+    BlockMemory,
+    InfeasibleError,
+    InputError,
+    Instance,
+    PolicyError,
+    Requests,
+    Worker,
+    solve,
+)  # fmt: skip
 from orsched.heuristics.gittins import GittinsParams
 from orsched.heuristics.gittins.params import OVERTAKEN
-from orsched.heuristics.gittins.policy import GITTINS
 from orsched.instances import predict, with_arrivals
 from orsched.instances.streams import stream
 from orsched.simulator import simulate_policy
-from tests.heuristics.gittins.drawn import KNOWN, policy_for
+from tests.heuristics.building import built, solved, starts_of
+from tests.heuristics.gittins.drawn import KNOWN
 from tests.in_order import in_order
 
 COST = in_order(AffineCost, 10, 1, 10, 1)
@@ -21,29 +30,22 @@ PLAIN = {"aging": 1e9, "gate": 1e9}
 
 
 def run(prompts, outputs, known="none", clients=4, workers=1, arrivals=None, memory=None,
-        predicted=None, classes=None, limit=None, cost=COST, **params):  # fmt: skip
-    requests = orsched.Requests(
+        predicted=None, classes=None, limit=None, **params):  # fmt: skip
+    requests = Requests(
         prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted, service_class=classes
     )
-    worker = orsched.Worker(clients, cost, None, memory)
-    instance = orsched.Instance(
-        requests, (worker,) * workers, output_limit_tokens=limit, first_token="decode"
-    )
-    policy, _ = GITTINS.build(instance, Information(known), PLAIN | params, 0)
-    schedule = simulate_policy(instance, policy).schedule
-    assert orsched.check(instance, schedule) == []
+    fleet = (Worker(clients, COST, None, memory),) * workers
+    instance = Instance(requests, fleet, "decode", output_limit_tokens=limit)
+    schedule = solved(instance, "gittins", known, **PLAIN | params)
     return schedule, schedule.request_times(instance)["finish_ns"].tolist()
 
 
-def test_the_shorter_prompt_is_first_where_nothing_is_known_of_lengths():
-    _, finish = run([50, 5], [3, 3], clients=1)
-    # 10 + 5 and three rounds of 11; then 10 + 50 and three rounds.
-    assert finish == [15 + 33 + 60 + 33, 15 + 33]
-
-
-def test_without_aging_of_the_index_it_is_first_come_first_served():
-    _, finish = run([50, 5], [3, 3], clients=1, aging=0.0)
-    assert finish == [60 + 33, 60 + 33 + 15 + 33]
+@pytest.mark.parametrize(("aging", "ends"), [(1e9, [48 + 60 + 33, 15 + 33]), (0.0, [93, 93 + 48])])
+def test_the_shorter_prompt_is_first_where_nothing_is_known_unless_the_index_does_not_age(
+    aging, ends
+):
+    """10 + 5 and three rounds of 11; 10 + 50 and three rounds: without aging first come."""
+    assert run([50, 5], [3, 3], clients=1, aging=aging)[1] == ends
 
 
 @pytest.mark.parametrize("known", ["clairvoyant", "predicted"])
@@ -63,11 +65,9 @@ def test_waiting_makes_up_for_work():
 
 
 def test_interactive_requests_go_before_batch_ones_as_far_as_weights_say():
-    prompts, outputs, classes = [20, 30], [3, 3], [1, 0]
-    _, finish = run(prompts, outputs, clients=1, classes=classes)
-    assert finish[0] < finish[1]
-    _, finish = run(prompts, outputs, clients=1, classes=classes, batch_weight=0.1)
-    assert finish[1] < finish[0]
+    for weight, first in ((1.0, 0), (0.1, 1)):
+        _, finish = run([20, 30], [3, 3], clients=1, classes=[1, 0], batch_weight=weight)
+        assert np.argmin(finish) == first
 
 
 def workers_of(schedule):
@@ -102,56 +102,33 @@ def test_a_prefill_waits_behind_the_gate_and_comes_at_last():
 
 
 def test_where_memory_runs_out_the_one_with_most_to_come_is_evicted():
-    memory = orsched.BlockMemory(24, 1, "paged")
-    prompts, outputs = [4, 4], [6, 14]
-    schedule, _ = run(prompts, outputs, "clairvoyant", memory=memory, reserve=0.0, limit=14)
-    restarted = set(schedule.work.request[schedule.work.stay > 0].tolist())
-    assert restarted <= {1}
-    tight = orsched.BlockMemory(18, 1, "paged")
-    schedule, _ = run(prompts, outputs, "clairvoyant", memory=tight, reserve=0.0, limit=14)
-    assert set(schedule.work.request[schedule.work.stay > 0].tolist()) == {1}
+    for blocks, evicted in ((24, ({1}, set())), (18, ({1},))):
+        given = {"memory": BlockMemory(blocks, 1, "paged"), "reserve": 0.0, "limit": 14}
+        work = run([4, 4], [6, 14], "clairvoyant", **given)[0].work
+        assert set(work.request[work.stay > 0].tolist()) in evicted
 
 
-def test_who_does_not_fit_alone_is_named():
-    memory = orsched.BlockMemory(12, 1, "paged")
-    requests = orsched.Requests([4, 4], [9, 2])
-    instance = orsched.Instance(
-        requests, orsched.Worker(2, COST, None, memory), first_token="decode"
-    )
-    policy, _ = GITTINS.build(instance, Information.NONE, {}, 0)
-    with pytest.raises((PolicyError, orsched.common.errors.InfeasibleError)):
-        simulate_policy(instance, policy)
-
-
-@pytest.mark.parametrize(("name", "value"), [
-    ("index", "longest"), ("aging", -1), ("aging", float("nan")), ("gate", 0), ("gate", True),
-    ("ttft_s", -1), ("ttft_s", "2"), ("ttft_s", float("inf")),
-    ("max_num_batched_tokens", 0), ("window_s", 0), ("reserve", -0.1), ("batch_weight", 2.0),
-])  # fmt: skip
-def test_wrong_parameters_are_named(name, value):
-    with pytest.raises(InputError) as error:
-        GittinsParams(**{name: value})
-    assert name in str(error.value)
-
-
-def test_it_does_not_pad():
-    worker = orsched.Worker(2, COST, padding=True)
-    instance = orsched.Instance(orsched.Requests([1], [1]), worker, first_token="decode")
-    policy, _ = GITTINS.build(instance, Information.NONE, {}, 0)
-    with pytest.raises(InputError, match="padding"):
-        simulate_policy(instance, policy)
+@pytest.mark.parametrize(
+    ("worker", "errors", "words"),
+    [
+        (Worker(2, COST, None, BlockMemory(12, 1, "paged")), (PolicyError, InfeasibleError), None),
+        (Worker(2, COST, padding=True), InputError, "padding"),
+    ],
+    ids=["a request that does not fit alone", "a worker that pads"],
+)
+def test_what_cannot_be_served_is_named(worker, errors, words):
+    instance = Instance(Requests([4, 4], [9, 2]), worker, first_token="decode")
+    with pytest.raises(errors, match=words):
+        simulate_policy(instance, built(instance, "gittins"))
 
 
 @pytest.mark.parametrize("known", ["none", "predicted"])
 def test_nobody_starves_under_a_stream_of_shorter_requests_and_wrong_predictions(known):
     """The long one is predicted longest, and short ones arrive faster than they are served."""
     count = 400
-    prompts = [300] + [5] * count
-    outputs = [3] + [20] * count
-    arrivals = [1] + [25 * i for i in range(count)]
-    predicted = [2000] + [1] * count
-    _, finish = run(prompts, outputs, known, clients=2, arrivals=arrivals, predicted=predicted,
-                    limit=2000, aging=1.0, gate=3.0, gate_aging=6.0)  # fmt: skip
+    columns = {"arrivals": [1, *range(0, 25 * count, 25)], "predicted": [2000] + [1] * count}
+    weights = {"limit": 2000, "aging": 1.0, "gate": 3.0, "gate_aging": 6.0}
+    _, finish = run([300] + [5] * count, [3] + [20] * count, known, 2, **columns, **weights)
     assert finish[0] < max(finish) / 2
 
 
@@ -163,7 +140,7 @@ def bursts(seed=0, requests=300):
     prompts = np.clip(draws.lognormal(6.5, 1.2, requests), 16, 16_000).astype(int)
     outputs = np.clip(draws.lognormal(5.0, 0.8, requests), 1, 1000).astype(int)
     worker = Worker(128, in_order(AffineCost, 25_000_000, 150_000, 25_000_000, 150_000))
-    instance = orsched.Instance(Requests(prompts, outputs), (worker,) * 2, "prefill")
+    instance = Instance(Requests(prompts, outputs), (worker,) * 2, "prefill")
     return with_arrivals(instance, "bursts:rate=5,size=40", seed=seed)
 
 
@@ -205,7 +182,7 @@ def test_no_step_has_more_prompt_tokens_than_its_crowd_allows():
             seen.append((decoding, sum(step.tokens)))
 
     instance = bursts()
-    orsched.solve(instance, "gittins+crowd=8", observer=look)
+    solve(instance, "gittins+crowd=8", observer=look)
     params = GittinsParams(crowd=8.0)
     assert any(tokens < 2048 and decoding > 8 for decoding, tokens in seen)
     assert all(tokens <= params.prompt_tokens(decoding) for decoding, tokens in seen)
@@ -215,55 +192,40 @@ def test_no_step_has_more_prompt_tokens_than_its_crowd_allows():
 @pytest.mark.parametrize("information", ["none", "clairvoyant"])
 def test_schedules_are_valid_and_the_information_is_what_it_was(spec, information):
     instance = bursts()
-    schedule = orsched.solve(instance, f"gittins@{information}+{spec}").schedule
-    assert not check(instance, schedule)
-    assert schedule.information == information
+    result = solve(instance, f"gittins@{information}+{spec}")
+    assert result.checked
+    assert result.schedule.information == information
 
 
 def test_the_boost_serves_early_large_requests_before_late_ones_of_middle_size():
     """One client, busy at first; a long prompt, then shorter ones, which it need not wait for."""
     worker = Worker(1, in_order(AffineCost, 1_000_000, 1_000_000, 1_000_000, 1_000_000))
-    prompts = [10, 5000, *[1500] * 20]
-    arrivals = [0, 1, *range(2, 22)]
-    instance = orsched.Instance(
-        Requests(prompts, [5000, *[5] * 21], arrival_ns=[a * S // 10 for a in arrivals]),
-        worker,
-        "prefill",
-    )
-    ends = {}
+    arrivals = [each * S // 10 for each in (0, 1, *range(2, 22))]
+    requests = Requests([10, 5000, *[1500] * 20], [5000, *[5] * 21], arrival_ns=arrivals)
+    instance = Instance(requests, worker, "prefill")
+    ends = []
     for spec in ("gittins+aging=1000", "gittins+aging=1000+boost_s=1"):
-        schedule = orsched.solve(instance, spec).schedule
-        ends[spec] = int(schedule.request_times(instance)["finish_ns"][1])
-    plain, boosted = ends.values()
-    assert boosted < plain
-
-
-@pytest.mark.parametrize("name", ["boost_s", "crowd"])
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "x", True, 1e10])
-def test_values_that_are_no_positive_numbers_are_refused_with_their_name(name, value):
-    with pytest.raises(InputError) as error:
-        GittinsParams(**{name: value})
-    assert error.value.field == name
+        schedule = solve(instance, spec).schedule
+        ends.append(int(schedule.request_times(instance)["finish_ns"][1]))
+    assert ends[1] < ends[0]
 
 
 every_information = pytest.mark.parametrize("known", KNOWN)
 NS = 1e-9
 
 
-def backlog(seed, workers=1, clients=6):
+def backlog(seed, workers=1):
     """Requests of all sizes that come faster than they are served."""
     draws = np.random.default_rng(seed)
     prompts, outputs = draws.integers(1, 400, 80), draws.integers(1, 40, 80)
     arrivals = np.sort(draws.integers(0, 9_000, 80))
-    requests = orsched.Requests(prompts, outputs, arrival_ns=arrivals)
-    worker = orsched.Worker(clients, in_order(AffineCost, 10, 1, 10, 1))
-    instance = orsched.Instance(requests, (worker,) * workers, "prefill")
+    requests = Requests(prompts, outputs, arrival_ns=arrivals)
+    instance = Instance(requests, (Worker(6, COST),) * workers, "prefill")
     return predict(instance, "noise:sigma=0.5", seed)
 
 
 def starts(instance, known, **params):
-    schedule = simulate_policy(instance, policy_for(instance, known, **params)).schedule
-    assert orsched.check(instance, schedule) == []
+    schedule = solved(instance, "gittins", known, **params)
     return schedule.request_times(instance)["prefill_start_ns"]
 
 
@@ -299,16 +261,12 @@ def test_who_has_waited_so_long_passes_the_gate():
     """Three decode twenty tokens each; the gate alone would let them end first."""
     prompts, outputs, arrivals = [1, 1, 1, 1000], [20, 20, 20, 1], [0, 0, 0, 100]
     closed = {"gate": 1e-6, "gate_aging": 0.0}
-    schedule, _ = run(prompts, outputs, "clairvoyant", arrivals=arrivals, **closed)
-    waited = first_start(schedule, 3) - 100
-    schedule, _ = run(prompts, outputs, "clairvoyant", arrivals=arrivals, ttft_s=50 * NS, **closed)
+    never, soon = (
+        starts_of(run(prompts, outputs, "clairvoyant", arrivals=arrivals, **closed, **limit)[0])[3]
+        for limit in ({}, {"ttft_s": 50 * NS})
+    )
     # The worker looks again after four rounds of 13 ns.
-    assert 50 <= first_start(schedule, 3) - 100 <= 50 + 4 * 13 < waited
-
-
-def first_start(schedule, request):
-    work = schedule.work
-    return int(schedule.steps.start_ns[work.first_step[work.request == request]].min())
+    assert 50 <= soon - 100 <= 50 + 4 * 13 < never - 100
 
 
 def test_who_has_waited_so_long_takes_the_first_worker_that_is_free():
@@ -319,7 +277,7 @@ def test_who_has_waited_so_long_takes_the_first_worker_that_is_free():
     few = [sum(chosen[r] == worker for r in range(3)) for worker in (0, 1)].index(1)
     assert chosen[3] == few
     schedule, _ = run(prompts, outputs, "clairvoyant", 4, 2, arrivals, ttft_s=0.0)
-    assert first_start(schedule, 3) <= first_start(far, 3)
+    assert starts_of(schedule)[3] <= starts_of(far)[3]
 
 
 @every_information

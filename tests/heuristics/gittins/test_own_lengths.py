@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from math import exp
 
 import numpy as np
@@ -10,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import orsched
-from orsched import AffineCost, Information
+from orsched import AffineCost, Information, Instance, Requests, Worker
 from orsched.heuristics.gittins.lengths import (
     ATOMS,
     Calibration,
@@ -20,9 +20,8 @@ from orsched.heuristics.gittins.lengths import (
     Lengths,
     OwnLengths,
     bins,
-)
-from orsched.heuristics.gittins.policy import GITTINS
-from orsched.simulator import simulate_policy
+)  # fmt: skip
+from tests.heuristics.building import built, same, solved
 from tests.heuristics.gittins.drawn import drawn, params_of
 from tests.heuristics.gittins.plain import PlainGittins
 from tests.in_order import in_order
@@ -30,6 +29,7 @@ from tests.in_order import in_order
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 ROWS = st.lists(st.integers(1, 500), min_size=5, max_size=5).map(sorted)
 PARAMS = {"aging": 1e9, "gate": 1e9}
+WORKER = Worker(1, in_order(AffineCost, 10, 1, 10, 1))
 
 
 def spread(instance, rows, levels=LEVELS):
@@ -39,10 +39,7 @@ def spread(instance, rows, levels=LEVELS):
 
 
 def run(instance, **params):
-    policy, _ = GITTINS.build(instance, Information.PREDICTED, params, 0)
-    schedule = simulate_policy(instance, policy).schedule
-    assert orsched.check(instance, schedule) == []
-    return schedule
+    return solved(instance, "gittins", "predicted", **params)
 
 
 def fresh(row, limit=1000):
@@ -151,15 +148,8 @@ SEEDS = st.integers(0, 2**32)
 @given(SEEDS)
 def test_quantiles_of_one_length_decide_as_the_length_does(seed):
     instance, params = drawn(seed), params_of(seed)
-    point = run(instance, **params)
-    predicted = instance.requests.predicted_tokens
-    rows = np.repeat(predicted[:, None], len(LEVELS), axis=1)
-    requests = instance.requests.replace(
-        predicted_tokens=predicted, predicted_quantiles=rows, quantile_levels=LEVELS
-    )
-    same = run(instance.replace(requests=requests), **params)
-    assert same.steps == point.steps
-    assert same.work == point.work
+    rows = np.repeat(instance.requests.predicted_tokens[:, None], len(LEVELS), axis=1)
+    assert same(run(instance, **params), run(spread(instance, rows), **params))
 
 
 @given(SEEDS, st.data())
@@ -169,39 +159,24 @@ def test_any_instance_with_distributions_is_served_and_checked(seed, data):
     n = len(instance)
     row = st.lists(st.integers(1, 12), min_size=5, max_size=5).map(sorted)
     instance = spread(instance, data.draw(st.lists(row, min_size=n, max_size=n)))
-    schedule = run(instance, **params)
-    known = GITTINS.build(instance, Information.PREDICTED, params, 0)[0].params
+    known = built(instance, "gittins", "predicted", **params).params
     classes = memoryview(instance.requests.service_class)
-    plain = simulate_policy(instance, PlainGittins(known, Information.PREDICTED, classes)).schedule
-    assert plain.steps == schedule.steps
-    assert plain.work == schedule.work
+    plain = solved(instance, PlainGittins(known, Information.PREDICTED, classes))
+    assert same(plain, run(instance, **params))
 
 
 def test_of_equal_medians_the_one_that_may_be_over_soon_is_first():
     """An even chance of 2 or 200 tokens is worth trying before a sure 20: what Gittins is for."""
-    worker = orsched.Worker(1, in_order(AffineCost, 10, 1, 10, 1))
-    requests = orsched.Requests(
-        [5, 5, 5], [20, 2, 1], arrival_ns=[0, 0, 0],
-        predicted_quantiles=[[20, 20, 20, 21, 21], [2, 2, 20, 200, 200], [1, 1, 1, 1, 2]],
-        quantile_levels=LEVELS,
-    )  # fmt: skip
-    instance = orsched.Instance(requests, worker, output_limit_tokens=400, first_token="decode")
-    finish = run(instance, **PARAMS).request_times(instance)["finish_ns"]
-    assert np.argsort(finish).tolist() == [2, 1, 0]
-    requests = requests.replace(predicted_quantiles=None)
-    finish = run(instance.replace(requests=requests), **PARAMS).request_times(instance)["finish_ns"]
-    assert np.argsort(finish).tolist() == [2, 0, 1]
+    rows = [[20, 20, 20, 21, 21], [2, 2, 20, 200, 200], [1, 1, 1, 1, 2]]
+    instance = Instance(Requests([5, 5, 5], [20, 2, 1]), WORKER, "decode", output_limit_tokens=400)
+    told = spread(instance, rows)
+    plain = told.replace(requests=told.requests.replace(predicted_quantiles=None))
+    for case, order in ((told, [2, 1, 0]), (plain, [2, 0, 1])):
+        finish = run(case, **PARAMS).request_times(case)["finish_ns"]
+        assert np.argsort(finish).tolist() == order
 
 
 def test_a_policy_without_information_does_not_change_with_the_distributions():
-    worker = orsched.Worker(2, in_order(AffineCost, 10, 1, 10, 1))
-    instance = orsched.Instance(
-        orsched.Requests([5, 4, 3], [20, 2, 1]), worker, first_token="decode"
-    )
+    instance = Instance(Requests([5, 4, 3], [20, 2, 1]), replace(WORKER, clients=2), "decode")
     rows = [[1, 2, 3, 4, 5], [9] * 5, [1, 1, 1, 1, 50]]
-    schedules = [
-        simulate_policy(each, GITTINS.build(each, Information.NONE, {}, 0)[0]).schedule
-        for each in (instance, spread(instance, rows))
-    ]
-    assert schedules[0].steps == schedules[1].steps
-    assert schedules[0].work == schedules[1].work
+    assert same(*(solved(case, "gittins") for case in (instance, spread(instance, rows))))

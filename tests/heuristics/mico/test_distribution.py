@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,33 +20,32 @@ def dealt(distributor, groups):
     return clouds
 
 
-def test_a_group_that_does_not_come_out_even_borrows_from_the_next():
-    distributor = Distributor([1, 1])
-    groups = [[(10, 0), (10, 1), (10, 2)], [(5, 3), (5, 4), (5, 5)]]
+CASES = {
     # Request 2 makes a round with the borrowed 3; then cloud 1 has less (15, not 20) and is first.
-    assert dealt(distributor, groups) == [[0, 2, 5], [1, 3, 4]]
-    assert distributor.loads == [25, 20]
+    "a group that does not come out even borrows": (
+        [1, 1], [[(10, 0), (10, 1), (10, 2)], [(5, 3), (5, 4), (5, 5)]],
+        [[0, 2, 5], [1, 3, 4]], [25, 20],
+    ),
+    "a borrowed round gives the long request to the cloud with less": (
+        [1, 1], [[(12, 0), (10, 1), (10, 2)], [(5, 3)]], [[0, 3], [1, 2]], [17, 20],
+    ),
+    "a group may borrow from several": (
+        [1, 1, 1], [[(9, 0)], [(6, 1)], [], [(3, 2), (3, 3), (3, 4), (3, 5)]],
+        [[0, 5], [1, 4], [2, 3]], [12, 9, 6],
+    ),
+    "clouds get their shares of each round": (
+        [2, 1], [[(4, 0), (4, 1), (4, 2)], [(1, 3), (1, 4), (1, 5)]],
+        [[0, 1, 3, 4], [2, 5]], [10, 5],
+    ),
+}  # fmt: skip
 
 
-def test_a_borrowed_round_gives_the_long_request_to_the_cloud_with_less():
-    distributor = Distributor([1, 1])
-    groups = [[(12, 0), (10, 1), (10, 2)], [(5, 3)]]
-    assert dealt(distributor, groups) == [[0, 3], [1, 2]]
-    assert distributor.loads == [17, 20]
-
-
-def test_a_group_may_borrow_from_several():
-    distributor = Distributor([1, 1, 1])
-    groups = [[(9, 0)], [(6, 1)], [], [(3, 2), (3, 3), (3, 4), (3, 5)]]
-    assert dealt(distributor, groups) == [[0, 5], [1, 4], [2, 3]]
-    assert distributor.loads == [12, 9, 6]
-
-
-def test_clouds_get_their_shares_of_each_round():
-    distributor = Distributor([2, 1])
-    groups = [[(4, 0), (4, 1), (4, 2)], [(1, 3), (1, 4), (1, 5)]]
-    assert dealt(distributor, groups) == [[0, 1, 3, 4], [2, 5]]
-    assert distributor.loads == [10, 5]
+@pytest.mark.parametrize("case", CASES)
+def test_dealing_by_hand(case):
+    shares, groups, clouds, loads = CASES[case]
+    distributor = Distributor(shares)
+    assert dealt(distributor, groups) == clouds
+    assert distributor.loads == loads
 
 
 def test_in_turn_means_round_robin_or_by_share():
@@ -104,9 +104,7 @@ def test_full_rounds_keep_the_loads_within_one_round(groups, shares):
     groups = [[each for each in group if each in kept] for group in groups]
     distributor = Distributor(shares)
     dealt(distributor, groups)
-    per_share = [
-        Fraction(load, share) for load, share in zip(distributor.loads, shares, strict=True)
-    ]
+    per_share = [Fraction(*pair) for pair in zip(distributor.loads, shares, strict=True)]
     rounds = [whole[i : i + size] for i in range(0, len(whole), size)]
     widest = max((max(each)[0] - min(each)[0] for each in rounds), default=0)
     assert max(per_share) - min(per_share) <= widest

@@ -8,17 +8,20 @@ from hypothesis import strategies as st
 
 from benchmarks.reproductions import mico_setting
 from benchmarks.reproductions.mico_runs import cache_lengths, kv_lengths, run, summed
-from orsched import AffineCost, InputError, Instance, Requests, Worker, check, summarise
-from orsched.common.registry import resolve
-from orsched.data.memory import BlockMemory
+from orsched import AffineCost, BlockMemory, InputError, Instance, Requests, Worker, summarise
 from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.heuristics.mico import ABLATION, Mico, MicoParams
-from orsched.heuristics.mico.mico import MICO
 from orsched.heuristics.mico.worker_scheduler import WorkerQueue
-from orsched.simulator import simulate_policy
+from tests.heuristics.building import solved
 from tests.in_order import in_order
 
-UNIT = in_order(AffineCost, 0, 0, 1, 0)  # a round takes 1 ns, a prefill nothing: times count rounds
+
+def rounds_of(time_ns):
+    """A cost of rounds alone: a prefill takes no time."""
+    return in_order(AffineCost, 0, 0, time_ns, 0)
+
+
+UNIT = rounds_of(1)  # times count rounds
 
 
 def problem(prompts, outputs, workers, predicted=None, arrivals=None, limit=100, **fields):
@@ -31,13 +34,8 @@ def problem(prompts, outputs, workers, predicted=None, arrivals=None, limit=100,
 def served(instance, information="predicted", **parameters):
     """Schedule of MICO, which the checker accepts, and the steps as the policy gave them."""
     steps = []
-    schedule = simulate_policy(
-        instance,
-        Mico(MicoParams(**parameters), information),
-        lambda view, step: steps.append((view.now_ns, view.index, step)),
-    ).schedule
-    assert check(instance, schedule) == []
-    return schedule, steps
+    look = lambda view, step: steps.append((view.now_ns, view.index, step))  # noqa: E731
+    return solved(instance, Mico(MicoParams(**parameters), information), observer=look), steps
 
 
 def clouds_of(schedule, count):
@@ -100,11 +98,7 @@ def test_a_cloud_that_is_done_takes_waiting_requests():
 
 
 def test_a_slow_cloud_does_not_take_what_the_fast_one_does_sooner():
-    clouds = [
-        Worker(1, in_order(AffineCost, 0, 0, 1, 0)),
-        Worker(1, in_order(AffineCost, 0, 0, 100, 0)),
-    ]
-    instance = problem([1] * 3, [10, 10, 10], clouds)
+    instance = problem([1] * 3, [10] * 3, [Worker(1, UNIT), Worker(1, rounds_of(100))])
     schedule, _ = served(instance)
     assert clouds_of(schedule, 2) == [[0, 1, 2], []]
     assert schedule.makespan_ns == 30
@@ -115,15 +109,13 @@ def test_a_slow_cloud_does_not_take_what_the_fast_one_does_sooner():
     [((2, 1), (1, 1), [8, 4]), ((1, 1), (1, 3), [9, 3]), ((2, 1), (2, 1), [6, 6])],
 )
 def test_shares_follow_clients_and_speed(clients, round_ns, expected):
-    clouds = [
-        Worker(j, in_order(AffineCost, 0, 0, c, 0)) for j, c in zip(clients, round_ns, strict=True)
-    ]
+    clouds = [Worker(j, rounds_of(c)) for j, c in zip(clients, round_ns, strict=True)]
     instance = problem([1] * 12, [9] * 12, clouds)
     for distribution in ("workload", "quantity"):
-        schedule, _ = served(instance, distribution=distribution, backoff=False)
-        assert [len(each) for each in clouds_of(schedule, 2)] == expected
-        even, _ = served(instance, distribution=distribution, backoff=False, shares="equal")
-        assert [len(each) for each in clouds_of(even, 2)] == [6, 6]
+        for shares, counts in (("power", expected), ("equal", [6, 6])):
+            given = {"distribution": distribution, "shares": shares, "backoff": False}
+            schedule, _ = served(instance, **given)
+            assert [len(each) for each in clouds_of(schedule, 2)] == counts
 
 
 def test_the_batch_is_as_large_as_memory_allows_by_the_predictions():
@@ -199,29 +191,6 @@ def test_lengths_are_not_used_without_information():
             Mico(MicoParams(**parameters), "none")
 
 
-def test_it_is_registered():
-    assert resolve("methods", "mico") is MICO
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"distribution": "best"},
-        {"batching": None},
-        {"buckets": 0},
-        {"buckets": None},
-        {"batch_size": 0},
-        {"backoff": 1},
-        {"trade_off": "yes"},
-        {"longest_tokens": -1},
-    ],
-)
-def test_wrong_parameters_are_named(parameters):
-    with pytest.raises(InputError) as caught:
-        MicoParams(**parameters)
-    assert caught.value.field == next(iter(parameters))
-
-
 KEYS = st.tuples(st.integers(0, 3), st.integers(0, 9))
 
 
@@ -244,10 +213,9 @@ def test_the_smallest_key_is_next(waves):
 
 
 def schedule_of(prompts, outputs, clients, **parameters):
-    requests = Requests(prompts, outputs, predicted_tokens=outputs)
-    worker = Worker(clients, in_order(AffineCost, 0, 0, 1, 0), padding=True)
-    instance = Instance(requests, (worker,), first_token="prefill", output_limit_tokens=100)
-    return instance, simulate_policy(instance, Mico(MicoParams(**parameters))).schedule
+    worker = Worker(clients, UNIT, padding=True)
+    instance = problem(prompts, outputs, [worker], first_token="prefill")
+    return instance, served(instance, **parameters)[0]
 
 
 def test_a_static_batch_grows_from_its_longest_prompt():
@@ -264,11 +232,8 @@ def test_a_static_batch_grows_from_its_longest_prompt():
 
 def test_an_insertion_lengthens_everybody_and_the_oldest_releases():
     """0 (prompt 3) and 1 (prompt 3, 2 tokens) begin; 2 (prompt 4, 4 tokens) takes 1's place.
-
-    Lengths: 3; 4 after the round in which 1 is done; the insertion appends 4 columns: 8; a round:
-    9, in which 0 has its 4th token, and 2 its second. Then only 2 is left: its own 4 + 1 are 5 of
-    the 9, and two more rounds make 6 and 7.
-    """
+    Lengths: 3; 4 after the round in which 1 is done; 8 with the 4 columns of the insertion; 9 after
+    a round in which 0 has its 4th token; then 2 alone has 4 + 1 of them: 6 and 7 in two rounds."""
     instance, schedule = schedule_of([3, 3, 4], [4, 2, 4], 2, insertion="mixed")
     literal = list(kv_lengths(schedule, 0, literal=True))
     assert summed(literal) == 3 + 4 + 8 + 9 + 6 + 7

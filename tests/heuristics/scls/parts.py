@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from orsched import BilinearCost, BlockMemory, Instance, Requests, Worker, check
+from orsched import BilinearCost, BlockMemory, Instance, Requests, Worker
 from orsched.heuristics.scls import SlicedPolicy, SliceParams
-from orsched.simulator import simulate_policy
+from tests.heuristics.building import solved
 
 MS = 1_000_000
 
@@ -19,20 +19,15 @@ def padding_worker(clients=8, cost=PLAIN, blocks=None, cap=None):
 
 def instance(prompts, outputs, arrivals_ms=None, workers=1, limit=None, rule="decode", **worker):
     arrivals = None if arrivals_ms is None else [round(t * MS) for t in arrivals_ms]
-    return Instance(
-        Requests(prompts, outputs, arrival_ns=arrivals),
-        (padding_worker(**worker),) * workers,
-        first_token=rule,
-        output_limit_tokens=limit,
-    )
+    fleet = (padding_worker(**worker),) * workers
+    requests = Requests(prompts, outputs, arrival_ns=arrivals)
+    return Instance(requests, fleet, rule, output_limit_tokens=limit)
 
 
 def run(problem, policy=None, **params):
     """Return the checked schedule and the policy."""
     policy = SlicedPolicy(SliceParams(**params)) if policy is None else policy
-    schedule = simulate_policy(problem, policy).schedule
-    assert check(problem, schedule) == []
-    return schedule, policy
+    return solved(problem, policy), policy
 
 
 def steps(schedule):

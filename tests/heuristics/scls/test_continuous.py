@@ -18,12 +18,16 @@ COST = in_order(AffineCost, 0, MS, MS, 0)
 PREFILL, DECODE, MIXED = 0, 1, 2
 
 
-def continuous(prompts, outputs, arrivals=None, workers=1, blocks=10, clients=8, cap=None):
+def continuous(prompts, outputs, workers=1, blocks=10, clients=8, cap=None):
     memory = None if blocks is None else BlockMemory(blocks, 1, "paged")
     worker = Worker(clients, COST, cap, memory)
-    return Instance(
-        Requests(prompts, outputs, arrival_ns=arrivals), (worker,) * workers, first_token="decode"
-    )
+    return Instance(Requests(prompts, outputs), (worker,) * workers, first_token="decode")
+
+
+def slices(problem, *params, **named):
+    """The schedule under continuous slices, and its restarts."""
+    schedule, _ = run(problem, ContinuousSlices(ContinuousParams(*params, **named)))
+    return schedule, summarise(problem, schedule)["restarts"]
 
 
 def test_iteration_level_sets_the_output_limit_aside():
@@ -53,39 +57,31 @@ def test_iteration_level_takes_turns():
 
 def test_a_slice_reserves_less_than_the_output_limit():
     problem = continuous([2, 2], [6, 6])
-    schedule, _ = run(problem, ContinuousSlices(ContinuousParams(3)))
+    schedule, restarts = slices(problem, 3)
     # Both reserve 2 + 3. After three rounds only one can have 2 + 6: request 0 goes back, and is
     # prefilled anew, 2 + 3 tokens, when request 1 has left.
-    found = steps(schedule)
-    assert found[:3] == [(0, PREFILL, 0, 4, 1), (0, DECODE, 4, 7, 3), (0, DECODE, 7, 10, 3)]
-    assert found[3:] == [(0, PREFILL, 10, 15, 1), (0, DECODE, 15, 18, 3)]
-    assert summarise(problem, schedule)["restarts"] == 1
+    assert steps(schedule) == [
+        (0, PREFILL, 0, 4, 1), (0, DECODE, 4, 7, 3), (0, DECODE, 7, 10, 3),
+        (0, PREFILL, 10, 15, 1), (0, DECODE, 15, 18, 3),
+    ]  # fmt: skip
+    assert restarts == 1
 
 
-def test_without_anybody_waiting_a_request_stays():
-    problem = continuous([2], [6])
-    stays = {}
-    for renew in ("fits", "idle", "never"):
-        schedule, _ = run(problem, ContinuousSlices(ContinuousParams(3, renew)))
-        stays[renew] = summarise(problem, schedule)["restarts"]
-    assert stays == {"fits": 0, "idle": 0, "never": 1}
+@pytest.mark.parametrize(("renew", "restarts"), [("fits", 0), ("idle", 0), ("never", 1)])
+def test_without_anybody_waiting_a_request_stays(renew, restarts):
+    assert slices(continuous([2], [6]), 3, renew)[1] == restarts
 
 
 def test_who_waits_ends_a_stay_only_if_it_is_to():
+    """Request 2 waits for a client: under "idle" 0 and 1 make room after a slice, then 2 does."""
     problem = continuous([2, 2, 2], [6, 6, 6], clients=2, blocks=100)
-    restarts = {}
-    for renew in ("fits", "idle"):
-        schedule, _ = run(problem, ContinuousSlices(ContinuousParams(3, renew)))
-        restarts[renew] = summarise(problem, schedule)["restarts"]
-    # Request 2 waits for a client: under "idle" 0 and 1 make room after a slice; then 0 and 1 wait
-    # for 2, which goes back as well.
-    assert restarts["fits"] == 0
-    assert restarts["idle"] >= 2
+    assert slices(problem, 3, "fits")[1] == 0
+    assert slices(problem, 3, "idle")[1] >= 2
 
 
 def test_requests_go_to_the_worker_with_the_most_free_memory():
     problem = continuous([7, 1, 1, 1], [2] * 4, workers=2, blocks=20)
-    schedule, _ = run(problem, ContinuousSlices(ContinuousParams(2)))
+    schedule, _ = slices(problem, 2)
     # 9 blocks on worker 0; then 3, 6 and 9 on worker 1.
     workers = Timeline(problem, schedule).row_worker.tolist()
     places = set(zip(schedule.work.request.tolist(), workers, strict=True))
@@ -94,13 +90,13 @@ def test_requests_go_to_the_worker_with_the_most_free_memory():
 
 def test_without_memory_the_fewest_requests_decide():
     problem = continuous([1] * 4, [2] * 4, workers=2, blocks=None)
-    schedule, _ = run(problem, ContinuousSlices())
+    schedule, _ = slices(problem)
     assert summarise(problem, schedule)["batch_size"]["prefill"] == 2
 
 
 def test_long_prompts_are_prefilled_in_chunks():
     problem = continuous([4, 4], [5, 5], cap=4, blocks=None)
-    schedule, _ = run(problem, ContinuousSlices(ContinuousParams(2, renew="never")))
+    schedule, _ = slices(problem, 2, renew="never")
     tokens = schedule.work.tokens[schedule.work.phase == PREFILL].tolist()
     assert max(tokens) == 4
     # Stays of 4, 6 and 8 tokens to prefill, each request.
@@ -112,17 +108,3 @@ def test_workers_that_pad_are_refused(policy):
     with pytest.raises(InputError, match="pads its batches") as error:
         run(instance([1], [1]), policy)
     assert error.value.field == "padding"
-
-
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [
-        (ContinuousParams, {"slice_tokens": 0}),
-        (ContinuousParams, {"renew": 1}),
-        (IterationParams, {"parallel": 0}),
-    ],
-)
-def test_parameters_are_checked(kind, values):
-    with pytest.raises(InputError) as error:
-        kind(**values)
-    assert error.value.field in values
