@@ -6,17 +6,8 @@ import math
 
 import pytest
 
-from orsched import (
-    AffineCost,
-    BlockMemory,
-    Instance,
-    PoolingCost,
-    PrefixCache,
-    Prefixes,
-    Requests,
-    ServiceClass,
-    Worker,
-)  # fmt: skip
+from orsched import AffineCost, Instance, PoolingCost, Prefixes, Requests, ServiceClass, Worker
+from orsched.data.memory import BlockMemory, PrefixCache
 from orsched.heuristics.continuous import engine_steps
 from orsched.heuristics.echo import MemoryForecast, PoolingTime, fitted_time, micro_benchmarks
 from orsched.heuristics.forecast import KEPT

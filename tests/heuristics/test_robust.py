@@ -9,19 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched import (
-    AffineCost,
-    Information,
-    Instance,
-    Policy,
-    PredictedView,
-    Requests,
-    Step,
-    Worker,
-    decode_rounds,
-)
+from orsched import AffineCost, Information, Instance, Policy, Requests, Step, Worker, decode_rounds
 from orsched.heuristics.robust import _FEW, LongLengths, Skill, TwoOrders, long_lengths
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import PredictedView
 from tests.heuristics.building import batch_of, built, require_sound, same, solved, starts_of
 from tests.in_order import in_order
 

@@ -5,17 +5,8 @@ from __future__ import annotations
 
 import random
 
-from orsched.data.step import (
-    ARRIVAL,
-    FINISH,
-    FOREVER,
-    Step,
-    Wait,
-    batch_rounds,
-    decode_rounds,
-    evict,
-)  # fmt: skip
-from orsched.simulator.policy import Information, Policy
+from orsched import ARRIVAL, Information, Policy
+from orsched.data.step import FINISH, FOREVER, Step, Wait, batch_rounds, decode_rounds, evict
 
 EVENTS = (0, FINISH, ARRIVAL, FINISH | ARRIVAL)
 

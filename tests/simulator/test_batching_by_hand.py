@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orsched import AffineCost, BlockMemory, Instance, Requests, Worker
-from orsched.data.step import (
-    Step,
-    Wait,
-    batch_rounds,
-    decode_rounds,
-    evict,
-    mixed_step,
-    prefill_stage,
-)
+from orsched import AffineCost, BlockMemory, Instance, Requests, Step, Worker
+from orsched.data.step import Wait, batch_rounds, decode_rounds, evict, mixed_step, prefill_stage
 from orsched.simulator import simulate_policy
 from tests.heuristics.building import rows_of, steps_of
 from tests.in_order import in_order

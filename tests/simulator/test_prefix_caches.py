@@ -9,18 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orsched import (
-    BlockMemory,
-    Instance,
-    PolicyError,
-    PrefixCache,
-    Prefixes,
-    Requests,
-    RooflineCost,
-    Step,
-    Worker,
-    decode_rounds,
-)
+from orsched import Instance, PolicyError, Prefixes, RooflineCost, Step, Worker, decode_rounds
+from orsched.data.memory import BlockMemory, PrefixCache
+from orsched.data.requests import Requests
 from orsched.data.schedule import DECODE, MIXED, PREFILL
 from orsched.simulator import simulate_policy
 from tests.heuristics.building import same, solved

@@ -12,18 +12,8 @@ import pytest
 
 import orsched
 from benchmarks.dispatching import FLEETS, LENGTHS, instance, saturation_per_s
-from orsched import (
-    AffineCost,
-    BlockMemory,
-    InputError,
-    Instance,
-    Policy,
-    PrefixCache,
-    Prefixes,
-    Requests,
-    Worker,
-    check,
-)  # fmt: skip
+from orsched import AffineCost, InputError, Instance, Policy, Prefixes, Requests, Worker, check
+from orsched.data.memory import BlockMemory, PrefixCache
 from orsched.data.step import decode_rounds, prefill_stage
 from orsched.heuristics.dispatching import (
     DEFAULT,

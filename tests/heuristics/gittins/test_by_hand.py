@@ -5,17 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orsched import (
-    AffineCost,
-    BlockMemory,
-    InfeasibleError,
-    InputError,
-    Instance,
-    PolicyError,
-    Requests,
-    Worker,
-    solve,
-)  # fmt: skip
+from orsched import AffineCost, BlockMemory, Instance, PolicyError, Requests, Worker, solve
+from orsched.common.errors import InfeasibleError, InputError
 from orsched.heuristics.gittins import GittinsParams
 from orsched.heuristics.gittins.params import OVERTAKEN
 from orsched.instances import predict, with_arrivals
