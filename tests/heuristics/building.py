@@ -69,3 +69,10 @@ def starts_of(schedule):
     for step, request in sorted(zip(work.first_step.tolist(), work.request.tolist(), strict=True)):
         starts.setdefault(request, int(schedule.steps.start_ns[step]))
     return starts
+
+
+def workers_of(schedule):
+    """The worker that each request was on last."""
+    work = schedule.work
+    owners = schedule.steps.worker[work.first_step].tolist()
+    return dict(zip(work.request.tolist(), owners, strict=True))

@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 
 from benchmarks import client_choice
 from orsched import AffineCost, Information, Instance, Requests, Worker, check, solve, summarise
-from orsched.heuristics.forecast import (
-    ArrivalRate,
-    KnownEnds,
-    LearnedEnds,
-    LengthTable,
-    SortedLengths,
-    recent_lengths,
-)  # fmt: skip
+from orsched.heuristics import forecast
+from orsched.heuristics.forecast import LengthTable, SortedLengths
 from orsched.heuristics.gated import ClientChoice, GatedParams, GatedPolicy
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.heuristics.robust import RobustParams, RobustPolicy, Skill
@@ -114,8 +108,8 @@ def test_table_and_order_count_the_newest_alike(kept, lengths):
 
 
 def test_long_limits_take_no_table():
-    assert isinstance(recent_lengths(2048), LengthTable)
-    assert isinstance(recent_lengths(2**31 - 1), SortedLengths)
+    assert isinstance(forecast.recent_lengths(2048), LengthTable)
+    assert isinstance(forecast.recent_lengths(2**31 - 1), SortedLengths)
 
 
 UNIT = in_order(AffineCost, 10, 1, 4, 0)  # on two clients an idle client-round costs 2
@@ -172,7 +166,7 @@ def test_waiting_for_arrivals_never_costs_more_than_the_stage():
 
 
 def test_rate_of_arrivals():
-    rate = ArrivalRate()
+    rate = forecast.ArrivalRate()
     rate.note(0)
     rate.note(0)
     assert rate.rate(100) == 0  # all at once: none is expected
@@ -189,7 +183,7 @@ class _View:
 
 def test_known_ends_weigh_idle_time_against_clients():
     """Ends at 4, 5 and 60; one idle client; each client worth 10, an idle round 1."""
-    known = KnownEnds(_View(), [4, 5, 60, 50, 50, 50, 50, 50])
+    known = forecast.KnownEnds(_View(), [4, 5, 60, 50, 50, 50, 50, 50])
     for request in range(8):
         known.queue(request)
     known.start(0, [0, 1, 2])
@@ -203,7 +197,7 @@ def test_known_ends_weigh_idle_time_against_clients():
 
 
 def test_learned_ends_know_the_limit():
-    learned = LearnedEnds(_View())
+    learned = forecast.LearnedEnds(_View())
     learned.start(0, [0, 1])
     learned.start(50, [2])
     assert learned.finish(30, 0) == 30

@@ -11,19 +11,10 @@ from tests.by_the_book import DECODE, PREFILL, Book, ratio
 
 def token_times(book):
     """Times of all tokens of each request, in the order in which they come."""
-    found = {request: [] for request in range(len(book.instance))}
-    for stay in book.stays:
-        request = stay.request
-        due = int(book.requests.prompt_tokens[request]) + len(found[request])
-        prefilled = 0
-        for number in sorted(stay.does):
-            phase, tokens, _ = stay.does[number]
-            if phase == PREFILL:
-                prefilled += tokens
-                if prefilled == due and book.by_prefill:
-                    found[request].append(book.steps[number].end_ns)
-            elif phase == DECODE:
-                found[request] += round_ends(book, number)
+    found = {}
+    for request in range(len(book.instance)):
+        yielding = tokens_by_step(book, request).items()
+        found[request] = [at for step, many in yielding for at in round_ends(book, step)[:many]]
     return found
 
 

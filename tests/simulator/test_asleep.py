@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orsched import BlockMemory, Policy, Step, View, prefill_stage
+from orsched import BlockMemory, Policy, Step, prefill_stage
 from orsched.instances.synthetic import peers_workload
 from orsched.simulator import simulate_policy
 from orsched.simulator.loop import Asleep
@@ -15,19 +14,16 @@ from orsched.solving.method_choice import read_spec
 from tests.heuristics.building import built, same, solved
 from tests.simulator.losses import losing
 
-if TYPE_CHECKING:
-    from orsched.data.instance import Instance
-
 
 class State:
     """All that matters of a worker here."""
 
-    clock: object = None
+    clock = None
 
 
-def test_those_woken_are_asked_in_order_and_later_sleepers_are_not() -> None:
-    states: Any = [State() for _ in range(6)]
-    run: Any = object()
+def test_those_woken_are_asked_in_order_and_later_sleepers_are_not():
+    states = [State() for _ in range(6)]
+    run = object()
     asleep = Asleep(run, states)
     for index in (4, 1, 3):
         asleep.add(index)
@@ -51,7 +47,7 @@ def test_those_woken_are_asked_in_order_and_later_sleepers_are_not() -> None:
     assert states[4].clock is None
 
 
-def fleet(workers: int, blocks: int, seed: int, rate: float, requests: int = 300) -> Instance:
+def fleet(workers, blocks, seed, rate, requests=300):
     base = peers_workload(requests, rate=rate * workers, seed=seed)
     memory = BlockMemory(blocks, 16, "paged") if blocks else None
     worker = replace(base.worker, memory=memory)
@@ -60,12 +56,12 @@ def fleet(workers: int, blocks: int, seed: int, rate: float, requests: int = 300
     return base.replace(workers=tuple(fleet))
 
 
-def policy_of(instance: Instance, name: str) -> Policy:
+def policy_of(instance, name):
     spec = read_spec(name)
     return built(instance, spec.name, spec.information, **spec.parameters)
 
 
-def simulated(instance: Instance, name: str) -> Any:
+def simulated(instance, name):
     return simulate_policy(instance, policy_of(instance, name))
 
 
@@ -85,9 +81,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("setting", [(12, 700, 1, 8.0), (7, 0, 2, 0.5), (40, 700, 3, 3.0)])
-def test_asking_all_that_sleep_makes_the_same_schedule(
-    name: str, setting: tuple[int, int, int, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_asking_all_that_sleep_makes_the_same_schedule(name, setting, monkeypatch):
     instance = fleet(*setting)
     quick = simulated(instance, name)
     monkeypatch.setattr(type(policy_of(instance, name)), "idle_may_act", lambda self: True)
@@ -102,21 +96,21 @@ class Clock(Policy):
     name = "clock"
     many_workers = True
 
-    def __init__(self) -> None:
-        self.waiting: list[int] = []
-        self.seen: list[list[int]] = []
+    def __init__(self):
+        self.waiting = []
+        self.seen = []
 
-    def on_arrival(self, view: View, request: int) -> None:
+    def on_arrival(self, view, request):
         self.waiting.append(request)
         self.seen.append([each.now_ns for each in view.workers])
 
-    def decide(self, view: View) -> Step | None:
+    def decide(self, view):
         if view.index == 2 and self.waiting:
             return prefill_stage([self.waiting.pop(0)])
         return Step() if view.running else None
 
 
-def test_the_clocks_of_those_that_sleep_go_on() -> None:
+def test_the_clocks_of_those_that_sleep_go_on():
     instance = fleet(3, 0, 1, 1.0, requests=20)
     policy = Clock()
     simulate_policy(instance, policy)
@@ -126,7 +120,7 @@ def test_the_clocks_of_those_that_sleep_go_on() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_only_worker_is_asked_at_each_arrival_though_it_may_be_lost(name: str) -> None:
+def test_the_only_worker_is_asked_at_each_arrival_though_it_may_be_lost(name):
     """Nobody is told whom an arrival is for where there is one worker, and that one may sleep."""
     for seed in (0, 1, 9, 14):  # the first requests come while it waits
         instance = losing(seed, 1)
@@ -136,7 +130,7 @@ def test_the_only_worker_is_asked_at_each_arrival_though_it_may_be_lost(name: st
 @pytest.mark.parametrize(
     "name", ["vllm", "vllm+dispatch=round_robin", "fcfs", "gittins", "scls_continuous"]
 )
-def test_only_those_that_may_act_are_asked(name: str) -> None:
+def test_only_those_that_may_act_are_asked(name):
     instance = fleet(40, 0, 3, 0.2)
     done = simulated(instance, name)
     # One for each step at most, and one with nothing to do before or after it.

@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pytest
 
 import orsched
 from benchmarks.dispatching import FLEETS, LENGTHS, instance, saturation_per_s
-from orsched import AffineCost, InputError, Instance, Policy, Prefixes, Requests, Worker, check
+from orsched import AffineCost, InputError, Instance, Policy, Prefixes, Requests, Worker
 from orsched.data.memory import BlockMemory, PrefixCache
 from orsched.data.step import decode_rounds, prefill_stage
 from orsched.heuristics.dispatching import (
@@ -28,15 +26,14 @@ from orsched.heuristics.policy_method import LiveMethod
 from orsched.simulator import simulate_policy
 from orsched.solving.method_choice import method_info, method_named, method_names
 from orsched.solving.scenario import scenario, with_workers
+from tests.heuristics.building import solved
+from tests.heuristics.building import workers_of as last_workers_of
 from tests.in_order import in_order
 
 
 def workers_of(problem, **parameters):
-    schedule = orsched.simulate(problem, "vllm", parameters=parameters).schedule
-    assert check(problem, schedule) == []
-    worker = np.full(len(problem), -1)
-    worker[schedule.work.request] = schedule.steps.worker[schedule.work.first_step]
-    return worker
+    owners = last_workers_of(solved(problem, "vllm", **parameters))
+    return [owners[row] for row in range(len(problem))]
 
 
 def jct(problem, dispatch):
@@ -47,7 +44,7 @@ def jct(problem, dispatch):
 def test_it_is_the_default():
     assert DISPATCHERS[DEFAULT] is Soonest
     problem = instance("all three", "chat", 0.7, 60, 0)
-    assert (workers_of(problem) == workers_of(problem, dispatch="soonest")).all()
+    assert workers_of(problem) == workers_of(problem, dispatch="soonest")
 
 
 @pytest.mark.parametrize("fleet", FLEETS)
@@ -63,7 +60,7 @@ def test_a_request_goes_where_it_is_done_first():
     fast, slow = in_order(AffineCost, 0, 10, 1000, 0), in_order(AffineCost, 0, 20, 2000, 0)
     requests = Requests([5] * 4, [3] * 4, arrival_ns=[0, 10**5, 2 * 10**5, 3 * 10**5])
     three = tuple(Worker(4, cost, name=str(index)) for index, cost in enumerate((slow, fast, fast)))
-    assert workers_of(Instance(requests, three, first_token="decode")).tolist() == [1] * 4
+    assert workers_of(Instance(requests, three, first_token="decode")) == [1] * 4
 
 
 def test_a_slow_worker_is_used_once_it_is_the_sooner_one():
@@ -71,7 +68,7 @@ def test_a_slow_worker_is_used_once_it_is_the_sooner_one():
     fast, slow = in_order(AffineCost, 0, 10, 1000, 0), in_order(AffineCost, 0, 10, 2500, 0)
     requests = Requests([5] * 3, [30] * 3, arrival_ns=[0] * 3)
     two = (Worker(1, slow, name="slow"), Worker(1, fast, name="fast"))
-    assert workers_of(Instance(requests, two, first_token="decode")).tolist() == [1, 1, 0]
+    assert workers_of(Instance(requests, two, first_token="decode")) == [1, 1, 0]
 
 
 def test_outputs_that_are_not_done_change_nothing():
@@ -80,7 +77,7 @@ def test_outputs_that_are_not_done_change_nothing():
     outputs = problem.requests.output_tokens.copy()
     outputs[-1] = 1000 if outputs[-1] < 500 else 1
     other = problem.replace(requests=problem.requests.replace(output_tokens=outputs))
-    assert (workers_of(problem) == workers_of(other)).all()
+    assert workers_of(problem) == workers_of(other)
 
 
 def test_nothing_is_left_open_in_the_end():
@@ -105,7 +102,7 @@ def test_saturation_is_what_a_worker_does():
     assert 0.5 * rate < len(problem) / done.makespan < 1.5 * rate
 
 
-def view_of(workers: list[Worker], prompts: list[int]) -> Any:
+def view_of(workers, prompts):
     views = [SimpleNamespace(worker=worker, index=i) for i, worker in enumerate(workers)]
     for view in views:
         view.workers = views
@@ -116,7 +113,7 @@ def view_of(workers: list[Worker], prompts: list[int]) -> Any:
     return views[0]
 
 
-def plainly(dispatcher: FewestRequests, view: Any, request: int) -> int:
+def plainly(dispatcher, view, request):
     """Return the first worker of the least load among all that can hold the request."""
     loads = list(dispatcher.loads)
     able = (index for index in range(len(loads)) if dispatcher.holds(view, request, index))
@@ -126,16 +123,14 @@ def plainly(dispatcher: FewestRequests, view: Any, request: int) -> int:
 @pytest.mark.parametrize("kind", [FewestRequests, LeastWork])
 @pytest.mark.parametrize("rooms", [[None], [None, 50], [20, 50, 20, 400]])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_heap_finds_whom_a_look_at_all_finds(
-    kind: type[FewestRequests], rooms: list[int | None], seed: int
-) -> None:
+def test_the_heap_finds_whom_a_look_at_all_finds(kind, rooms, seed):
     drawn = random.Random(seed)
     memory = {room: None if room is None else BlockMemory(room, 16, "whole") for room in rooms}
     workers = [Worker(drawn.choice([4, 8]), memory=memory[drawn.choice(rooms)]) for _ in range(9)]
     view = view_of(workers, [drawn.randrange(1, 900) for _ in range(500)])
     dispatcher = kind()
     dispatcher.start(view)
-    placed: list[tuple[int, int]] = []
+    placed = []
     for request in range(500):
         expected = plainly(dispatcher, view, request)
         assert dispatcher.choose(view, request) == expected
@@ -167,15 +162,15 @@ def test_documents_stay_where_they_were_first():
     documents = [0, 1, 1, 1, 0, 1, 0]
     instance = two_workers(documents, [20_000 * k for k in range(len(documents))])
     # The first two find nothing: ties go to the least loaded, then to the first worker.
-    assert workers_of(instance, dispatch="prefix").tolist() == [0] * len(documents)
+    assert workers_of(instance, dispatch="prefix") == [0] * len(documents)
     together = two_workers(documents, [0, 0, *(20_000 * k for k in range(1, 6))])
-    assert workers_of(together, dispatch="prefix").tolist() == documents
+    assert workers_of(together, dispatch="prefix") == documents
 
 
 def test_what_a_prompt_cannot_hit_does_not_count():
     """A prompt of 8 tokens hits one block of its 2: at least one token is computed."""
     instance = two_workers([0, 1, 0, 1], [0, 0, 50_000, 50_000], [12, 12, 8, 8])
-    assert workers_of(instance, dispatch="prefix").tolist() == [0, 1, 0, 1]
+    assert workers_of(instance, dispatch="prefix") == [0, 1, 0, 1]
     schedule = orsched.simulate(instance, "vllm", parameters={"dispatch": "prefix"}).schedule
     assert sorted(schedule.work.hit[schedule.work.hit > 0].tolist()) == [4, 4]
 
@@ -185,9 +180,8 @@ def test_without_caches_it_counts_requests():
     instance = two_workers([0, 1, 1, 0, 0], [0, 0, 0, 9_000, 9_000])
     plain = tuple(replace(w, memory=BlockMemory(64, 4, "paged")) for w in instance.workers)
     instance = instance.replace(workers=plain, requests=instance.requests.replace(prefixes=None))
-    assert (
-        workers_of(instance, dispatch="prefix").tolist()
-        == workers_of(instance, dispatch="fewest_requests").tolist()
+    assert workers_of(instance, dispatch="prefix") == workers_of(
+        instance, dispatch="fewest_requests"
     )
 
 

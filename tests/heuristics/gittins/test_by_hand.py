@@ -12,7 +12,7 @@ from orsched.heuristics.gittins.params import OVERTAKEN
 from orsched.instances import predict, with_arrivals
 from orsched.instances.streams import stream
 from orsched.simulator import simulate_policy
-from tests.heuristics.building import built, solved, starts_of
+from tests.heuristics.building import built, solved, starts_of, workers_of
 from tests.heuristics.gittins.drawn import KNOWN
 from tests.in_order import in_order
 
@@ -61,33 +61,31 @@ def test_interactive_requests_go_before_batch_ones_as_far_as_weights_say():
         assert np.argmin(finish) == first
 
 
-def workers_of(schedule):
-    """The worker of each request, none of which moved."""
-    work = schedule.work
-    return dict(zip(work.request.tolist(), schedule.steps.worker[work.first_step], strict=True))
-
-
 def test_equal_requests_are_shared_evenly_among_workers():
     schedule, _ = run([7] * 6, [5] * 6, "clairvoyant", clients=6, workers=3)
-    counts = np.bincount(list(workers_of(schedule).values()), minlength=3)
-    assert counts.tolist() == [2, 2, 2]
+    assert np.bincount(list(workers_of(schedule).values())).tolist() == [2, 2, 2]
 
 
 def test_a_long_prefill_goes_where_fewer_requests_are_held_up():
-    """Three requests decode, two of them on one worker."""
-    prompts, outputs, arrivals = [1, 1, 1, 400], [60, 60, 60, 2], [0, 0, 0, 300]
-    schedule, _ = run(prompts, outputs, "clairvoyant", clients=4, workers=2, arrivals=arrivals)
+    """Three requests decode, two of them on one worker. Who has waited for long takes the first
+    worker that is free."""
+    case = [1, 1, 1, 400], [60, 60, 60, 2], "clairvoyant", 4, 2, [0, 0, 0, 300]
+    schedule, _ = run(*case)
     chosen = workers_of(schedule)
     running = [sum(chosen[r] == worker for r in range(3)) for worker in (0, 1)]
     assert sorted(running) == [1, 2]
     assert running[chosen[3]] == 1
+    assert starts_of(run(*case, ttft_s=0.0)[0])[3] <= starts_of(schedule)[3]
+
+
+GATE = [1, 1, 1, 1000], [20, 20, 20, 1], "clairvoyant"
+CLOSED = {"gate": 1e-6, "gate_aging": 0.0}
 
 
 def test_a_prefill_waits_behind_the_gate_and_comes_at_last():
     """Three decode two tokens each; 1,000 prompt tokens would hold them up a thousand rounds."""
-    prompts, outputs, arrivals = [1, 1, 1, 1000], [20, 20, 20, 1], [0, 0, 0, 100]
-    _, open_gate = run(prompts, outputs, "clairvoyant", arrivals=arrivals)
-    _, closed = run(prompts, outputs, "clairvoyant", arrivals=arrivals, gate=1e-6, gate_aging=0.0)
+    _, open_gate = run(*GATE, arrivals=[0, 0, 0, 100])
+    _, closed = run(*GATE, arrivals=[0, 0, 0, 100], **CLOSED)
     assert max(closed[:3]) < max(open_gate[:3])
     assert closed[3] > max(closed[:3])
 
@@ -250,25 +248,12 @@ def test_with_a_limit_of_0_it_is_first_come_first_served(known):
 
 def test_who_has_waited_so_long_passes_the_gate():
     """Three decode twenty tokens each; the gate alone would let them end first."""
-    prompts, outputs, arrivals = [1, 1, 1, 1000], [20, 20, 20, 1], [0, 0, 0, 100]
-    closed = {"gate": 1e-6, "gate_aging": 0.0}
     never, soon = (
-        starts_of(run(prompts, outputs, "clairvoyant", arrivals=arrivals, **closed, **limit)[0])[3]
+        starts_of(run(*GATE, arrivals=[0, 0, 0, 100], **CLOSED, **limit)[0])[3]
         for limit in ({}, {"ttft_s": 50 * NS})
     )
     # The worker looks again after four rounds of 13 ns.
     assert 50 <= soon - 100 <= 50 + 4 * 13 < never - 100
-
-
-def test_who_has_waited_so_long_takes_the_first_worker_that_is_free():
-    """Two decode on one worker, one on the other: placing alone waits for that one."""
-    prompts, outputs, arrivals = [1, 1, 1, 400], [60, 60, 60, 2], [0, 0, 0, 300]
-    far, _ = run(prompts, outputs, "clairvoyant", 4, 2, arrivals)
-    chosen = workers_of(far)
-    few = [sum(chosen[r] == worker for r in range(3)) for worker in (0, 1)].index(1)
-    assert chosen[3] == few
-    schedule, _ = run(prompts, outputs, "clairvoyant", 4, 2, arrivals, ttft_s=0.0)
-    assert starts_of(schedule)[3] <= starts_of(far)[3]
 
 
 @every_information

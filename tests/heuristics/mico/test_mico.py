@@ -12,7 +12,7 @@ from orsched import AffineCost, BlockMemory, InputError, Instance, Requests, Wor
 from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.heuristics.mico import ABLATION, Mico, MicoParams
 from orsched.heuristics.mico.worker_scheduler import WorkerQueue
-from tests.heuristics.building import solved
+from tests.heuristics.building import solved, workers_of
 from tests.in_order import in_order
 
 
@@ -40,10 +40,8 @@ def served(instance, information="predicted", **parameters):
 
 def clouds_of(schedule, count):
     """Requests by the cloud that served them."""
-    first = schedule.work.phase == PREFILL
-    worker = schedule.steps.worker[schedule.work.first_step[first]]
-    requests = schedule.work.request[first]
-    return [sorted(requests[worker == k].tolist()) for k in range(count)]
+    owners = workers_of(schedule)
+    return [sorted(row for row, owner in owners.items() if owner == k) for k in range(count)]
 
 
 def test_long_answers_are_spread_and_numbers_alone_are_not():
