@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched import AffineCost, Information, Instance, Policy, Requests, Step, Worker, decode_rounds
+from orsched import AffineCost, Information, Instance, Requests, Worker
 from orsched.heuristics.robust import _FEW, LongLengths, Skill, TwoOrders, long_lengths
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import PredictedView
 from tests.heuristics.building import batch_of, built, require_sound, same, solved, starts_of
 from tests.in_order import in_order
+from tests.simulator.scripted import OneByOne
 
 MOST = 4 * _FEW
 
@@ -105,23 +106,14 @@ def test_of_equal_medians_the_one_that_may_be_long_is_first():
     assert list(starts_of(solved(instance, "robust", "predicted"))) == [0, 2, 1]
 
 
-class Looks(Policy):
-    """Reads what would be planned for, at each arrival."""
+class Looks(OneByOne):
+    """Reads what would be planned for before any has arrived."""
 
     information = Information.PREDICTED
 
     def start(self, view):
         self.long = long_lengths(view)
         self.before = [] if self.long is None else [self.long[row] for row in range(3)]
-        self.waiting = []
-
-    def on_arrival(self, view, request):
-        self.waiting.append(request)
-
-    def decide(self, view):
-        if self.waiting and view.free_clients:
-            return Step([self.waiting.pop(0)])
-        return decode_rounds() if view.running else None
 
 
 @pytest.mark.parametrize(("levels", "wanted"), [((0.5, 0.9), [30, 9, 7]), ((0.1, 0.25, 0.5), None)])

@@ -16,17 +16,10 @@ from orsched.common.columns import exact_sum
 from orsched.costs import BilinearCost, LinearCost, PoolingCost, RooflineCost
 from orsched.costs.floor import stating
 from orsched.data.schedule import DECODE, INVALID, MIXED
+from orsched.metrics import timeline_rows
 from orsched.metrics.summary import distribution, summarise
 from orsched.metrics.timeline import Timeline
-from orsched.metrics.timeline_rows import (
-    NOTHING,
-    before,
-    covered_above,
-    covered_max,
-    covered_sum,
-    exact_product,
-    spanned_max,
-)
+from orsched.metrics.timeline_rows import NOTHING, covered_above, covered_max, covered_sum
 from orsched.metrics.token_times import largest_gaps_ns
 from orsched.metrics.token_times import token_times as all_times
 from tests.by_the_book import Book
@@ -127,7 +120,7 @@ def test_maxima_of_spans(data):
     place = st.integers(0, n - 1)
     spans = data.draw(st.lists(st.tuples(place, place), max_size=30))
     first, last = (np.array([span[k] for span in spans], np.int64) for k in (0, 1))
-    found = spanned_max(values, first, last)
+    found = timeline_rows.spanned_max(values, first, last)
     assert found.tolist() == [max(values[a : b + 1].tolist(), default=NOTHING) for a, b in spans]
 
 
@@ -231,8 +224,8 @@ def test_many_pairs_are_counted_bit_by_bit():
 
 
 def test_sums_and_maxima_by_hand():
-    assert before(np.array([3, 0, 4])).tolist() == [0, 3, 3, 7]
-    assert before(np.empty(0, np.int64)).tolist() == [0]
+    assert timeline_rows.before(np.array([3, 0, 4])).tolist() == [0, 3, 3, 7]
+    assert timeline_rows.before(np.empty(0, np.int64)).tolist() == [0]
     ends, huge = np.array([0, 1]), [2**61, -(2**61)]
     assert covered_max(2, ends, ends, np.array(huge)).tolist() == huge
 
@@ -242,4 +235,4 @@ def test_sums_beyond_64_bits():
     factors = np.array([2**31 - 1, 3, 2**30, 0], np.int64)
     assert exact_sum(values) == 3 * 2**62 + 4
     products = zip(factors.tolist(), values.tolist(), strict=True)
-    assert exact_product(factors, values) == sum(a * b for a, b in products)
+    assert timeline_rows.exact_product(factors, values) == sum(a * b for a, b in products)

@@ -43,17 +43,6 @@ class Queueing(Policy):
         return prefill_stage(stage, None if clients is None else clients(stage)) if stage else None
 
 
-class HighestClients(Queueing):
-    """Puts requests on the highest free clients, in falling order."""
-
-    name = "highest-clients"
-
-    def decide(self, view):
-        free = [c for c in range(view.worker.clients) if view.request_on(c) == -1]
-        stage = self.take(view, self.waiting, lambda stage: free[::-1][: len(stage)])
-        return stage or (decode_rounds() if view.running else None)
-
-
 class Repeated(Queueing):
     """Decodes with a given repeat count and given events; prefills in between."""
 
@@ -143,11 +132,10 @@ class Erratic(Queueing):
 
 
 POLICIES = {
-    "fcfs": FirstComeFirstServed, "highest-clients": HighestClients,
-    "one-round": lambda: Repeated(1, FINISH | ARRIVAL), "three-rounds": lambda: Repeated(3, 0),
-    "until-finish": lambda: Repeated(FOREVER, FINISH),
-    "until-arrival": lambda: Repeated(FOREVER, ARRIVAL), "static-batch": StaticBatch,
-    "patient": PatientClairvoyant, "shortest-predicted": ShortestPredicted,
+    "fcfs": FirstComeFirstServed, "static-batch": StaticBatch, "patient": PatientClairvoyant,
+    "shortest-predicted": ShortestPredicted, "one-round": lambda: Repeated(1, FINISH | ARRIVAL),
+    "three-rounds": lambda: Repeated(3, 0), "until-finish": lambda: Repeated(FOREVER, FINISH),
+    "until-arrival": lambda: Repeated(FOREVER, ARRIVAL),
     "erratic-0": lambda: Erratic(0), "erratic-1": lambda: Erratic(1),
 }  # fmt: skip
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from orsched import BlockMemory, Policy, Step, prefill_stage
+from orsched import BlockMemory
 from orsched.instances.synthetic import peers_workload
 from orsched.simulator import simulate_policy
 from orsched.simulator.loop import Asleep
 from orsched.solving.method_choice import read_spec
 from tests.heuristics.building import built, same, solved
 from tests.simulator.losses import losing
+from tests.simulator.scripted import OneByOne
 
 
 class State:
@@ -90,24 +91,19 @@ def test_asking_all_that_sleep_makes_the_same_schedule(name, setting, monkeypatc
     assert same(quick.schedule, plain.schedule)
 
 
-class Clock(Policy):
+class Clock(OneByOne):
     """Looks at the clocks of all workers whenever a request arrives; one worker serves all."""
 
-    name = "clock"
-    many_workers = True
-
     def __init__(self):
-        self.waiting = []
+        super().__init__()
         self.seen = []
 
     def on_arrival(self, view, request):
-        self.waiting.append(request)
+        super().on_arrival(view, request)
         self.seen.append([each.now_ns for each in view.workers])
 
     def decide(self, view):
-        if view.index == 2 and self.waiting:
-            return prefill_stage([self.waiting.pop(0)])
-        return Step() if view.running else None
+        return super().decide(view) if view.index == 2 else None
 
 
 def test_the_clocks_of_those_that_sleep_go_on():

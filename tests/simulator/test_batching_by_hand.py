@@ -11,9 +11,8 @@ from tests.heuristics.building import rows_of, steps_of
 from tests.in_order import in_order
 from tests.oracle import oracle
 from tests.simulator.instances import ContextCost
-from tests.simulator.scripted import Script
+from tests.simulator.scripted import COST, Script, small
 
-PLAIN = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
 CONTEXT = ContextCost(fixed=0, client=0, total=1, most=100)  # a stage: 7 + squares
 
 
@@ -22,11 +21,6 @@ def simulated(instance, policy):
 
 
 executors = pytest.mark.parametrize("execute", [simulated, oracle], ids=["simulator", "oracle"])
-
-
-def one_worker(prompts, outputs, *, clients=2, cost=PLAIN, rule="decode", arrivals=None, **worker):
-    requests = Requests(prompts, outputs, arrival_ns=arrivals)
-    return Instance(requests, Worker(clients, cost, **worker), first_token=rule)
 
 
 def steps(schedule):
@@ -39,7 +33,7 @@ def work(schedule):
 
 @executors
 def test_a_static_batch_yields_invalid_tokens_until_its_longest_is_done(execute):
-    instance = one_worker([2, 3], [1, 3], cost=CONTEXT)
+    instance = small([2, 3], [1, 3], cost=CONTEXT)
     policy = Script(prefill_stage([0, 1]), batch_rounds())
     schedule = execute(instance, policy)
     ends = (7 + 4 + 9, (3 + 4) + 400, (4 + 5) + 500 + (5 + 6) + 600)
@@ -59,7 +53,7 @@ def test_a_static_batch_yields_invalid_tokens_until_its_longest_is_done(execute)
 @executors
 def test_a_slice_ends_with_those_that_are_done(execute):
     """After 2 rounds request 0 leaves with 1 invalid token, request 1 is evicted and restarts."""
-    instance = one_worker([2, 3], [1, 3])
+    instance = small([2, 3], [1, 3])
     policy = Script(prefill_stage([0, 1]), batch_rounds(2), evict([1]), prefill_stage([1]))
     schedule = execute(instance, policy)
     assert steps(schedule) == [
@@ -74,7 +68,7 @@ def test_a_slice_ends_with_those_that_are_done(execute):
 @executors
 def test_a_restart_under_the_prefill_rule_yields_a_token(execute):
     """Token 1 by the prefill, token 2 by a round, token 3 by the prefill after the eviction."""
-    instance = one_worker([4], [3], rule="prefill")
+    instance = small([4], [3], rule="prefill")
     again = Step(preempt=[0], prefill=[0], decode=())
     schedule = execute(instance, Script(prefill_stage([0]), decode_rounds(1), again))
     assert steps(schedule) == [(0, 0, 0, 4, 1), (0, 1, 4, 14, 1), (0, 0, 14, 20, 1)]
@@ -84,7 +78,7 @@ def test_a_restart_under_the_prefill_rule_yields_a_token(execute):
 @executors
 def test_a_last_token_by_a_mixed_step_is_told_once(execute):
     """The eviction leaves request 1 to finish where it would have finished without it."""
-    instance = one_worker([1, 1], [3, 2], rule="prefill")
+    instance = small([1, 1], [3, 2], rule="prefill")
     again = Step(preempt=[1], prefill=[1])
     policy = Script(prefill_stage([0, 1]), again)
     schedule = execute(instance, policy)
@@ -95,7 +89,7 @@ def test_a_last_token_by_a_mixed_step_is_told_once(execute):
 @executors
 def test_chunks_beside_rounds_share_the_fixed_part(execute):
     """A mixed step takes max(5, 10) + tokens + 2 a client, and chunks make up the prompt."""
-    instance = one_worker([1, 5], [4, 1], cost=in_order(AffineCost, 5, 1, 10, 2))
+    instance = small([1, 5], [4, 1], cost=in_order(AffineCost, 5, 1, 10, 2))
     policy = Script(prefill_stage([0]), mixed_step([1], [3]), mixed_step([1], [2]))
     schedule = execute(instance, policy)
     assert steps(schedule) == [
@@ -111,7 +105,7 @@ def test_chunks_beside_rounds_share_the_fixed_part(execute):
 @executors
 def test_a_request_that_is_left_out_keeps_its_cache(execute):
     """Rounds of 0 alone, of 1 alone, then of both: contexts 3 and 5, and no second prefill."""
-    instance = one_worker([1, 3], [2, 2], cost=CONTEXT)
+    instance = small([1, 3], [2, 2], cost=CONTEXT)
     alone = [Step(decode=[0], rounds=1), Step(decode=[1], rounds=1)]
     schedule = execute(instance, Script(prefill_stage([0, 1]), *alone))
     durations = [7 + 1 + 9, 2 + 200, 4 + 400, 3 + 5 + 500]
@@ -124,7 +118,7 @@ def test_a_request_that_is_left_out_keeps_its_cache(execute):
 
 @executors
 def test_padding_counts_everyone_as_the_longest(execute):
-    instance = one_worker([2, 5], [2, 2], cost=CONTEXT, padding=True)
+    instance = small([2, 5], [2, 2], cost=CONTEXT, padding=True)
     schedule = execute(instance, Script(prefill_stage([0, 1])))
     durations = [7 + 25 + 25, (6 + 6) + 600 + (7 + 7) + 700]
     assert [end - start for _, _, start, end, _ in steps(schedule)] == durations
@@ -146,7 +140,7 @@ def test_padding_counts_everyone_as_the_longest(execute):
 def test_rounds_end_before_pages_run_out(execute, padding, blocks, rounds):
     """Blocks of 2 tokens; what does not fit waits until the other one has left."""
     memory = BlockMemory(blocks, 2, "paged")
-    instance = one_worker([1, 3], [4, 4], memory=memory, padding=padding)
+    instance = small([1, 3], [4, 4], memory=memory, padding=padding)
     then = [evict([0]), decode_rounds(until=0), prefill_stage([0])]
     policy = Script(prefill_stage([0, 1]), decode_rounds(until=0), *(then if rounds < 4 else []))
     schedule = execute(instance, policy)
@@ -165,7 +159,7 @@ def test_two_workers_share_the_requests_and_a_restart_may_move(execute):
     """Worker 1 is slower; it sleeps until an eviction on worker 0 lets it have request 1."""
     requests = Requests([2, 2], [2, 2], arrival_ns=[0, 3])
     slow = Worker(1, in_order(AffineCost, 0, 10, 100, 0), name="slow")
-    instance = Instance(requests, (Worker(1, PLAIN), slow), first_token="decode")
+    instance = Instance(requests, (Worker(1, COST), slow), first_token="decode")
     own = prefill_stage([0]), decode_rounds(1), Step(preempt=[0], prefill=[1], decode=())
     policy = Script(*own, others=[[None, None, prefill_stage([0])]])
     schedule = execute(instance, policy)
@@ -181,7 +175,7 @@ def test_two_workers_share_the_requests_and_a_restart_may_move(execute):
 
 @executors
 def test_a_wait_ends_at_its_moment_or_at_an_arrival(execute):
-    instance = one_worker([1, 1], [1, 1], arrivals=[0, 50])
+    instance = small([1, 1], [1, 1], arrivals=[0, 50])
     policy = Script(Wait(20), prefill_stage([0]), decode_rounds(), Wait(90), prefill_stage([1]))
     schedule = execute(instance, policy)
     assert steps(schedule) == [

@@ -16,17 +16,7 @@ from tests.in_order import in_order
 from tests.simulator.instances import instances
 from tests.simulator.listening import listening
 from tests.simulator.policies import POLICIES
-from tests.simulator.scripted import Script
-
-COST = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
-
-
-def small(prompts=(5, 6, 7), outputs=(2, 3, 4), *, clients=2, arrivals=None, **fields):
-    fields = {"first_token": "decode", **fields}
-    worker = {k: fields.pop(k) for k in ("cost", "prefill_cap_tokens", "memory") if k in fields}
-    requests = Requests(list(prompts), list(outputs), arrival_ns=arrivals and list(arrivals))
-    return Instance(requests, Worker(clients, **{"cost": COST, **worker}), **fields)
-
+from tests.simulator.scripted import COST, Script, small
 
 # -- information ------------------------------------------------------------------------------
 

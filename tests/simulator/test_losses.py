@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched import AffineCost, InfeasibleError, InputError, Policy, check
-from orsched.data.step import decode_rounds, prefill_stage
+from orsched import InfeasibleError, InputError, Policy, check
 from orsched.heuristics.policy_method import LiveMethod
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.solving.method_choice import method_named, method_names
 from tests.heuristics.building import same, steps_of
-from tests.in_order import in_order
 from tests.simulator.losses import losing, steady
+from tests.simulator.scripted import COST, OneByOne
 
-COST = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
 ALLOWED = ("mixed", "chunks", "restarts")
 ONE_WORKER = {"online", "offline", "hybrid", "robust"}
 WAIT_FOR_WORKERS = {"scls", "sls", "scls_continuous", "mico", "disaggregated"}
@@ -98,27 +96,18 @@ def test_another_worker_takes_over(policy):
     assert schedule.makespan_ns == 105 + 7 + 80
 
 
-class Greedy(Policy):
-    """Takes what waits, and writes down all it sees."""
-
-    many_workers = True
+class Greedy(OneByOne):
+    """Writes down all that it sees."""
 
     def __init__(self):
-        self.queue, self.seen = [], []
-
-    def on_arrival(self, view, request):
-        self.queue.append(request)
-
-    def on_preempt(self, view, request):
-        self.queue.append(request)
+        super().__init__()
+        self.seen = []
 
     def decide(self, view):
         assert view.available
         there = tuple(each.available for each in view.workers)
         self.seen.append((view.now_ns, view.index, there, tuple(view.running)))
-        if self.queue and view.free_clients:
-            return prefill_stage([self.queue.pop(0)])
-        return decode_rounds() if view.running else None
+        return super().decide(view)
 
 
 def test_nobody_knows_of_a_failure_before_it_happens():

@@ -6,23 +6,13 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched import AffineCost, BlockMemory, Instance, Policy, PolicyError, Requests, Worker
+from orsched import BlockMemory, Instance, Policy, PolicyError, Requests, Worker
 from orsched.data.step import FOREVER, Step, Wait, batch_rounds, decode_rounds, evict, prefill_stage
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.instances.catalog import generate
 from orsched.simulator import simulate_policy
-from tests.in_order import in_order
 from tests.oracle import oracle
-from tests.simulator.scripted import Script
-
-COST = in_order(AffineCost, 0, 1, 10, 0)
-
-
-def small(workers=1, clients=2, arrivals=None, **worker):
-    """Three requests with prompts of 5, 6 and 7 tokens that yield 2, 3 and 4."""
-    owners = tuple(Worker(clients, COST, name=f"worker-{i}", **worker) for i in range(workers))
-    requests = Requests([5, 6, 7], [2, 3, 4], arrival_ns=arrivals)
-    return Instance(requests, owners, first_token="decode")
+from tests.simulator.scripted import OneByOne, Script, small
 
 
 def chunk(request, tokens, **fields):
@@ -131,10 +121,10 @@ OTHERS = {
 def test_a_worker_is_not_asked_for_another_s_requests(case):
     steps, words = OTHERS[case]
     with pytest.raises(PolicyError, match=words) as caught:
-        simulate_policy(small(2), Script(prefill_stage([0]), others=[steps]))
+        simulate_policy(small(workers=2), Script(prefill_stage([0]), others=[steps]))
     assert "worker-1" in str(caught.value)
     with pytest.raises(PolicyError):
-        oracle(small(2), Script(prefill_stage([0]), others=[steps]))
+        oracle(small(workers=2), Script(prefill_stage([0]), others=[steps]))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -143,7 +133,7 @@ def test_nobody_is_asked_for_an_instance_without_requests(workers):
         def decide(self, view):
             raise AssertionError("there is nothing to decide")
 
-    instance = small(workers).replace(requests=Requests([], []))
+    instance = small(workers=workers).replace(requests=Requests([], []))
     assert len(simulate_policy(instance, Unasked(others=[[]])).schedule.steps) == 0
 
 
@@ -152,13 +142,13 @@ def test_workers_that_all_wait_are_refused():
         policy = Script(prefill_stage([0]), decode_rounds(), others=[[None]])
         words = "waits, but 2 requests are unfinished" if execute is simulate_policy else None
         with pytest.raises(PolicyError, match=words):
-            execute(small(2), policy)
+            execute(small(workers=2), policy)
 
 
 def test_a_policy_for_one_worker_is_refused_on_several():
     with pytest.raises(PolicyError, match="fcfs is for one worker, the instance has 2"):
-        simulate_policy(small(2), FirstComeFirstServed())
-    assert len(simulate_policy(small(1), FirstComeFirstServed()).schedule.steps)
+        simulate_policy(small(workers=2), FirstComeFirstServed())
+    assert len(simulate_policy(small(), FirstComeFirstServed()).schedule.steps)
 
 
 @pytest.mark.parametrize("arrivals", [[0, 0, 0], [0, 0, 5_000_000]])
@@ -179,25 +169,18 @@ def test_a_worker_that_does_not_exist_gets_no_request(arrivals, worker):
         simulate_policy(instance, Lost())
 
 
-class Answers(Policy):
-    """Serve one request at a time, but give ``bad`` once a request runs (or at once)."""
+class Answers(OneByOne):
+    """Gives ``running`` once a request runs, and ``first`` before."""
 
-    name = "answers"
+    name, many_workers = "answers", False
 
     def __init__(self, first=None, running=None):
-        self.first, self.running, self.queue = first, running, []
-
-    def on_arrival(self, view, request):
-        self.queue.append(request)
+        super().__init__()
+        self.first, self.running = first, running
 
     def decide(self, view):
-        if view.running and self.running is not None:
-            return self.running
-        if not view.running and self.first is not None:
-            return self.first
-        if self.queue and view.free_clients:
-            return prefill_stage([self.queue.pop(0)])
-        return decode_rounds()
+        given = self.running if view.running else self.first
+        return super().decide(view) if given is None else given
 
 
 @pytest.fixture

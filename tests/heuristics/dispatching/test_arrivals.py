@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from orsched import ARRIVAL, AffineCost, BlockMemory, Information, Instance, Requests, Worker
+from orsched import ARRIVAL, BlockMemory, Information, Instance, Requests, Worker
 from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
 from tests.heuristics.building import solved, steps_of
-from tests.in_order import in_order
-
-COST = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
+from tests.simulator.scripted import COST
 
 
 def instance(arrival):

@@ -10,17 +10,9 @@ import pytest
 
 import orsched
 from benchmarks.dispatching import FLEETS, LENGTHS, instance, saturation_per_s
-from orsched import AffineCost, InputError, Instance, Policy, Prefixes, Requests, Worker
+from orsched import AffineCost, InputError, Instance, Prefixes, Requests, Worker
 from orsched.data.memory import BlockMemory, PrefixCache
-from orsched.data.step import decode_rounds, prefill_stage
-from orsched.heuristics.dispatching import (
-    DEFAULT,
-    DISPATCHERS,
-    Dispatched,
-    FewestRequests,
-    LeastWork,
-    Soonest,
-)
+from orsched.heuristics.dispatching import DEFAULT, DISPATCHERS, Dispatched, Soonest
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.heuristics.policy_method import LiveMethod
 from orsched.simulator import simulate_policy
@@ -29,6 +21,7 @@ from orsched.solving.scenario import scenario, with_workers
 from tests.heuristics.building import solved
 from tests.heuristics.building import workers_of as last_workers_of
 from tests.in_order import in_order
+from tests.simulator.scripted import OneByOne
 
 
 def workers_of(problem, **parameters):
@@ -120,7 +113,7 @@ def plainly(dispatcher, view, request):
     return min(able, key=loads.__getitem__)
 
 
-@pytest.mark.parametrize("kind", [FewestRequests, LeastWork])
+@pytest.mark.parametrize("kind", ["fewest_requests", "least_work"])
 @pytest.mark.parametrize("rooms", [[None], [None, 50], [20, 50, 20, 400]])
 @pytest.mark.parametrize("seed", range(5))
 def test_the_heap_finds_whom_a_look_at_all_finds(kind, rooms, seed):
@@ -128,7 +121,7 @@ def test_the_heap_finds_whom_a_look_at_all_finds(kind, rooms, seed):
     memory = {room: None if room is None else BlockMemory(room, 16, "whole") for room in rooms}
     workers = [Worker(drawn.choice([4, 8]), memory=memory[drawn.choice(rooms)]) for _ in range(9)]
     view = view_of(workers, [drawn.randrange(1, 900) for _ in range(500)])
-    dispatcher = kind()
+    dispatcher = DISPATCHERS[kind]()
     dispatcher.start(view)
     placed = []
     for request in range(500):
@@ -180,18 +173,14 @@ def test_without_caches_it_counts_requests():
     instance = two_workers([0, 1, 1, 0, 0], [0, 0, 0, 9_000, 9_000])
     plain = tuple(replace(w, memory=BlockMemory(64, 4, "paged")) for w in instance.workers)
     instance = instance.replace(workers=plain, requests=instance.requests.replace(prefixes=None))
-    assert workers_of(instance, dispatch="prefix") == workers_of(
-        instance, dispatch="fewest_requests"
-    )
+    fewest = workers_of(instance, dispatch="fewest_requests")
+    assert workers_of(instance, dispatch="prefix") == fewest
 
 
 POLICIES = [name for name in method_names() if isinstance(method_named(name), LiveMethod)]
-TAKES = [
-    name
-    for name in POLICIES
-    if method_info(name).workers == "one"
-    or "dispatch" in {each.name for each in method_info(name).parameters}
-]
+INFO = {name: method_info(name) for name in POLICIES}
+TOLD = {name: {"dispatch"} & {each.name for each in INFO[name].parameters} for name in POLICIES}
+TAKES = [name for name in POLICIES if INFO[name].workers == "one" or TOLD[name]]
 CHOOSES = sorted(set(POLICIES) - set(TAKES))
 
 
@@ -215,24 +204,7 @@ def test_a_policy_that_chooses_workers_itself_takes_no_dispatcher(method, name, 
     assert caught.value.field == name
 
 
-class ChoosesItself(Policy):
-    """Serves each request on the worker that asks first."""
-
-    many_workers = True
-
-    def __init__(self):
-        self.queue = []
-
-    def on_arrival(self, view, request):
-        self.queue.append(request)
-
-    def decide(self, view):
-        if self.queue and view.free_clients:
-            return prefill_stage([self.queue.pop(0)])
-        return decode_rounds() if view.running else None
-
-
 def test_an_own_policy_that_chooses_workers_itself_hears_nothing_on_one():
     given = {"dispatch": "least_work", "steal": True}
-    told = orsched.simulate(orsched.load("two-by-two"), ChoosesItself, parameters=given)
-    assert told.makespan == orsched.simulate(orsched.load("two-by-two"), ChoosesItself).makespan
+    told = orsched.simulate(orsched.load("two-by-two"), OneByOne, parameters=given)
+    assert told.makespan == orsched.simulate(orsched.load("two-by-two"), OneByOne).makespan

@@ -8,13 +8,7 @@ from collections import Counter
 import pytest
 
 from orsched.data.schedule import DECODE, PREFILL
-from orsched.heuristics.scls import (
-    ABLATION,
-    ContinuousParams,
-    ContinuousSlices,
-    SlicedPolicy,
-    SliceParams,
-)
+from orsched.heuristics.scls import ABLATION, SlicedPolicy, SliceParams
 from orsched.metrics.timeline import Timeline
 from tests.heuristics.building import built, require_sound, same, solved
 from tests.random_instances import random_batching_instance, unpadded
@@ -31,9 +25,9 @@ def drawn(name, seed):
         parallel = rng.choice([None, 1, 2])
         return unpadded(instance), lambda case: built(case, "ils", parallel=parallel), None
     if name == "continuous":
-        params = ContinuousParams(tokens, rng.choice(["fits", "idle", "never"]))
-        kept = tokens if params.renew == "never" else None
-        return unpadded(instance), lambda case: ContinuousSlices(params), kept
+        given = {"slice_tokens": tokens, "renew": rng.choice(["fits", "idle", "never"])}
+        kept = tokens if given["renew"] == "never" else None
+        return unpadded(instance), lambda case: built(case, "scls_continuous", **given), kept
     values = dict(ABLATION.get(name, {"memory": "deepspeed"}))
     values["interval_s"] = rng.choice([1e-6, 1e-3, 1.0])
     values.setdefault("slice_tokens", tokens)

@@ -11,14 +11,8 @@ import pytest
 import orsched
 from orsched import BlockMemory, Worker, summarise
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
-from orsched.heuristics.scls import ABLATION, SliceParams
-from orsched.heuristics.scls.batching import (
-    Batcher,
-    Offloader,
-    SlicedBatch,
-    SliceMemory,
-    bilinear_of,
-)
+from orsched.heuristics.scls import ABLATION, SliceParams, batching
+from orsched.heuristics.scls.batching import Batcher, Offloader, SlicedBatch, SliceMemory
 from orsched.heuristics.scls.sliced import Clock
 from tests.heuristics.scls.parts import MS, PLAIN, instance, padding_worker, run, steps
 from tests.in_order import in_order
@@ -236,19 +230,21 @@ def test_the_smallest_worker_decides():
 
 
 def test_the_estimate_of_a_linear_cost_is_exact():
-    affine = bilinear_of(Worker(7, AffineCost()))
+    affine = batching.bilinear_of(Worker(7, AffineCost()))
     assert affine.prefill_ns([100] * 5) == AffineCost().prefill_ns([100] * 5)
     assert affine.rounds_ns(128, 5, 5 * 101, 101) == AffineCost().rounds_ns(128, 5)
-    assert bilinear_of(Worker(7, PLAIN)) is PLAIN
+    assert batching.bilinear_of(Worker(7, PLAIN)) is PLAIN
 
 
 def test_estimates_are_never_negative():
     falling = in_order(BilinearCost, -5, 1, 1, 1, 1, 1, -3, 1)
-    assert bilinear_of(Worker(3, falling)) == in_order(BilinearCost, 0, 1, 1, 1, 1, 1, 0, 1)
+    assert batching.bilinear_of(Worker(3, falling)) == in_order(
+        BilinearCost, 0, 1, 1, 1, 1, 1, 0, 1
+    )
     pooling = PoolingCost.from_ms(alpha=0.001, beta=0.1, c=5, gamma=0.01, delta=0.002)
     levels = LevelsCost(levels=((4, 10), (16, 30)), round_fixed_ns=5)
     for cost in (pooling, levels):
         for clients in (1, 2, 500):
-            estimate = bilinear_of(Worker(clients, cost))
+            estimate = batching.bilinear_of(Worker(clients, cost))
             assert min(estimate.to_dict().values()) >= 0
             assert estimate.round_ns(1, 9, 9) > 0
