@@ -62,23 +62,6 @@ def test_every_schedule_is_right_comes_again_and_is_blind(mode, known):
         require_sound(instance, lambda case, p=more: built(case, name, known, **p))
 
 
-def test_a_worker_with_waiting_requests_is_never_idle():
-    """Promised by vllm, static and one_at_a_time; dynamic idles until its timeout at most."""
-    for name in ("vllm", "static", "one_at_a_time"):
-        rng = random.Random(name)
-        for _ in range(40):
-            instance = instance_of(rng, name)
-            if len(instance.workers) > 1:
-                continue
-            schedule = solved(instance, name)
-            starts, ends = zip(*steps_of(schedule, "start_ns", "end_ns"), strict=True)
-            gaps = [(e, s) for e, s in zip([0, *ends[:-1]], starts, strict=True) if s > e]
-            assert {start for _, start in gaps} <= set(instance.requests.arrival_ns.tolist())
-            finish = schedule.request_times(instance)["finish_ns"]
-            for end, start in gaps:
-                assert not ((instance.requests.arrival_ns < start) & (finish > end)).any()
-
-
 def test_an_idle_worker_of_dynamic_waits_no_longer_than_the_timeout():
     timeout = 20
     rng = random.Random(4)

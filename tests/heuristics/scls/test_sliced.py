@@ -238,9 +238,8 @@ def test_the_estimate_of_a_linear_cost_is_exact():
 
 def test_estimates_are_never_negative():
     falling = in_order(BilinearCost, -5, 1, 1, 1, 1, 1, -3, 1)
-    assert batching.bilinear_of(Worker(3, falling)) == in_order(
-        BilinearCost, 0, 1, 1, 1, 1, 1, 0, 1
-    )
+    flat = in_order(BilinearCost, 0, 1, 1, 1, 1, 1, 0, 1)
+    assert batching.bilinear_of(Worker(3, falling)) == flat
     pooling = PoolingCost.from_ms(alpha=0.001, beta=0.1, c=5, gamma=0.01, delta=0.002)
     levels = LevelsCost(levels=((4, 10), (16, 30)), round_fixed_ns=5)
     for cost in (pooling, levels):
