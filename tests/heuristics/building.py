@@ -40,10 +40,10 @@ def same(one, other):
     return (one.steps, one.work) == (other.steps, other.work)
 
 
-def require_sound(instance, make, *, cut=0.3):
+def require_sound(instance, make, *, cut=0.3, observer=None):
     """INV-8, INV-9: a policy's schedule is accepted, comes again, and is blind to the future: with
     other lengths of all that are not done after ``cut`` of the steps, what is begun is the same."""
-    schedule = solved(instance, make(instance))
+    schedule = solved(instance, make(instance), observer=observer)
     assert same(solved(instance, make(instance)), schedule)
     if schedule.information != "clairvoyant" and len(schedule.steps):
         moment = int(schedule.steps.start_ns[int(cut * len(schedule.steps))])

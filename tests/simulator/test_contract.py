@@ -134,6 +134,8 @@ def test_distributions_are_for_those_who_may_know_predictions(information):
     """INV-8: without that information a policy finds neither the quantiles nor their levels."""
 
     class Curious(FirstComeFirstServed):
+        name = "curious"
+
         def decide(self, view):
             for name in ("predicted_tokens", "predicted_quantiles", "quantile_levels"):
                 with pytest.raises(AttributeError):
