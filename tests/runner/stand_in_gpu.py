@@ -1,21 +1,16 @@
 """A stand-in for a GPU on the CPU: torch's device functions, as strict as on a real one."""
 
-from __future__ import annotations
-
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-if TYPE_CHECKING:
-    import pytest
-
 FREE = 64 << 30
 
 
-def indexed(device: Any) -> int:
+def indexed(device):
     """Return a GPU's index; a GPU without one is refused, as torch.cuda.set_device does."""
     if isinstance(device, int):
         return device
@@ -40,7 +35,7 @@ class OnCpu(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _moved(value: Any) -> Any:
+def _moved(value):
     is_name = isinstance(value, str) and value.startswith("cuda")
     if is_name or (isinstance(value, torch.device) and value.type == "cuda"):
         indexed(value)
@@ -49,78 +44,93 @@ def _moved(value: Any) -> Any:
 
 
 class Event:
-    """An event on the host's clock."""
-
-    def __init__(self, enable_timing: bool) -> None:
+    def __init__(self, enable_timing):
         self.at = 0.0
 
-    def record(self) -> None:
+    def record(self):
         self.at = perf_counter()
 
-    def query(self) -> bool:
+    def query(self):
         return True
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         """Nothing to wait for."""
 
-    def elapsed_time(self, other: Event) -> float:
+    def elapsed_time(self, other):
         return (other.at - self.at) * 1e3
 
 
-class Stream:
-    """A stream, in name only."""
+class Streams:
+    """Streams and graphs in name only: what a capture asks of torch.cuda is written down."""
 
-    def __init__(self, device: Any = 0) -> None:
-        indexed(device)
+    def __init__(self, monkeypatch):
+        self.log: list[tuple] = []
+        self.now, self.fails, pools = "main", False, iter("abc")
+        for name, value in {
+            "Stream": lambda device=0: (_moved(device), Stream(self, "side"))[1],
+            "current_stream": lambda device=0: (_moved(device), Stream(self, self.now))[1],
+            "stream": self.stream, "graph": self.graph, "CUDAGraph": lambda: Graph(self),
+            "graph_pool_handle": lambda: next(pools),
+        }.items():  # fmt: skip
+            monkeypatch.setattr(torch.cuda, name, value)
 
-    def wait_stream(self, other: Stream) -> None:
-        """All run in order anyway."""
+    @contextmanager
+    def stream(self, which):
+        before, self.now = self.now, which.name
+        try:
+            yield
+        finally:
+            self.now = before
+
+    @contextmanager
+    def graph(self, which, pool, stream, capture_error_mode):
+        self.now = stream.name
+        self.log.append(("capture", pool, stream.name, capture_error_mode))
+        if self.fails:
+            raise RuntimeError("not permitted")
+        yield
+        self.now = "main"
 
 
-class Graph:
-    """A graph, in name only."""
+class Stream(NamedTuple):
+    of: Streams
+    name: str
 
-    def replay(self) -> None:
-        """Do nothing."""
+    def wait_stream(self, other):
+        self.of.log.append((self.name, "waits for", other.name))
+
+
+class Graph(NamedTuple):
+    of: Streams
+
+    def replay(self):
+        self.of.log.append(("replay", self.of.now))
 
 
 @contextmanager
-def one_gpu(monkeypatch: pytest.MonkeyPatch):
+def one_gpu(monkeypatch):
     """Let torch have one GPU, whose functions want an index."""
     asked: list[str] = []
 
-    def strict(name: str, value: Any) -> Any:
-        def function(device: Any = 0) -> Any:
+    def strict(name, value):
+        def function(device=0):
             asked.append(name)
             indexed(device)
             return value
 
         return function
 
-    here = torch.cuda
+    here, _ = torch.cuda, Streams(monkeypatch)
     for name, value in {
-        "set_device": None,
-        "synchronize": None,
-        "get_device_name": "stand-in",
-        "mem_get_info": (FREE, FREE),
-        "max_memory_allocated": 12345,
-        "memory_reserved": 0,
+        "set_device": None, "synchronize": None, "get_device_name": "stand-in",
+        "mem_get_info": (FREE, FREE), "max_memory_allocated": 12345, "memory_reserved": 0,
         "get_device_capability": (9, 0),
-    }.items():
+    }.items():  # fmt: skip
         monkeypatch.setattr(here, name, strict(name, value))
     for name, value in {
-        "is_available": lambda: True,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "Event": Event,
-        "Stream": Stream,
-        "current_stream": Stream,
-        "stream": lambda stream: nullcontext(),
-        "graph": lambda *_, **__: nullcontext(),
-        "CUDAGraph": Graph,
-        "graph_pool_handle": lambda: (0, 0),
-        "empty_cache": lambda: None,
-    }.items():
+        "is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0,
+        "Event": Event, "empty_cache": lambda: None,
+    }.items():  # fmt: skip
         monkeypatch.setattr(here, name, value)
     monkeypatch.setattr(torch.random, "fork_rng", _fork_rng)
     with OnCpu():
@@ -128,7 +138,7 @@ def one_gpu(monkeypatch: pytest.MonkeyPatch):
 
 
 @contextmanager
-def _fork_rng(devices: list[Any]):
+def _fork_rng(devices):
     for device in devices:
         indexed(device)
     state = torch.get_rng_state()

@@ -1,7 +1,5 @@
 """What every device has to do whose worker lives elsewhere."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -9,16 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from orsched.runner.devices.device import (
-    TorchDevice,
-    WorkerLostError,
-    start_together,
-    wait,
-    wait_until_ready,
-)
+from orsched.runner.devices.device import TorchDevice, WorkerLostError, wait, wait_until_ready
 from orsched.runner.devices.settings import WorkerSettings
 from orsched.runner.worker.layout import Chunk
 from orsched.runner.worker.torch_worker import TorchWorker
+from tests.refused import refused
 
 SETTINGS = WorkerSettings("tiny", slots=4, length=96, dtype="float64", seed=3, threads=1)
 
@@ -76,7 +69,6 @@ def serve(device, seed, steps=25):
 
 
 def yields_what_a_worker_here_yields(device):
-    """Tokens are the same, in every order of steps."""
     with in_process() as here:
         for seed in range(3):
             expected = serve(here, seed)
@@ -91,13 +83,12 @@ def prefill(device, slot=0, size=5):
 
 def ends_with(device, reason):
     """The step in progress is lost; return what is said about it."""
-    with pytest.raises(WorkerLostError) as caught:
-        device.end()
-    assert caught.value.reason == reason
+    wrong = refused("", device.end, kind=WorkerLostError)
+    assert wrong.reason == reason
     assert not device.done()
     with pytest.raises(WorkerLostError):  # until it is restarted
         device.begin([], [0], 1, 0)
-    return caught.value.message
+    return wrong.message
 
 
 def comes_back(device):
@@ -105,8 +96,7 @@ def comes_back(device):
     known = device.yielded(0)
     assert len(known) == 3
     device.restart()
-    assert device.yielded(0) == known
-    assert device.release(0, 5).tolist() == known
+    assert (device.yielded(0), device.release(0, 5).tolist()) == (known, known)
     wait_until_ready([device])
     before = device.now_ns()
     assert prefill(device).start_ns >= before  # time has gone on
@@ -115,11 +105,14 @@ def comes_back(device):
 
 
 def begin_a_long_step(device):
-    """Let a request yield three tokens and begin to yield more."""
+    yield_three(device)
+    device.begin([], [0], 80, 0)
+
+
+def yield_three(device):
     prefill(device)
     device.begin([], [0], 2, 0)
     device.end()
-    device.begin([], [0], 80, 0)
 
 
 def survives_a_kill_while_a_step_runs(device):
@@ -133,12 +126,9 @@ def survives_a_kill_while_a_step_runs(device):
 
 
 def survives_a_kill_between_steps(device):
-    prefill(device)
-    device.begin([], [0], 2, 0)
-    device.end()
+    yield_three(device)
     os.kill(device.facts["pid"], signal.SIGKILL)
-    with pytest.raises(WorkerLostError, match="died"):
-        take_steps(device)
+    refused("died", take_steps, device, kind=WorkerLostError)
     comes_back(device)
 
 
@@ -149,20 +139,19 @@ def take_steps(device):
         device.end()
 
 
-def survives_want_of_memory(device):
-    device.faults[device.steps + 2] = "out_of_memory"
+def survives(device, fault, reason, said):
+    device.faults[device.steps + 2] = fault
     begin_a_long_step(device)
-    message = ends_with(device, "out_of_memory")
-    assert "memory" in message
+    assert said in ends_with(device, reason)
     comes_back(device)
+
+
+def survives_want_of_memory(device):
+    survives(device, "out_of_memory", "out_of_memory", "memory")
 
 
 def survives_an_error(device):
-    device.faults[device.steps + 2] = "fail"
-    begin_a_long_step(device)
-    message = ends_with(device, "failed")
-    assert "a test asked for this error" in message
-    comes_back(device)
+    survives(device, "fail", "failed", "a test asked for this error")
 
 
 def survives_a_hang(device):
@@ -170,12 +159,15 @@ def survives_a_hang(device):
     begin_a_long_step(device)
     device.hang_ns = 10**9
     device.deadline_ns = 0  # its time is over
-    message = ends_with(device, "hung")
-    assert "too long" in message
+    assert "too long" in ends_with(device, "hung")
     device.hang_ns = 120 * 10**9
     comes_back(device)
 
 
-def started(*devices):
-    start_together(devices)
-    return devices
+def lets_steps_wait_for_one_another(device):
+    prefill(device)
+    for rounds in (3, 1, 2):
+        device.begin([], [0], rounds, 0)
+    times = [device.end() for _ in range(3)]
+    assert times == sorted(times)
+    assert len(device.release(0, 5)) == 7

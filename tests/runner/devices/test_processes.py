@@ -1,7 +1,5 @@
 """Workers in processes of their own: they are lost in every way, and nothing else is."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -14,13 +12,12 @@ from time import monotonic, sleep
 
 import pytest
 
-from orsched import Instance, Requests, Worker, check
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost
+from orsched import AffineCost, Instance, Requests, Worker, check
 from orsched.runner.devices.device import WorkerLostError, start_together, wait
 from orsched.runner.devices.processes import ProcessDevice
 from orsched.runner.loop.live import execute_policy
 from tests.in_order import in_order
+from tests.refused import refused
 from tests.runner.devices import remote_devices as common
 from tests.runner.loop.spec import build
 
@@ -75,9 +72,9 @@ def gone(pid, seconds=120.0):
 
 def test_tokens_are_those_of_a_worker_in_this_process(devices):
     common.yields_what_a_worker_here_yields(devices[0])
-    assert devices[0].name == "worker 0"
-    assert devices[0].facts["vocabulary"] == 512
+    assert (devices[0].name, devices[0].facts["vocabulary"]) == ("worker 0", 512)
     assert devices[0].facts["threads"] == 1
+    common.lets_steps_wait_for_one_another(devices[0])
 
 
 def test_two_workers_run_at_one_time(devices):
@@ -94,15 +91,6 @@ def test_two_workers_run_at_one_time(devices):
     assert devices[0].yielded(0) == devices[1].yielded(0)
     for device in devices:
         assert len(device.release(0, 5)) == 61
-
-
-def test_steps_may_wait_for_one_another(device):
-    common.prefill(device)
-    for rounds in (3, 1, 2):
-        device.begin([], [0], rounds, 0)
-    times = [device.end() for _ in range(3)]
-    assert times == sorted(times)
-    assert len(device.release(0, 5)) == 7
 
 
 @pytest.mark.full
@@ -127,8 +115,11 @@ def test_a_worker_that_is_killed_comes_back_while_the_other_goes_on(devices):
 
 
 @pytest.mark.full
-def test_want_of_memory_is_told_by_the_worker(device):
-    common.survives_want_of_memory(device)
+@pytest.mark.parametrize("survives", [
+    common.survives_want_of_memory, common.survives_an_error, common.survives_a_kill_between_steps,
+])  # fmt: skip
+def test_a_worker_survives(device, survives):
+    survives(device)
 
 
 @pytest.mark.full
@@ -150,16 +141,6 @@ def test_a_worker_that_is_stopped_is_ended(device):
 
 
 @pytest.mark.full
-def test_an_error_in_a_step_is_passed_on(device):
-    common.survives_an_error(device)
-
-
-@pytest.mark.full
-def test_a_worker_may_die_between_steps(device):
-    common.survives_a_kill_between_steps(device)
-
-
-@pytest.mark.full
 def test_a_worker_may_be_lost_while_it_comes_to_life(device):
     for pause in (0.0, 0.3, 1.5):
         device.restart()
@@ -167,12 +148,10 @@ def test_a_worker_may_be_lost_while_it_comes_to_life(device):
         os.kill(device.pid, signal.SIGKILL)
         wait([device], until_ns=60 * 10**9)
         assert device.ready()
-        with pytest.raises(WorkerLostError, match="SIGKILL"):
-            device.begin([], [], 1, 0)
+        refused("SIGKILL", device.begin, [], [], 1, 0, kind=WorkerLostError)
     device.boot_ns = 10**8
     device.restart()
-    with pytest.raises(WorkerLostError, match=r"not ready after 0\.1 s"):
-        device.start()
+    refused(r"not ready after 0\.1 s", device.start, kind=WorkerLostError)
     device.boot_ns = 900 * 10**9
     device.restart()
     device.start()
@@ -215,14 +194,9 @@ def two_workers(requests, seed):
     rng = random.Random(seed)
     outputs = [rng.randint(1, 60) for _ in range(requests)]
     arrivals = [round(index * 2e6) for index in range(requests)]  # many wait at any time
-    return Instance(
-        Requests([rng.randint(1, 30) for _ in outputs], outputs, arrival_ns=arrivals),
-        [
-            Worker(4, in_order(AffineCost, 300_000, 10_000, 500_000, 50_000), name=name)
-            for name in "ab"
-        ],
-        first_token="decode",
-    )
+    cost = in_order(AffineCost, 300_000, 10_000, 500_000, 50_000)
+    made = Requests([rng.randint(1, 30) for _ in outputs], outputs, arrival_ns=arrivals)
+    return Instance(made, [Worker(4, cost, name=name) for name in "ab"], first_token="decode")
 
 
 def undisturbed(instance, seed):
@@ -234,7 +208,11 @@ def undisturbed(instance, seed):
     return done.tokens
 
 
-def run_with_losses(devices, spec, requests, kills, seed):
+@pytest.mark.parametrize(("spec", "requests", "kills", "seed"), [
+    ("vllm", 40, 3, 1), pytest.param("vllm", 150, 20, 2, marks=pytest.mark.full),
+    pytest.param("fcfs", 60, 6, 2, marks=pytest.mark.full),
+])  # fmt: skip
+def test_nothing_is_lost_with_workers(devices, spec, requests, kills, seed):
     """Every request finishes once with the tokens of a run in which nothing happens."""
     instance = two_workers(requests, seed)
     moments = random.Random(seed).sample(range(2, requests), kills)
@@ -244,9 +222,7 @@ def run_with_losses(devices, spec, requests, kills, seed):
     devices[1].faults = {memory: "out_of_memory", hang: "hang"}
     for device in devices:
         device.hang_ns = 3 * 10**9
-    done = execute_policy(
-        instance, build(instance, spec, 0), devices, seed, vocabulary=512, observer=killer
-    )
+    done = execute_policy(instance, build(instance, spec, 0), devices, seed, 512, killer)
     for device in devices:
         device.hang_ns = 120 * 10**9
     assert done.stopped == ""
@@ -263,16 +239,6 @@ def run_with_losses(devices, spec, requests, kills, seed):
     assert moments == sorted(moments)
 
 
-def test_nothing_is_lost_with_workers(devices):
-    run_with_losses(devices, "vllm", 40, 3, seed=1)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("spec", "requests", "kills"), [("vllm", 150, 20), ("fcfs", 60, 6)])
-def test_nothing_is_lost_with_workers_again_and_again(devices, spec, requests, kills):
-    run_with_losses(devices, spec, requests, kills, seed=2)
-
-
 def test_nothing_is_left_of_a_device_that_was_closed():
     before = descriptors()
     device = ProcessDevice(common.SETTINGS)
@@ -284,8 +250,7 @@ def test_nothing_is_left_of_a_device_that_was_closed():
     assert gone(pid, 0)
     assert gone(second, 0)
     assert descriptors() == before
-    with pytest.raises(WorkerLostError, match="closed"):
-        device.start()
+    refused("closed", device.start, kind=WorkerLostError)
 
 
 def test_a_process_that_cannot_be_started_is_a_lost_worker(monkeypatch):
@@ -295,8 +260,7 @@ def test_a_process_that_cannot_be_started_is_a_lost_worker(monkeypatch):
     before = descriptors()
     monkeypatch.setattr(subprocess, "Popen", refuse)
     device = ProcessDevice(common.SETTINGS)
-    with pytest.raises(WorkerLostError, match="too many processes"):
-        device.start()
+    refused("too many processes", device.start, kind=WorkerLostError)
     device.close()
     assert descriptors() == before
 
@@ -304,9 +268,7 @@ def test_a_process_that_cannot_be_started_is_a_lost_worker(monkeypatch):
 @pytest.mark.full
 def test_settings_that_no_worker_can_have_are_an_error_of_their_own():
     device = ProcessDevice(replace(common.SETTINGS, length=10**6))
-    with pytest.raises(InputError, match="positions") as caught:
-        device.start()
-    assert caught.value.field == "length"
+    assert refused("positions", device.start).field == "length"
     assert device.pid is None
     device.close()
 

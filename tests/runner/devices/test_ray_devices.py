@@ -1,7 +1,5 @@
 """Workers as Ray actors do what those in processes do."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import signal
@@ -11,14 +9,14 @@ import pytest
 from orsched.common.errors import MissingDependencyError
 from orsched.runner.devices.ray_devices import RayDevice, boot_id, connect
 from orsched.runner.devices.settings import WorkerSettings
+from tests.refused import refused
 
 RAY = importlib.util.find_spec("ray") is not None
 
 
 @pytest.mark.skipif(RAY, reason="ray is installed")
 def test_without_ray_the_extra_is_named():
-    with pytest.raises(MissingDependencyError, match=r"orsched\[ray\]"):
-        RayDevice(WorkerSettings())
+    refused(r"orsched\[ray\]", RayDevice, WorkerSettings(), kind=MissingDependencyError)
 
 
 def test_a_machine_keeps_its_clock_between_starts():
@@ -47,14 +45,7 @@ def device(common):
 class TestActor:
     def test_tokens_are_those_of_a_worker_in_this_process(self, common, device):
         common.yields_what_a_worker_here_yields(device)
-
-    def test_steps_may_wait_for_one_another(self, common, device):
-        common.prefill(device)
-        for rounds in (3, 1, 2):
-            device.begin([], [0], rounds, 0)
-        times = [device.end() for _ in range(3)]
-        assert times == sorted(times)
-        assert len(device.release(0, 5)) == 7
+        common.lets_steps_wait_for_one_another(device)
 
     def test_it_survives_a_kill(self, common, device):
         common.survives_a_kill_while_a_step_runs(device)

@@ -1,4 +1,4 @@
-"""Devices are waited for together; settings say what is wrong with them."""
+"""Devices are waited for together, or taken for hung; settings say what is wrong with them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from time import perf_counter
 
 import pytest
 
+import orsched
 from orsched.common.errors import InputError
-from orsched.runner.devices import settings as load
 from orsched.runner.devices import settings as module
-from orsched.runner.devices.device import VirtualDevice, start_together, wait
+from orsched.runner.devices.device import VirtualDevice, WorkerLostError, start_together, wait
+from orsched.runner.devices.remote import Ended, Ready, RemoteDevice
 from orsched.runner.devices.settings import WorkerSettings, contention, one_each, visible_gpu
+from orsched.runner.execution import run
+from orsched.runner.worker_pool import RunSettings
+from tests.refused import refused
 
 
 class Waiting(VirtualDevice):
     """Is done when a connection says so, or ready after some questions."""
 
-    def __init__(self, asked: int = 0) -> None:
+    def __init__(self, asked=0):
         super().__init__()
         self.here, self.there = connections()
         self.asked, self.zero_ns = asked, None
@@ -64,27 +68,21 @@ def test_what_ends_a_sleep_disturbs_no_answer():
         raise KeyboardInterrupt
         yield
 
-    with pytest.raises(KeyboardInterrupt):
-        wait([device], sleeping=raising)
+    refused("", wait, [device], sleeping=raising, kind=KeyboardInterrupt)
     wait([device], sleeping=raising)  # it is done: nobody sleeps
     assert device.here.recv() == "over"
 
 
-def test_a_device_that_gets_ready_ends_the_wait_of_one_that_works():
+def test_a_device_that_gets_ready_ends_the_wait_of_one_that_works_and_all_start_together():
     working, coming = Waiting(), Waiting(asked=4)
     coming.there.send("something")
     coming.done = lambda: False
     wait([working, coming])
     assert coming.ready()
     assert not working.done()
-
-
-def test_devices_start_together_when_all_are_ready():
-    devices = [Waiting(), Waiting(asked=5)]
-    devices[1].done = lambda: False
-    devices[1].there.send("something")
-    start_together(devices)
-    assert devices[0].zero_ns == devices[1].zero_ns is not None
+    coming.asked = 5
+    start_together([working, coming])
+    assert working.zero_ns == coming.zero_ns is not None
 
 
 def test_a_virtual_device_is_done_when_a_step_was_begun():
@@ -99,22 +97,12 @@ def test_a_virtual_device_is_done_when_a_step_was_begun():
     assert device.ready()
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"slots": 0},
-        {"length": 0},
-        {"device": "gpu"},
-        {"device": "cuda:x"},
-        {"dtype": "int8"},
-        {"threads": 0},
-        {"seed": -1},
-    ],
-)
+@pytest.mark.parametrize("wrong", [
+    {"slots": 0}, {"length": 0}, {"device": "gpu"}, {"device": "cuda:x"}, {"dtype": "int8"},
+    {"threads": 0}, {"seed": -1},
+])  # fmt: skip
 def test_wrong_settings_name_their_field(wrong):
-    with pytest.raises(InputError) as caught:
-        WorkerSettings(**wrong)
-    assert caught.value.field == next(iter(wrong))
+    assert refused("", WorkerSettings, **wrong).field == next(iter(wrong))
 
 
 def test_each_worker_gets_a_gpu_or_its_share_of_the_cores(monkeypatch):
@@ -127,8 +115,7 @@ def test_each_worker_gets_a_gpu_or_its_share_of_the_cores(monkeypatch):
     assert [one.threads for one in one_each(WorkerSettings(threads=5), 2)] == [5, 5]
     assert [one.device for one in one_each(gpu, 2)] == ["cuda:0", "cuda:1"]
     assert [one.device for one in one_each(WorkerSettings(device="cuda:1"), 2)] == ["cuda:1"] * 2
-    with pytest.raises(InputError, match="2 GPUs"):
-        one_each(gpu, 3)
+    refused("2 GPUs", one_each, gpu, 3)
 
 
 def test_a_process_sees_its_gpu_alone(monkeypatch):
@@ -138,49 +125,97 @@ def test_a_process_sees_its_gpu_alone(monkeypatch):
     assert visible_gpu("cuda:1") == ({"CUDA_VISIBLE_DEVICES": "1"}, "cuda:0")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a, GPU-b")
     assert visible_gpu("cuda:1") == ({"CUDA_VISIBLE_DEVICES": "GPU-b"}, "cuda:0")
-    with pytest.raises(InputError, match="no GPU 2"):
-        visible_gpu("cuda:2")
+    refused("no GPU 2", visible_gpu, "cuda:2")
 
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Set the cores and the load of the machine."""
-
     def have(cores, busy):
-        monkeypatch.setattr(load, "cores", lambda: cores)
+        monkeypatch.setattr(module, "cores", lambda: cores)
         monkeypatch.setattr(os, "getloadavg", lambda: (busy, 0.0, 0.0))
 
     return have
 
 
-@pytest.mark.parametrize(
-    ("cores", "busy", "threads", "said"),
-    [
-        (4, 0.0, 4, None),
-        (4, 0.2, None, None),
-        (4, 2.0, 2, None),
-        (4, 2.0, 3, "--threads 2"),
-        (4, 0.9, None, "--threads 3"),
-        (4, 9.0, 1, "wait for a calmer moment"),
-        (4, 0.0, 5, "5 threads share 4 cores"),
-        (1, 0.0, 2, "2 threads share 1 core:"),
-    ],
-)
-def test_too_many_threads_and_a_high_load_are_told(machine, cores, busy, threads, said):
+@pytest.mark.parametrize(("cores", "busy", "threads", "device", "said"), [
+    (4, 0.0, 4, "cpu", None), (4, 0.2, None, "cpu", None), (4, 2.0, 2, "cpu", None),
+    (4, 2.0, 3, "cpu", "--threads 2"), (4, 0.9, None, "cpu", "--threads 3"),
+    (4, 9.0, 1, "cpu", "wait for a calmer moment"),
+    (1, 0.0, 2, "cpu", "2 threads share 1 core:"), (4, 0.0, 5, "cpu", "5 threads share 4"),
+    (4, 2.5, 8, "cuda", None), (4, 4.0, None, "cuda", "wait for"),  # a GPU wants one core
+])  # fmt: skip
+def test_too_many_threads_and_a_high_load_are_told(machine, cores, busy, threads, device, said):
     machine(cores, busy)
-    found = contention(WorkerSettings(threads=threads))
+    found = contention(WorkerSettings(device=device, threads=threads))
     assert (said is None) == (found == [])
     assert said is None or said in found[0]
-
-
-def test_a_worker_on_a_gpu_wants_one_core(machine):
-    machine(4, 2.5)
-    assert contention(WorkerSettings(device="cuda", threads=8)) == []
-    machine(4, 4.0)
-    assert "wait for" in contention(WorkerSettings(device="cuda"))[0]
 
 
 def test_a_machine_that_says_nothing_of_its_load_is_taken_as_idle(machine, monkeypatch):
     machine(2, 0.0)
     monkeypatch.delattr(os, "getloadavg")
     assert contention(WorkerSettings(threads=2)) == []
+
+
+class Silent(RemoteDevice):
+    """Answers to its first step, which it says was slow, and to no other."""
+
+    def _launch(self):
+        self.answers = [Ready("silent", "perf_counter", {})]
+        self.channel, self.writing = os.pipe()
+
+    def _send(self, message):
+        if self.steps == 1:
+            self.answers.append(Ended(0, 10**10, b"\0" * 4))
+
+    def _receive(self):
+        return self.answers.pop(0) if self.answers else None
+
+    def _channel(self):
+        return self.channel
+
+    def _kill(self):
+        os.close(self.channel)
+        os.close(self.writing)
+        return ""
+
+
+def test_a_worker_hangs_after_the_time_that_was_given():
+    device = Silent(WorkerSettings(), hang_s=0.2)
+    device.start()
+    device.begin([], [0], 1, 0)
+    device.end()
+    device.begin([], [0], 1, 0)
+    wrong = refused(r"far too long \(limit: 0.2 s\)", device.end, kind=WorkerLostError)
+    assert wrong.reason == "hung"
+
+
+def test_without_one_it_may_take_many_times_its_slowest_step():
+    device = Silent(WorkerSettings())
+    device.start()
+    device.begin([], [0], 1, 0)
+    assert device.limit_ns == 120 * 10**9
+    device.end()
+    device.begin([], [0], 2, 0)
+    assert device.limit_ns == 2 * 20 * 10**10
+    device.close()
+
+
+def test_the_time_of_the_settings_is_that_of_the_devices(monkeypatch):
+    pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
+    seen = []
+
+    def launch(settings, hang_s):
+        seen.append(hang_s)
+        raise InputError("no more is to be seen")
+
+    monkeypatch.setattr("orsched.runner.devices.processes.ProcessDevice", launch)
+    for given in (None, 2.5):
+        settings = RunSettings(device="cpu", place="process", worker_timeout=given)
+        refused("no more", run, orsched.load("two-by-two"), "fcfs", settings)
+    assert seen == [None, 2.5]
+
+
+def test_a_worker_in_this_process_has_no_such_time():
+    settings = RunSettings(device="cpu", worker_timeout=2.5)
+    assert refused("", run, orsched.load("two-by-two"), "fcfs", settings).field == "worker_timeout"

@@ -1,10 +1,9 @@
 """Devices for tests: a language model that is a formula, in virtual time, lost at chosen steps."""
 
-from __future__ import annotations
-
 from collections import deque
 
 from orsched.runner.devices.device import VirtualDevice, WorkerLostError
+from orsched.runner.loop.live import execute_policy
 from orsched.runner.loop.prompts import random_prompt
 
 VOCABULARY = 97
@@ -21,12 +20,8 @@ def next_token(tokens):
 
 def reference(instance, seed=0, ends=()):
     """Return what each request yields if nothing disturbs it, up to its length or to an end."""
-    rows = zip(
-        instance.requests.prompt_tokens.tolist(),
-        instance.requests.output_tokens.tolist(),
-        strict=True,
-    )
-    found = []
+    requests, found = instance.requests, []
+    rows = zip(requests.prompt_tokens.tolist(), requests.output_tokens.tolist(), strict=True)
     for request, (prompt, output) in enumerate(rows):
         tokens = random_prompt(seed, request, prompt, VOCABULARY)
         for _ in range(output):
@@ -98,3 +93,13 @@ class FormulaDevice(VirtualDevice):
     def release(self, slot, prompt_tokens):
         caches = self.kept if self.is_lost else self.slots
         return caches.pop(slot, [])[prompt_tokens:]
+
+
+def played(instance, policy, devices=None, **more):
+    """Run a policy on devices that yield tokens by the formula, one a worker."""
+    devices = devices or [FormulaDevice() for _ in instance.workers]
+    return execute_policy(instance, policy, devices, vocabulary=VOCABULARY, **more)
+
+
+def lost_at(step, restart_ns=0):
+    return FormulaDevice(lambda number: "end" if number == step else None, restart_ns)

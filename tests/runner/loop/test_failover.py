@@ -1,25 +1,14 @@
 """While a worker is away, one with nothing to do serves what waits for it."""
 
-from __future__ import annotations
-
-import random
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import orsched
-from orsched.common.errors import InfeasibleError, InputError, PolicyError
-from orsched.common.registry import resolve
 from orsched.runner.loop.following import FollowSchedule
-from orsched.runner.loop.live import execute_policy
-from orsched.simulator import simulate_policy
 from orsched.simulator.run_state import overridden
 from tests.product.policies import METHODS, POLICIES, SHARING, is_dispatched
-from tests.random_instances import random_batching_instance
-from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference
-from tests.runner.loop.spec import build
+from tests.runner.loop.fake_device import FormulaDevice, lost_at, played, reference
+from tests.runner.loop.spec import build, served
 
 LONG_NS = 10**13
 STEAL = {"dispatch": "round_robin", "steal": True}
@@ -31,18 +20,15 @@ def instance():
     return one.replace(workers=[orsched.Worker(5, one.worker.cost)] * 2)
 
 
-def execute(instance, name, parameters=None):
+def execute(instance, policy, **more):
     """Run a policy on two workers of which the second is lost in its ninth step, for long."""
-    policy, _ = resolve("methods", name).build(instance, "none", parameters or {}, 0)
-    lost = FormulaDevice(lambda number: "end" if number == 9 else None, LONG_NS)
-    done = execute_policy(instance, policy, [FormulaDevice(), lost], vocabulary=VOCABULARY)
+    done = played(instance, policy, [FormulaDevice(), lost_at(9, LONG_NS)], **more)
     assert done.tokens == reference(instance)
     assert orsched.check(instance, done.schedule) == []
     return done
 
 
 def last_place(instance, schedule):
-    """Return the worker and the end of each request's last step."""
     work, steps = schedule.work, schedule.steps
     ends = np.zeros(len(instance), np.int64)
     np.maximum.at(ends, work.request, steps.end_ns[work.last_step])
@@ -55,7 +41,7 @@ def last_place(instance, schedule):
 @pytest.mark.parametrize("parameters", [{}, STEAL])
 @pytest.mark.parametrize("name", ["vllm", "fcfs_batched"])
 def test_all_is_served_elsewhere_by_policies_that_hear_of_evictions(instance, name, parameters):
-    done = execute(instance, name, parameters)
+    done = execute(instance, build(instance, f"{name}@none", 0, parameters))
     lost, *_ = done.events
     worker, ends = last_place(instance, done.schedule)
     assert lost["requests"]
@@ -65,11 +51,7 @@ def test_all_is_served_elsewhere_by_policies_that_hear_of_evictions(instance, na
 
 def test_all_is_served_elsewhere_of_a_schedule(instance):
     plan = orsched.solve(instance, "fcfs").schedule
-    lost = FormulaDevice(lambda number: "end" if number == 9 else None, LONG_NS)
-    policy = FollowSchedule(instance, plan)
-    done = execute_policy(instance, policy, [FormulaDevice(), lost], vocabulary=VOCABULARY)
-    assert done.tokens == reference(instance)
-    assert orsched.check(instance, done.schedule) == []
+    done = execute(instance, FollowSchedule(instance, plan))
     worker, ends = last_place(instance, done.schedule)
     assert done.events[0]["requests"]
     assert not worker[done.events[0]["requests"]].any()
@@ -80,7 +62,7 @@ def test_all_is_served_elsewhere_of_a_schedule(instance):
 
 @pytest.mark.parametrize("name", ["fcfs", "dynamic", "static"])
 def test_what_has_not_started_is_served_elsewhere_under_the_others(instance, name):
-    done = execute(instance, name)
+    done = execute(instance, build(instance, f"{name}@none"))
     lost, back = done.events
     worker, ends = last_place(instance, done.schedule)
     were_there = np.zeros(len(instance), bool)
@@ -96,32 +78,24 @@ def test_what_has_not_started_is_served_elsewhere_under_the_others(instance, nam
 
 def test_as_many_as_there_are_free_clients_and_none_where_nobody_dispatches(instance):
     steps = []
-    policy, _ = resolve("methods", "fcfs").build(instance, "none", {}, 0)
-    lost = FormulaDevice(lambda number: "end" if number == 9 else None, LONG_NS)
-    execute_policy(
-        instance, policy, [FormulaDevice(), lost],
-        observer=lambda view, step: steps.append((view.index, view.now_ns, len(step.prefill))),
-    )  # fmt: skip
-    taken = [count for worker, _, count in steps if not worker and count]
+    watch = lambda view, step: steps.append((view.index, len(step.prefill)))  # noqa: E731
+    execute(instance, build(instance, "fcfs@none"), observer=watch)
+    taken = [count for worker, count in steps if not worker and count]
     assert max(taken[-4:-1]) == 5
     alone = instance.replace(workers=instance.workers[:1])
-    policy, _ = resolve("methods", "fcfs").build(alone, "none", {}, 0)
-    assert not policy.take_over(None, [0])
+    assert not build(alone, "fcfs@none").take_over(None, [0])
 
 
 def test_any_policy_is_asked_to_move_what_waits_for_a_lost_worker(instance):
-    policy, _ = resolve("methods", "fcfs").build(instance, "none", {}, 0)
-    asked = []
+    policy, asked = build(instance, "fcfs@none"), []
     policy.take_over = lambda view, away: bool(asked.append((view.index, list(away))))
-    lost = FormulaDevice(lambda number: "end" if number == 9 else None, LONG_NS)
-    execute_policy(instance, policy, [FormulaDevice(), lost])
+    execute(instance, policy)
     assert asked
     assert {worker for worker, _ in asked} <= {0, 1}
     assert (0, [1]) in asked
 
 
 def faulty(instance, rng, share):
-    """Return devices that are lost at random, but not for ever."""
     unit = 1 + instance.workers[0].cost.round_ns(1, 2, 2)
     left = [100]
 
@@ -135,34 +109,24 @@ def faulty(instance, rng, share):
     return [FormulaDevice(fails, restart_ns) for restart_ns in restarts]
 
 
-def served(spec, text, count, parameters=None):
-    """Yield instances that a policy can serve."""
-    for seed in range(count):
-        rng = random.Random(f"{text} {spec} {seed}")
-        instance = random_batching_instance(rng)
-        try:
-            simulate_policy(instance, build(instance, spec, seed, own(instance, parameters)))
-        except (InputError, PolicyError, InfeasibleError):
-            continue
-        yield seed, rng, instance
-
-
-def own(instance, parameters):
-    """Return the parameters of a dispatcher, where there is one."""
-    return parameters if len(instance.workers) > 1 else None
+def finishes_of(policy):
+    """Return the list to which a policy's hook will add who finishes; without one, none."""
+    if "on_finish" not in overridden(policy):
+        return None
+    found, told = [], policy.on_finish
+    policy.on_finish = lambda *what: (found.append(what[1]), told(*what))
+    return found
 
 
 def losses_of(spec, text, count, most, parameters=None):
     """Run instances with losses, check all that comes of it, and return how many losses were."""
     losses = 0
-    for runs, (seed, rng, instance) in enumerate(served(spec, text, count, parameters)):
-        done = execute_policy(
-            instance,
-            build(instance, spec, seed, own(instance, parameters)),
-            faulty(instance, rng, rng.choice((0.02, 0.1, 0.3))),
-            vocabulary=VOCABULARY,
-            most_losses=1000,
-        )
+    cases = served(f"{text} {spec}", spec, count, parameters)
+    for runs, (seed, rng, instance, _) in enumerate(cases):
+        policy = build(instance, spec, seed, parameters)
+        finishes = finishes_of(policy)
+        devices = faulty(instance, rng, rng.choice((0.02, 0.1, 0.3)))
+        done = played(instance, policy, devices, most_losses=1000)
         if done.stopped:  # a prompt with what it has yielded is too long for a whole prefill
             assert "can never be admitted" in done.stopped
             assert "prefill_first" in spec or "chunked_prefill=false" in spec
@@ -170,6 +134,7 @@ def losses_of(spec, text, count, most, parameters=None):
             continue
         assert done.tokens == reference(instance)
         assert orsched.check(instance, done.schedule) == []
+        assert finishes is None or sorted(finishes) == list(range(len(instance)))
         losses += sum(event["what"] == "lost" for event in done.events)
         if runs == most:
             break
@@ -187,32 +152,6 @@ SHARED = [(s, name) for s in METHODS for name in SHARING if is_dispatched(f"{s}@
 @pytest.mark.parametrize(("name", "sharing"), SHARED)
 def test_every_request_finishes_once_under_each_dispatcher(name, sharing):
     assert losses_of(name, sharing, 60, 6, SHARING[sharing])
-
-
-MOMENTS = st.dictionaries(st.integers(1, 40), st.sampled_from(("begin", "end")), max_size=12)
-
-
-@given(st.sampled_from(POLICIES), st.integers(0, 999), st.lists(MOMENTS, min_size=4, max_size=4))
-def test_every_request_finishes_once_whenever_workers_are_lost(spec, seed, moments):
-    instance = random_batching_instance(random.Random(seed))
-    try:
-        simulate_policy(instance, build(instance, spec, seed))
-    except (InputError, PolicyError, InfeasibleError):
-        return
-    finishes = []
-    policy = build(instance, spec, seed)
-    told = policy.on_finish
-    policy.on_finish = lambda view, request, client: (
-        finishes.append(request),
-        told(view, request, client),
-    )
-    devices = [FormulaDevice(each.get) for each in moments[: len(instance.workers)]]
-    done = execute_policy(instance, policy, devices, vocabulary=VOCABULARY, most_losses=100)
-    if not done.stopped:
-        assert done.tokens == reference(instance)
-        assert orsched.check(instance, done.schedule) == []
-        if "on_finish" in overridden(policy):
-            assert sorted(finishes) == list(range(len(instance)))
 
 
 @pytest.mark.full

@@ -1,41 +1,31 @@
 """A schedule that is followed is the same schedule again; after losses all are served still."""
 
-from __future__ import annotations
-
-import random
+from functools import partial
+from itertools import islice
 
 import pytest
 
 import orsched
-from orsched.common.errors import InfeasibleError, InputError, PolicyError
+from orsched.common.errors import InfeasibleError, InputError
 from orsched.runner import RunSettings, run
 from orsched.runner.devices.device import VirtualDevice
 from orsched.runner.loop.following import FollowSchedule, plan_of_rest
 from orsched.runner.loop.live import execute_policy
-from orsched.runner.loop.resume import merge, prompts_of_rest, residual
+from orsched.runner.loop.resume import merge, residual
 from orsched.simulator import simulate_policy
 from tests.product.policies import POLICIES
-from tests.random_instances import random_batching_instance
-from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference
-from tests.runner.loop.spec import build, merged
+from tests.refused import refused
+from tests.runner.loop.fake_device import lost_at, played, reference
+from tests.runner.loop.spec import merged, served
 from tests.runner.loop.test_failover import faulty
-from tests.runner.loop.test_stops import measured, stopping
+from tests.runner.loop.test_stops import in_parts, measured, resumed, stopping
+
+VIRTUAL = RunSettings("virtual")
 
 
-def planned(spec, count, most=12):
+def planned(spec, count):
     """Yield so many instances (if they can be found) and a policy's schedules for them."""
-    for seed in range(4 * count):
-        rng = random.Random(f"{spec} {seed}")
-        instance = random_batching_instance(rng, most)
-        try:
-            policy = build(instance, spec, seed)
-            schedule = simulate_policy(instance, policy).schedule
-        except (InputError, PolicyError, InfeasibleError):
-            continue
-        yield rng, instance, schedule
-        count -= 1
-        if not count:
-            return
+    return (case[1:] for case in islice(served(spec, spec, 4 * count, most=12), count))
 
 
 @pytest.mark.parametrize("spec", POLICIES)
@@ -44,8 +34,7 @@ def test_following_a_schedule_gives_it_again(spec):
     for _, instance, schedule in planned(spec, 5):
         served += 1
         again = simulate_policy(instance, FollowSchedule(instance, schedule)).schedule
-        assert again.work == schedule.work
-        assert again.steps == schedule.steps
+        assert (again.work, again.steps) == (schedule.work, schedule.steps)
         devices = [VirtualDevice() for _ in instance.workers]
         done = execute_policy(instance, FollowSchedule(instance, schedule), devices)
         assert merged(done.schedule) == merged(schedule)
@@ -56,13 +45,8 @@ def test_following_a_schedule_gives_it_again(spec):
 def test_after_losses_all_requests_finish_once(spec):
     losses = 0
     for rng, instance, schedule in planned(spec, 8):
-        done = execute_policy(
-            instance,
-            FollowSchedule(instance, schedule),
-            faulty(instance, rng, rng.choice((0.02, 0.1, 0.3))),
-            vocabulary=VOCABULARY,
-            most_losses=1000,
-        )
+        devices = faulty(instance, rng, rng.choice((0.02, 0.1, 0.3)))
+        done = played(instance, FollowSchedule(instance, schedule), devices, most_losses=1000)
         assert not done.stopped
         assert done.tokens == reference(instance)
         assert orsched.check(instance, done.schedule) == []
@@ -88,59 +72,26 @@ def test_a_step_waits_for_its_requests_on_a_device_that_is_faster_than_planned()
     assert served
 
 
-def test_a_schedule_of_another_instance_is_refused():
-    schedule = orsched.solve(orsched.load("pang-100x20"), "fcfs").schedule
-    with pytest.raises(InputError, match="another instance"):
-        FollowSchedule(orsched.load("gsm8k-llama65b"), schedule)
-
-
-VIRTUAL = RunSettings("virtual")
-
-
-def devices(instance, rng, share):
-    """Return devices that are lost at random, or never."""
-    return faulty(instance, rng, share) if share else [FormulaDevice() for _ in instance.workers]
-
-
-def in_parts(rng, instance, plan, share):
-    """Follow a plan with stops; return the trace, what was yielded, and how often it stopped."""
-    tokens, rest, trace, stops = [[] for _ in range(len(instance))], None, None, 0
-    while trace is None or trace.is_partial:
-        problem, follows, prompts = instance, plan, None
-        if trace is not None:
-            rest, stops = residual(instance, trace), stops + 1
-            follows = plan_of_rest(instance, plan, rest)
-            problem = rest.instance
-            assert orsched.check(problem, follows) == []
-            prompts = prompts_of_rest(rest, trace, 0, VOCABULARY)
-        done = execute_policy(
-            problem,
-            FollowSchedule(problem, follows),
-            devices(problem, rng, share),
-            vocabulary=VOCABULARY,
-            observer=stopping(rng.randint(0, 12) if stops < 6 else 10**9),
-            prompts=prompts,
-            most_losses=1000,
-        )
-        rows = range(len(instance)) if rest is None else rest.rows.tolist()
-        for row, found in zip(rows, done.tokens, strict=True):
-            tokens[row] += found
-        part = measured(done)
-        trace = part if trace is None else merge(instance, trace, part)
-        assert orsched.check(instance, trace, times="measured") == []
-    return trace, tokens, stops
+def rest_of_plan(instance, plan, problem, rest):
+    """Return the policy that follows what is left of a plan."""
+    left = plan if rest is None else plan_of_rest(instance, plan, rest)
+    assert orsched.check(problem, left) == []
+    return FollowSchedule(problem, left)
 
 
 @pytest.mark.parametrize("spec", POLICIES)
 def test_the_whole_is_one_valid_run(spec):
     stops = 0
     for rng, instance, plan in planned(spec, 8):
+        follow = partial(rest_of_plan, instance, plan)
+        lose = partial(faulty, rng=rng, share=rng.choice((0, 0.1)))
         try:
-            _, tokens, count = in_parts(rng, instance, plan, rng.choice((0, 0.1)))
+            trace, tokens = in_parts(instance, follow, lose, [rng.randint(0, 12) for _ in range(6)])
         except (InfeasibleError, InputError):
             continue  # what was yielded does not fit into memory once more
         assert tokens == reference(instance)
-        stops += count
+        assert not trace.is_partial
+        stops += resumed(trace)
     assert stops
 
 
@@ -156,10 +107,7 @@ def plan(instance):
 
 def stopped(instance, plan, after):
     """Return the trace of a run of a plan that Ctrl-C ends after so many steps."""
-    devices = [FormulaDevice() for _ in instance.workers]
-    policy = FollowSchedule(instance, plan)
-    done = execute_policy(instance, policy, devices, observer=stopping(after))
-    return measured(done)
+    return measured(played(instance, FollowSchedule(instance, plan), observer=stopping(after)))
 
 
 @pytest.mark.parametrize("after", [0, 1, 7, 30, 45, 60])
@@ -180,7 +128,8 @@ def test_the_steps_that_are_left_are_those_of_the_plan(instance, plan, after):
             assert planned[0] <= new
             new -= planned.pop(0)
     assert not planned
-    whole = merge(instance, trace, execute(rest, left, trace))
+    followed = played(rest.instance, FollowSchedule(rest.instance, left)).schedule
+    whole = merge(instance, trace, followed)
     assert orsched.check(instance, whole, times="measured") == []
     # one more stage, and no more than the rounds of those who were there
     assert whole.makespan_ns - plan.makespan_ns < 0.03 * plan.makespan_ns
@@ -199,17 +148,8 @@ def clients_by_stage(schedule, rows=None):
     return [stages[step] for step in sorted(stages)]
 
 
-def execute(rest, left, trace):
-    """Return the trace of a rest that is run to its end."""
-    policy = FollowSchedule(rest.instance, left)
-    devices = [FormulaDevice() for _ in rest.instance.workers]
-    return execute_policy(rest.instance, policy, devices).schedule
-
-
 def test_a_run_that_has_lost_its_worker_goes_on_in_the_order_of_the_plan(instance, plan):
-    lost = FormulaDevice(lambda number: "end" if number == 9 else None)
-    policy = FollowSchedule(instance, plan)
-    done = execute_policy(instance, policy, lost, observer=stopping(30))
+    done = played(instance, FollowSchedule(instance, plan), lost_at(9), observer=stopping(30))
     rest = residual(instance, measured(done))
     assert done.events[0]["what"] == "lost"
     assert orsched.check(rest.instance, plan_of_rest(instance, plan, rest)) == []
@@ -226,8 +166,7 @@ def test_a_schedule_is_resumed_twice_and_the_trace_names_its_plan(instance, plan
     whole = run(instance, plan, VIRTUAL, resume=twice.trace)
     assert (once.violations, twice.violations, whole.violations) == ([], [], [])
     assert not whole.trace.is_partial
-    assert whole.trace.method == plan.method
-    assert whole.trace.seed == plan.seed
+    assert (whole.trace.method, whole.trace.seed) == (plan.method, plan.seed)
     events = [event["what"] for event in whole.trace.run["events"]]
     assert events == ["stopped", "resumed", "stopped", "resumed"]
     assert len(whole.trace.steps) > len(twice.trace.steps) > len(once.trace.steps)
@@ -238,16 +177,12 @@ def test_what_does_not_fit_is_refused(instance, plan, monkeypatch):
     followed, live = run(instance, plan, VIRTUAL), run(instance, "fcfs", VIRTUAL)
     monkeypatch.undo()
     other = orsched.solve(instance, "fcfs").schedule
-    with pytest.raises(InputError, match="followed another schedule"):
-        run(instance, other, VIRTUAL, resume=followed.trace)
-    with pytest.raises(InputError, match="its policy decided live"):
-        run(instance, other, VIRTUAL, resume=live.trace)
+    refused("followed another schedule", run, instance, other, VIRTUAL, resume=followed.trace)
+    refused("its policy decided live", run, instance, other, VIRTUAL, resume=live.trace)
     old = followed.trace.replace(run={**followed.trace.run, "plan": {"followed": True}})
-    with pytest.raises(InputError, match="followed another schedule"):
-        run(instance, plan, VIRTUAL, resume=old)
+    refused("followed another schedule", run, instance, plan, VIRTUAL, resume=old)
     two = instance.replace(workers=[instance.worker, instance.worker])
-    with pytest.raises(InputError, match="another instance"):
-        run(two, plan, VIRTUAL, resume=followed.trace)
+    refused("another instance", run, two, plan, VIRTUAL, resume=followed.trace)
     elsewhere = orsched.solve(two, "fcfs").schedule
-    with pytest.raises(InputError, match="another schedule"):
-        run(instance, elsewhere, VIRTUAL, resume=followed.trace)
+    refused("another instance", FollowSchedule, instance, elsewhere)
+    refused("another schedule", run, instance, elsewhere, VIRTUAL, resume=followed.trace)

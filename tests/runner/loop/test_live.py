@@ -1,92 +1,103 @@
-"""A policy takes the same decisions on a device as in the simulator, when times agree."""
-
-from __future__ import annotations
+"""A policy takes the same decisions on devices as in the simulator, when times agree."""
 
 import random
+from itertools import islice
 
 import numpy as np
 import pytest
 
 import orsched
-from orsched.common.errors import InputError, PolicyError
-from orsched.common.registry import names, resolve
+from orsched.common.errors import PolicyError
 from orsched.data.step import Wait, decode_rounds, prefill_stage
 from orsched.heuristics.pang import FirstComeFirstServed
-from orsched.heuristics.policy_method import PolicyMethod
 from orsched.runner.devices.device import Times, VirtualDevice
+from orsched.runner.loop import live_worker
 from orsched.runner.loop.live import AT_ONCE, execute_policy
 from orsched.simulator import simulate_policy
+from tests.product.policies import METHODS, POLICIES, SHARING, is_dispatched
 from tests.random_instances import random_batching_instance
+from tests.refused import refused
+from tests.runner.loop.spec import UNSERVED, build, merged, served
 
-POLICIES = [name for name in names("methods") if isinstance(resolve("methods", name), PolicyMethod)]
+SHARED = [
+    (spec, name) for spec in POLICIES for name in (SHARING if is_dispatched(spec) else ["as_it_is"])
+]
 
 
-def build(instance, name, seed):
-    method = resolve("methods", name)
-    return method.build(instance, method.information[0], {}, seed)[0]
+class Losable(VirtualDevice):
+    """Could be lost: so the loop does not look ahead."""
+
+    def restart(self):
+        """Be there again."""
 
 
-def decisions(instance, policy, execute):
+def losable(instance, policy, observer=None):
+    return execute_policy(instance, policy, [Losable() for _ in instance.workers], 0, 2, observer)
+
+
+def virtual(instance, policy, observer=None):
+    return execute_policy(instance, policy, VirtualDevice(), observer=observer)
+
+
+def on_one_worker(instance):
+    return instance.replace(workers=instance.workers[0])
+
+
+def asked_of(instance, policy, execute):
     """Return what a policy saw and said, decision by decision, and what came of it."""
     seen = []
 
     def observe(view, step):
-        seen.append((view.now_ns, view.rounds, tuple(view.running), step))
+        seen.append((view.index, view.now_ns, view.rounds, tuple(view.running), step))
 
     return seen, execute(instance, policy, observer=observe)
 
 
-def merged(schedule):
-    """Return who is served when, whatever rows the rounds are divided into."""
-    steps, work = schedule.steps, schedule.work
-    return {
-        (request, client, phase, int(steps.start_ns[first]), int(steps.end_ns[last]), tokens, stay)
-        for request, client, phase, first, last, tokens, stay in zip(
-            *(
-                column.tolist()
-                for column in (
-                    work.request,
-                    work.client,
-                    work.phase,
-                    work.first_step,
-                    work.last_step,
-                    work.tokens,
-                    work.stay,
-                )
-            ),
-            strict=True,
-        )
-    }
+def decides_alike(execute, instance, spec, seed, parameters=None):
+    """A run has the decisions, the schedule and the times of the simulation."""
+    policies = [build(instance, spec, seed, parameters) for _ in range(2)]
+    planned, there = asked_of(instance, policies[0], simulate_policy)
+    seen, here = asked_of(instance, policies[1], execute)
+    assert seen == planned
+    assert merged(here.schedule) == merged(there.schedule)
+    steps = here.schedule.steps
+    assert here.planned_ns.tolist() == (steps.end_ns - steps.start_ns).tolist()
+    assert orsched.check(instance, here.schedule) == []
+    assert not here.stopped
+    assert not here.events
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", METHODS)
 def test_decisions_are_those_of_the_simulator(name):
-    served = 0
-    for seed in range(25):
-        instance = random_batching_instance(random.Random(f"{name} {seed}"))
-        instance = instance.replace(workers=instance.workers[0])
-        try:
-            planned, there = decisions(instance, build(instance, name, seed), simulate_policy)
-        except (InputError, PolicyError):
-            continue
-        served += 1
+    cases = list(served(name, name, 25, change=on_one_worker))
+    assert len(cases) >= 8
+    for seed, _, instance, _ in cases:
+        decides_alike(virtual, instance, name, seed)
 
-        def execute(instance, policy, observer):
-            return execute_policy(instance, policy, VirtualDevice(), observer=observer)
 
-        seen, here = decisions(instance, build(instance, name, seed), execute)
-        assert seen == planned
-        assert merged(here.schedule) == merged(there.schedule)
-        steps = here.schedule.steps
-        assert here.planned_ns.tolist() == (steps.end_ns - steps.start_ns).tolist()
-        assert orsched.check(instance, here.schedule) == []
-    assert served >= 8
+@pytest.mark.parametrize(("spec", "sharing"), SHARED)
+def test_decisions_on_several_are_those_of_the_simulator(monkeypatch, spec, sharing):
+    monkeypatch.setattr(live_worker, "AT_ONCE", 10**9)
+    cases = list(islice(served(f"{spec} {sharing}", spec, 40, SHARING[sharing]), 5))
+    assert cases
+    for seed, _, instance, _ in cases:
+        decides_alike(losable, instance, spec, seed, SHARING[sharing])
+
+
+@pytest.mark.parametrize("spec", POLICIES)
+def test_rounds_in_pieces_pass_the_check(spec):
+    for seed, _, instance, there in served(f"pieces {spec}", spec, 10):
+        done = losable(instance, build(instance, spec, seed))
+        assert orsched.check(instance, done.schedule) == []
+        if len(instance.workers) == 1:  # pieces show policies more of other workers
+            assert merged(done.schedule) == merged(there)
+        assert done.schedule.steps.rounds.max(initial=1) <= AT_ONCE
 
 
 class Uneven(VirtualDevice):
     """Takes twice as long as planned, and lets the host see that one step later."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.host_ns = 0
         self.largest = 0
@@ -109,39 +120,39 @@ class Uneven(VirtualDevice):
         return times
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", METHODS)
 def test_runs_on_a_slow_device_pass_the_check_for_measured_times(name):
-    served = 0
+    count = 0
     for seed in range(15):
-        instance = random_batching_instance(random.Random(f"slow {name} {seed}"))
-        instance = instance.replace(workers=instance.workers[0])
+        instance = on_one_worker(random_batching_instance(random.Random(f"slow {name} {seed}")))
         try:
             done = execute_policy(instance, build(instance, name, seed), Uneven())
-        except (InputError, PolicyError):
+        except UNSERVED:
             continue
-        served += 1
+        count += 1
         assert orsched.check(instance, done.schedule, times="measured") == []
         steps = done.schedule.steps
         assert (steps.end_ns - steps.start_ns).tolist() == (2 * done.planned_ns).tolist()
-    assert served >= 5
+    assert count >= 5
 
 
-def test_few_rounds_are_begun_at_once_while_an_arrival_may_end_them():
-    instance = orsched.load("pang-100x20")
-    arrivals = np.zeros(len(instance), np.int64)
+@pytest.fixture
+def pang():
+    return orsched.load("pang-100x20")
+
+
+def test_few_rounds_are_begun_at_once_while_an_arrival_may_end_them(pang):
+    arrivals = np.zeros(len(pang), np.int64)
     arrivals[-1] = 60 * 10**9
-    requests = instance.requests
-    late = instance.replace(
-        requests=type(requests)(requests.prompt_tokens, requests.output_tokens, arrival_ns=arrivals)
-    )
+    late = pang.replace(requests=pang.requests.replace(arrival_ns=arrivals))
     device, free = Uneven(), Uneven()
     execute_policy(late, FirstComeFirstServed(), device)
-    execute_policy(instance, FirstComeFirstServed(), free)
+    execute_policy(pang, FirstComeFirstServed(), free)
     assert device.largest >= AT_ONCE
     assert free.largest > AT_ONCE
 
 
-def test_a_policy_that_waits_lets_the_device_sleep():
+def test_a_policy_that_waits_lets_the_device_sleep(pang):
     class Patient(FirstComeFirstServed):
         waited = False
 
@@ -151,11 +162,10 @@ def test_a_policy_that_waits_lets_the_device_sleep():
                 return Wait(10**9)
             return super().decide(view)
 
-    done = execute_policy(orsched.load("pang-100x20"), Patient(), VirtualDevice())
-    assert int(done.schedule.steps.start_ns[0]) == 10**9
+    assert int(virtual(pang, Patient()).schedule.steps.start_ns[0]) == 10**9
 
 
-def test_impossible_steps_are_refused_before_the_device_sees_them():
+def test_impossible_steps_are_refused_before_the_device_sees_them(pang):
     class Wrong(FirstComeFirstServed):
         def decide(self, view):
             return prefill_stage([0], [0]) if not view.running else prefill_stage([0], [1])
@@ -168,14 +178,11 @@ def test_impossible_steps_are_refused_before_the_device_sees_them():
             super().begin(*step)
 
     device = Counting()
-    with pytest.raises(PolicyError, match="prefilled before"):
-        execute_policy(orsched.load("pang-100x20"), Wrong(), device)
+    refused("prefilled before", execute_policy, pang, Wrong(), device, kind=PolicyError)
     assert device.steps == 1
     assert decode_rounds(1).rounds == 1
 
 
-def test_there_is_one_device_for_each_worker():
-    instance = orsched.load("pang-100x20")
-    twice = instance.replace(workers=[instance.worker, instance.worker])
-    with pytest.raises(InputError, match="1 devices for 2 workers"):
-        execute_policy(twice, FirstComeFirstServed(), VirtualDevice())
+def test_there_is_one_device_for_each_worker(pang):
+    twice = pang.replace(workers=[pang.worker, pang.worker])
+    refused("1 devices for 2 workers", virtual, twice, FirstComeFirstServed())

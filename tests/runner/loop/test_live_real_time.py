@@ -1,7 +1,5 @@
 """The loop in real time, on devices that take it without torch."""
 
-from __future__ import annotations
-
 import _thread
 import random
 from collections import deque
@@ -10,14 +8,10 @@ from time import perf_counter_ns, sleep
 import pytest
 
 import orsched
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
+from orsched import AffineCost, Instance, Requests, Worker
 from orsched.runner.devices.device import Times, WorkerLostError
-from orsched.runner.loop.live import execute_policy
 from tests.in_order import in_order
-from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference
+from tests.runner.loop.fake_device import FormulaDevice, played, reference
 from tests.runner.loop.spec import build
 
 
@@ -28,10 +22,10 @@ class SleepingDevice:
 
     def __init__(self, lost=(), hangs=None):
         self.model = FormulaDevice()
+        self.yielded, self.release = self.model.yielded, self.model.release
         self.lost, self.hangs = set(lost), hangs
         self.begun = deque()
-        self.number = 0
-        self.ready_ns = self.zero_ns = 0
+        self.number = self.ready_ns = self.zero_ns = 0
 
     def start(self, zero_ns=None):
         self.zero_ns = perf_counter_ns() if zero_ns is None else zero_ns
@@ -79,45 +73,31 @@ class SleepingDevice:
     def handles(self):
         return ()
 
-    def yielded(self, slot):
-        return self.model.yielded(slot)
-
-    def release(self, slot, prompt_tokens):
-        return self.model.release(slot, prompt_tokens)
-
 
 def case(workers=2):
     rng = random.Random(2)
     cost = in_order(AffineCost, 10_000_000, 100_000, 12_000_000, 300_000)
     columns = [[rng.randint(1, most) for _ in range(40)] for most in (50, 25, 200_000_000, 25)]
-    return Instance(
-        in_order(Requests, *columns),
-        tuple(Worker(4, cost) for _ in range(workers)),
-        first_token="decode",
-    )
+    return Instance(in_order(Requests, *columns), (Worker(4, cost),) * workers, "decode")
 
 
 @pytest.mark.parametrize("spec", ["fcfs@none", "gittins@predicted", "scls@none+interval_s=0.02"])
 def test_devices_that_take_time(spec):
     instance = case()
     devices = [SleepingDevice(), SleepingDevice(lost={9, 40})]
-    done = execute_policy(instance, build(instance, spec, 0), devices, vocabulary=VOCABULARY)
+    done = played(instance, build(instance, spec), devices)
     assert done.tokens == reference(instance)
     assert orsched.check(instance, done.schedule, times="measured") == []
     assert [event["what"] for event in done.events][:2] == ["lost", "restarted"]
     steps = done.schedule.steps
     assert set(steps.worker.tolist()) == {0, 1}
-    back = done.events[1]["time_ns"] - done.events[0]["time_ns"]
-    assert back >= 20_000_000
-    first = instance.requests.arrival_ns.min()
-    assert steps.start_ns[0] >= first
+    assert done.events[1]["time_ns"] - done.events[0]["time_ns"] >= 20_000_000
+    assert steps.start_ns[0] >= instance.requests.arrival_ns.min()
 
 
 def test_one_device_that_may_be_lost_does_not_look_ahead():
     instance = case(1)
-    done = execute_policy(
-        instance, build(instance, "vllm@none", 0), SleepingDevice(lost={5}), vocabulary=VOCABULARY
-    )
+    done = played(instance, build(instance, "vllm@none"), SleepingDevice(lost={5}))
     assert done.tokens == reference(instance)
     assert orsched.check(instance, done.schedule, times="measured") == []
 
@@ -125,7 +105,7 @@ def test_one_device_that_may_be_lost_does_not_look_ahead():
 def test_a_second_ctrl_c_leaves_the_step_that_hangs():
     instance = case()
     devices = [SleepingDevice(), SleepingDevice(hangs=12)]
-    done = execute_policy(instance, build(instance, "fcfs@none", 0), devices, vocabulary=VOCABULARY)
+    done = played(instance, build(instance, "fcfs@none"), devices)
     assert done.stopped == "interrupted"
     assert (done.schedule.steps.worker == 1).sum() == 11
     assert orsched.check(instance, done.schedule, times="measured") == []

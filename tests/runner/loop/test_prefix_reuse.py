@@ -1,36 +1,27 @@
 """A device holds in its store what the prefix cache says, however requests come, go and share."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from orsched import Instance, Requests, Worker, check
-from orsched.common.errors import InputError
-from orsched.data.prefixes import Prefixes
+from orsched import Instance, Prefixes, Requests, Worker, check
 from orsched.runner.devices.device import VirtualDevice
 from orsched.runner.execution import run
 from orsched.runner.loop.following import FollowSchedule
-from orsched.runner.loop.live import execute_policy
 from orsched.runner.loop.prompts import Prompts
 from orsched.runner.worker.torch_worker import in_waves
 from orsched.runner.worker_pool import RunSettings
 from orsched.simulator import simulate_policy
-from tests.runner.loop.fake_device import VOCABULARY, next_token
+from tests.refused import refused
+from tests.runner.loop.fake_device import VOCABULARY, next_token, played
 from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
-
-if TYPE_CHECKING:
-    from orsched.simulator.policy import Policy
-
-SEEDS = [*range(40), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(40, 400))]
 
 
 class TextDevice(VirtualDevice):
     """Keeps the tokens behind each block of its slots and its store, and compares at each use."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size):
         super().__init__()
         self.size, self.loaded, self.left = size, 0, 0
         self.slots: dict[int, list[int]] = {}
@@ -80,84 +71,72 @@ class TextDevice(VirtualDevice):
             self.store[row] = tuple(text)
 
 
-def policy_of(instance: Instance, seed: int) -> Policy:
-    """Return ``vllm`` with parameters of a seed."""
-    policy: Policy = prefix_policy(instance, prefix_params(seed, instance.worker.clients))
-    return policy
+def policy_of(instance, seed):
+    return prefix_policy(instance, prefix_params(seed, instance.worker.clients))
 
 
-def yielding(instance: Instance) -> Instance:
-    """Return the instance under the rule that a torch worker needs."""
-    return instance.replace(first_token="prefill")
+def yielding(seed):
+    return prefix_instance(seed).replace(first_token="prefill")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_each_block_that_is_loaded_holds_the_prefix_that_it_stands_for(seed: int) -> None:
-    instance = yielding(prefix_instance(seed))
+def loads_what_it_stands_for(seed):
+    """Each block that is loaded holds the prefix that it stands for; returns the device."""
+    instance = yielding(seed)
     device = TextDevice(instance.worker.memory.block_tokens)
-    done = execute_policy(
-        instance, policy_of(instance, seed), device, seed=3, vocabulary=VOCABULARY
-    )
+    done = played(instance, policy_of(instance, seed), device, seed=3)
     assert check(instance, done.schedule) == []
-    hits = int(done.schedule.work.hit.sum())
-    assert device.loaded * device.size == hits
+    assert device.loaded * device.size == int(done.schedule.work.hit.sum())
+    return device
 
 
-def test_the_workloads_hit_store_and_evict() -> None:
-    """What the test above would not see if nothing of it happened."""
-    loaded = left = 0
-    for seed in range(40):
-        instance = yielding(prefix_instance(seed))
-        device = TextDevice(instance.worker.memory.block_tokens)
-        execute_policy(instance, policy_of(instance, seed), device, vocabulary=VOCABULARY)
-        loaded, left = loaded + device.loaded, left + device.left
-    assert loaded > 100
-    assert left > 10
+def test_each_block_that_is_loaded_holds_the_prefix_that_it_stands_for():
+    devices = [loads_what_it_stands_for(seed) for seed in range(40)]
+    assert sum(device.loaded for device in devices) > 100
+    assert sum(device.left for device in devices) > 10
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(40, 400))
+def test_each_block_that_is_loaded_holds_its_prefix_in_many_runs(seed):
+    loads_what_it_stands_for(seed)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_plan_with_hits_is_followed_step_by_step(seed: int) -> None:
-    instance = yielding(prefix_instance(seed))
+def test_a_plan_with_hits_is_followed_step_by_step(seed):
+    instance = yielding(seed)
     plan = simulate_policy(instance, policy_of(instance, seed)).schedule
     device = TextDevice(instance.worker.memory.block_tokens)
-    done = execute_policy(instance, FollowSchedule(instance, plan), device, vocabulary=VOCABULARY)
-    assert done.schedule.work == plan.work
-    assert done.schedule.eviction == plan.eviction
+    done = played(instance, FollowSchedule(instance, plan), device)
+    assert (done.schedule.work, done.schedule.eviction) == (plan.work, plan.eviction)
 
 
-def test_equal_identifiers_are_equal_tokens_and_others_are_not() -> None:
+def test_equal_identifiers_are_equal_tokens_and_others_are_not():
     prefixes = Prefixes([0, 3, 6, 7, 7], [4, 5, 6, 4, 5, 7, 9], 8)
     requests = Requests([20, 24, 8, 30], [1] * 4, prefixes=prefixes)
-    prompts = Prompts(Instance(requests, Worker(4), first_token="decode"), 0, VOCABULARY)
+    instance = Instance(requests, Worker(4), first_token="decode")
+    prompts, others = (Prompts(instance, seed, VOCABULARY) for seed in (0, 1))
     first, second, third, last = (prompts.of(request) for request in range(4))
     assert [len(text) for text in (first, second, third, last)] == [20, 24, 8, 30]
     assert first[:16] == second[:16]
     assert first[16:] != second[16:20]
     assert len({tuple(text[:8]) for text in (first, third, last)}) == 3
-    assert first != Prompts(Instance(requests, Worker(4), first_token="decode"), 1, VOCABULARY).of(
-        0
-    )
+    assert first != others.of(0)
 
 
-def test_what_a_torch_worker_cannot_keep_is_refused_with_a_remedy() -> None:
+def test_what_a_torch_worker_cannot_keep_is_refused_with_a_remedy():
     pytest.importorskip("torch", reason="the extra 'runner' is not installed")
     instance = prefix_instance(1).replace(first_token="decode")
-    with pytest.raises(InputError, match="first token") as wrong:
-        run(instance, "vllm", RunSettings())
-    assert wrong.value.field == "first_token"
-    with pytest.raises(InputError, match="in this process") as wrong:
-        run(yielding(instance), "vllm", RunSettings(place="process"))
-    assert wrong.value.field == "place"
+    assert refused("first token", run, instance, "vllm", RunSettings()).field == "first_token"
+    elsewhere = yielding(1), "vllm", RunSettings(place="process")
+    assert refused("in this process", run, *elsewhere).field == "place"
 
 
 @pytest.mark.parametrize("seed", [0, 6, pytest.param(5, marks=pytest.mark.full)])
-def test_tokens_are_those_of_a_worker_that_reuses_nothing(seed: int) -> None:
+def test_tokens_are_those_of_a_worker_that_reuses_nothing(seed):
     torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
     pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
-    from dataclasses import replace
-
     torch.set_num_threads(1)
-    instance = yielding(prefix_instance(seed))
+    instance = yielding(seed)
     settings = RunSettings(dtype="float64", device="cpu", threads=1)
     reusing = run(instance, "vllm", settings, seed=7)
     worker = instance.worker

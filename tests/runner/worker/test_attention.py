@@ -1,24 +1,15 @@
 """What kernels are asked for: one call for all requests of a step does what each alone does."""
 
-from __future__ import annotations
-
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
-pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
-
-from benchmarks.reproductions.tokens import TOLERANCES, Case, differences  # noqa: E402
-from orsched.runner.worker import attention  # noqa: E402
-from orsched.runner.worker.kernels import (  # noqa: E402
-    DenseChunks,
-    DenseRounds,
-    FlashChunks,
-    FlashRounds,
-)
-from orsched.runner.worker.language_model import Shape  # noqa: E402
-from orsched.runner.worker.layout import Chunk, Slots  # noqa: E402
-from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402, TC001
-from tests.runner.torch_workers import torch_worker  # noqa: E402
+from benchmarks.reproductions.tokens import TOLERANCES, Case, differences
+from orsched.runner.worker import attention
+from orsched.runner.worker.kernels import DenseChunks, DenseRounds, FlashChunks, FlashRounds
+from orsched.runner.worker.language_model import Shape
+from orsched.runner.worker.layout import Chunk, Slots
+from tests.refused import refused
+from tests.runner.torch_workers import torch_worker
 
 
 def flash(
@@ -51,7 +42,7 @@ def flash(
     return found, None
 
 
-def with_flash(worker: TorchWorker) -> TorchWorker:
+def with_flash(worker):
     """Let a worker ask for the kernels that a GPU has."""
     own = worker.attention
     own.rounds, own.chunks = FlashRounds(worker.slots), FlashChunks(worker.slots)
@@ -60,27 +51,21 @@ def with_flash(worker: TorchWorker) -> TorchWorker:
     return worker
 
 
-@pytest.mark.parametrize("family", ["tiny", "tiny-gpt2", "tiny-gpt-neo"])
-def test_one_call_for_all_requests_attends_as_each_alone(family: str) -> None:
-    dense, one = (torch_worker(family, 4, 160, dtype="float64", seed=4) for _ in range(2))
-    found = Case(4, requests=5, longest=30).serve(with_flash(one))
-    assert found == Case(4, requests=5, longest=30).serve(dense)
-
-
 @pytest.mark.usefixtures("small_graphs")
-@pytest.mark.parametrize("graphs", ["off", "rehearse"])
-def test_in_graphs_as_well(graphs: str) -> None:
-    dense, one = (
-        torch_worker("tiny", 4, 64, dtype="float64", seed=4, graphs=mode)
-        for mode in ("off", graphs)
-    )
+@pytest.mark.parametrize(("family", "graphs"), [
+    ("tiny", "off"), ("tiny-gpt2", "off"), ("tiny-gpt-neo", "off"), ("tiny", "rehearse"),
+])  # fmt: skip
+def test_one_call_for_all_requests_attends_as_each_alone(family, graphs):
+    length, seed, longest = (160, 4, 30) if graphs == "off" else (64, 6, 20)
+    settings = {"dtype": "float64", "seed": 4}
+    dense, one = (torch_worker(family, 4, length, graphs=x, **settings) for x in ("off", graphs))
     with_flash(one).prepare()
-    case = Case(6, requests=5, longest=20)
-    assert case.serve(one) == Case(6, requests=5, longest=20).serve(dense)
+    case = {"requests": 5, "longest": longest}
+    assert Case(seed, **case).serve(one) == Case(seed, **case).serve(dense)
     assert (one.graphs.replays > 0) == (graphs == "rehearse")
 
 
-def test_each_part_of_a_step_is_told_of_its_requests_only() -> None:
+def test_each_part_of_a_step_is_told_of_its_requests_only():
     worker = with_flash(torch_worker("tiny", slots=3, length=64))
     worker.prefill([Chunk(slot, 0, [5] * 9, True) for slot in range(3)])
     worker.decode([0, 2])
@@ -92,7 +77,7 @@ def test_each_part_of_a_step_is_told_of_its_requests_only() -> None:
     assert (chunks.keys.tolist(), chunks.longest) == ([64, 0], 3)
 
 
-def test_the_operator_takes_the_arguments_that_it_is_given() -> None:
+def test_the_operator_takes_the_arguments_that_it_is_given():
     schema = torch.ops.aten._flash_attention_forward.default._schema
     names = [argument.name for argument in schema.arguments]
     assert names[:10] == [
@@ -102,14 +87,14 @@ def test_the_operator_takes_the_arguments_that_it_is_given() -> None:
     assert {"scale", "window_size_left", "window_size_right", "seqused_k"} <= set(names[10:])
 
 
-def test_without_a_gpu_the_kernel_is_not_chosen() -> None:
+def test_without_a_gpu_the_kernel_is_not_chosen():
     worker = torch_worker("tiny", slots=1, length=16, dtype="bfloat16")
     assert not FlashRounds.serves(worker.slots)
     assert isinstance(worker.attention.rounds, DenseRounds)
     assert isinstance(worker.attention.chunks, DenseChunks)
 
 
-def test_attention_makes_its_masks_once_a_step() -> None:
+def test_attention_makes_its_masks_once_a_step():
     worker = torch_worker("tiny-gpt-neo", slots=3, length=64)
     worker.prefill([Chunk(0, 0, [3] * 20, True), Chunk(1, 0, [3] * 5, False)])
     assert len(worker.attention.chunks.masks) == 1  # one prompt is longer than the window
@@ -120,7 +105,7 @@ def test_attention_makes_its_masks_once_a_step() -> None:
 
 @pytest.mark.parametrize("part", [(FlashRounds, DenseRounds), (FlashChunks, DenseChunks)])
 @pytest.mark.parametrize("fault", ["none", "a key too few", "no window", "no operator"])
-def test_a_kernel_that_attends_otherwise_is_found(fault: str, part: tuple[type, type]) -> None:
+def test_a_kernel_that_attends_otherwise_is_found(fault, part):
     def operator(*given, **named):
         if fault == "a key too few":
             named["seqused_k"] = (named["seqused_k"] - 1).clamp(min=1)
@@ -133,8 +118,7 @@ def test_a_kernel_that_attends_otherwise_is_found(fault: str, part: tuple[type, 
         slots = Slots(Shape(1, heads, size, 0, 0), 4, 96, like)
         fast, dense = (kind(slots) for kind in part)
         if fault == "no operator":  # it is there, but not for this device: the error says so
-            with pytest.raises(RuntimeError, match="CPU"):
-                attention.agrees(fast, dense, slots)
+            refused("CPU", attention.agrees, fast, dense, slots, kind=RuntimeError)
             continue
         fast.operator = operator
         assert attention.agrees(fast, dense, slots) == (fault == "none")
@@ -143,23 +127,19 @@ def test_a_kernel_that_attends_otherwise_is_found(fault: str, part: tuple[type, 
 class Wrong(DenseRounds):
     """Attends to a key too many."""
 
-    def begin(self, layout) -> None:
+    def begin(self, layout):
         super().begin(layout._replace(positions=layout.positions + 1))
 
 
 class Broken(DenseRounds):
-    """A kernel whose compiler fails."""
-
-    def __init__(self, slots: Slots) -> None:
+    def __init__(self, slots):
         raise SystemError("no compiler")
 
 
 @pytest.mark.parametrize(
     ("kernel", "said"), [(Wrong, "attends otherwise"), (Broken, "no compiler")]
 )
-def test_the_next_kernel_serves_where_one_cannot_be_trusted(
-    kernel: type, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_kernel_serves_where_one_cannot_be_trusted(kernel, said, monkeypatch):
     class Other(DenseRounds):
         """One that attends as the dense one does."""
 
@@ -174,7 +154,7 @@ def test_the_next_kernel_serves_where_one_cannot_be_trusted(
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("family", ["tiny", "tiny-gpt2", "tiny-gpt-neo"])
-def test_on_a_gpu_tokens_differ_only_where_logits_nearly_tie(family: str) -> None:
+def test_on_a_gpu_tokens_differ_only_where_logits_nearly_tie(family):
     assert FlashRounds.serves(torch_worker(family, 2, 32, "cuda", "bfloat16").slots)
     _, differing = differences(family, "bfloat16", 2, device="cuda")
     assert [each for each in differing if each.margin >= TOLERANCES["bfloat16"]] == []

@@ -1,87 +1,50 @@
 """Rounds as graphs: which there are, that the host is not asked, that captures change nothing."""
 
-from __future__ import annotations
-
-from contextlib import contextmanager
-
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
-pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
+from benchmarks.reproductions.tokens import Case, differences
+from orsched.runner.worker import graphs
+from orsched.runner.worker.graphs import MOST_TOKENS, PROMPTS, WARM_UPS, Size
+from orsched.runner.worker.layout import REACH_STEP, Chunk, Extent, nothing, unpack
+from tests.runner.stand_in_gpu import Streams
+from tests.runner.torch_workers import torch_worker
 
-from benchmarks.reproductions.tokens import Case, differences  # noqa: E402
-from orsched.runner.worker.graphs import (  # noqa: E402
-    MOST_TOKENS,
-    PROMPTS,
-    WARM_UPS,
-    Size,
-    mixed_row_buckets,
-    row_buckets,
-    token_buckets,
-)
-from orsched.runner.worker.layout import (  # noqa: E402
-    REACH_STEP,
-    Chunk,
-    Extent,
-    nothing,
-    unpack,
-)
-from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402, TC001
-from tests.runner.torch_workers import torch_worker  # noqa: E402
+SIZES = {
+    "row": (45, lambda rows: 1 + rows + (rows - 1) // 4, [1, 2, 5, 64, 200, 2000]),
+    "token": (45, lambda tokens: tokens + max(16, tokens / 4), [16, 17, 100, 512]),
+    "mixed_row": (20, lambda rows: rows + max(8, rows / 2), [1, 8, 9, 64, 200, 2000]),
+}
+"""Of each kind of sizes: how many there are at most, and below what one is rounded up."""
 
 
-@pytest.mark.parametrize("slots", [1, 2, 5, 64, 200, 2000])
-def test_rows_are_rounded_up_by_at_most_a_quarter(slots: int) -> None:
-    buckets = row_buckets(slots)
+@pytest.mark.parametrize(("kind", "most"), [(k, most) for k in SIZES for most in SIZES[k][2]])
+def test_sizes_are_few_and_rounded_up_by_little(kind, most):
+    buckets, (count, below, _) = getattr(graphs, f"{kind}_buckets")(most), SIZES[kind]
     assert buckets == sorted(set(buckets))
-    assert (buckets[0], buckets[-1]) == (1, slots)
-    for rows in range(1, slots + 1):
-        above = next(each for each in buckets if each >= rows)
-        assert above <= rows + (rows - 1) // 4
-    assert len(buckets) <= 45
-
-
-@pytest.mark.parametrize("most", [16, 17, 100, 512])
-def test_tokens_are_rounded_up_by_at_most_a_quarter_from_64_on(most: int) -> None:
-    buckets = token_buckets(most)
-    assert buckets == sorted(set(buckets))
-    assert buckets[-1] == most
-    for tokens in range(1, most + 1):
-        above = next(each for each in buckets if each >= tokens)
-        assert above < tokens + max(16, tokens / 4)
-
-
-@pytest.mark.parametrize("slots", [1, 8, 9, 64, 200, 2000])
-def test_rows_beside_chunks_are_few(slots: int) -> None:
-    buckets = mixed_row_buckets(slots)
-    assert buckets == sorted(set(buckets))
-    assert buckets[-1] == slots
-    assert len(buckets) <= 20
-    for rows in range(1, slots + 1):
-        above = next(each for each in buckets if each >= rows)
-        assert above < rows + max(8, rows / 2)
+    assert (buckets[0] > 0, buckets[-1]) == (True, most)
+    assert len(buckets) <= count
+    for size in range(1, most + 1):
+        assert next(each for each in buckets if each >= size) < below(size)
 
 
 @pytest.mark.usefixtures("small_graphs")
 @pytest.mark.parametrize("family", ["tiny", "tiny-gpt-neo"])
-def test_steps_as_graphs_yield_the_tokens_of_generate(family: str) -> None:
+def test_steps_as_graphs_yield_the_tokens_of_generate(family):
     _, differing = differences(family, "float64", 5, graphs="rehearse")
     assert differing == []
 
 
-def prepared(slots: int = 4, length: int = 64, dtype: str = "float64") -> TorchWorker:
+def prepared(slots=4, length=64, dtype="float64"):
     worker = torch_worker("tiny", slots, length, dtype=dtype, graphs="rehearse")
     assert worker.prepare() == len(worker.graphs.graphs) > 0
     return worker
 
 
-def test_a_graph_serves_all_steps_of_its_size() -> None:
+def test_a_graph_serves_all_steps_of_its_size():
     worker = prepared(6, 160, "float32")
     seen = []
-    worker.graphs.replay = lambda size: (
-        seen.append(size),
-        worker.graphs.graphs[size].replay(),
-    )
+    worker.graphs.replay = lambda size: (seen.append(size), worker.graphs.graphs[size].replay())
     worker.prefill([Chunk(slot, 0, [slot + 1] * 8, True) for slot in range(6)])
     worker.decode(range(6), rounds=REACH_STEP - 8)
     worker.decode([0, 3], rounds=2)
@@ -92,7 +55,7 @@ def test_a_graph_serves_all_steps_of_its_size() -> None:
     assert worker.forward_passes == REACH_STEP - 4  # captures are no steps
 
 
-def test_a_step_that_no_graph_fits_runs_as_it_is() -> None:
+def test_a_step_that_no_graph_fits_runs_as_it_is():
     worker = prepared(70, 24)
     chunks = [Chunk(slot, 0, [slot + 1] * 9, True) for slot in range(70)]
     worker.prefill(chunks[:57])  # 513 tokens
@@ -103,29 +66,24 @@ def test_a_step_that_no_graph_fits_runs_as_it_is() -> None:
     assert PROMPTS[-1] == 64
 
 
-def test_graphs_are_captured_before_time_0_only() -> None:
-    worker = torch_worker("tiny", slots=4, length=64, graphs="rehearse")
-    worker.prefill([Chunk(0, 0, [1, 2, 3], True)])
-    worker.decode([0], rounds=3)
-    assert (worker.graphs.graphs, worker.graphs.replays) == ({}, 0)
-
-
 @pytest.mark.parametrize("short", [{"graph_seconds": 1e-9}, {"graph_bytes": 0}])
-def test_captures_keep_to_their_budget(
-    short: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_captures_keep_to_their_budget(short, monkeypatch):
     worker = torch_worker("tiny", slots=4, length=64, graphs="rehearse", **short)
     worker.prefill([Chunk(0, 0, [1, 2, 3], True)])
+    worker.decode([0])
+    assert (worker.graphs.graphs, worker.graphs.replays) == (
+        {},
+        0,
+    )  # before captures there are none
     held = iter(range(10**6))
     monkeypatch.setattr(worker.graphs, "_held_bytes", lambda: next(held))
     assert worker.prepare() == 0
     assert worker.graphs.left_out == len(list(worker.graphs._wanted(64)))
     worker.decode([0])
-    assert worker.graphs.replays == 0
-    assert len(worker.take(0, 3)) == 2
+    assert (worker.graphs.replays, len(worker.take(0, 3))) == (0, 3)
 
 
-def test_a_capture_changes_nothing_that_is_read_again() -> None:
+def test_a_capture_changes_nothing_that_is_read_again():
     plain, captured = (
         torch_worker("tiny", slots=4, length=64, dtype="float64", graphs=mode)
         for mode in ("off", "rehearse")
@@ -140,11 +98,10 @@ def test_a_capture_changes_nothing_that_is_read_again() -> None:
     assert captured.graphs.replays == 5
     for slot, prompt in ((0, 3), (2, 22)):
         found = captured.take(slot, prompt).tolist()
-        assert found == plain.take(slot, prompt).tolist()
-        assert len(found) == (9, 5)[slot // 2]
+        assert (found, len(found)) == (plain.take(slot, prompt).tolist(), (9, 5)[slot // 2])
 
 
-def test_padding_is_nobodys() -> None:
+def test_padding_is_nobodys():
     """Beside a slot that is full, and one that waits: neither is written to."""
     plain, padded = torch_worker("tiny", slots=12, length=16, dtype="float64"), prepared(12, 16)
     kept = []
@@ -161,7 +118,7 @@ def test_padding_is_nobodys() -> None:
     assert int(padded.slots.lengths[-1]) == 0
 
 
-def test_a_step_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_asks_the_host_for_nothing(monkeypatch):
     """What would make the host wait for a GPU, or break a capture, fails here."""
     worker = torch_worker("tiny", slots=4, length=64)
     worker.prefill([Chunk(slot, 0, [slot + 1] * 3, True) for slot in range(3)])
@@ -170,7 +127,7 @@ def test_a_step_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     numbers = torch.from_numpy(nothing(worker.slots, extent))
     worker._numbers[: len(numbers)].copy_(numbers)
 
-    def waits(*_: object, **__: object) -> None:
+    def waits(*_, **__):
         raise AssertionError("the host would wait")
 
     for name in ("item", "tolist", "numpy", "cpu", "nonzero", "__bool__", "__int__", "__index__"):
@@ -186,11 +143,11 @@ def test_a_step_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert unpack(worker._numbers, extent).spans is None
 
 
-def test_a_device_that_refuses_graphs_runs_steps_as_they_are() -> None:
+def test_a_device_that_refuses_graphs_runs_steps_as_they_are():
     worker = torch_worker("tiny", slots=4, length=64, graphs="rehearse")
     worker.prefill([Chunk(slot, 0, [slot + 1] * 3, True) for slot in range(3)])
 
-    def refuse(size: Size) -> None:
+    def refuse(size):
         raise RuntimeError("operation not permitted when stream is capturing")
 
     worker.graphs._capture = refuse
@@ -201,61 +158,10 @@ def test_a_device_that_refuses_graphs_runs_steps_as_they_are() -> None:
     assert [len(worker.take(slot, 3)) for slot in range(3)] == [4] * 3
 
 
-class FakeCuda:
-    """What a capture asks of torch.cuda, written down."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.log: list[tuple] = []
-        self.now: object = "main"
-        self.fails = False
-        fake = self
-
-        class Stream:
-            def __init__(self, name: object) -> None:
-                self.name = "side" if isinstance(name, torch.device) else name
-
-            def wait_stream(self, other: Stream) -> None:
-                fake.log.append((self.name, "waits for", other.name))
-
-        @contextmanager
-        def stream(which: Stream):
-            before, fake.now = fake.now, which.name
-            try:
-                yield
-            finally:
-                fake.now = before
-
-        @contextmanager
-        def graph(which: object, pool: object, stream: Stream, capture_error_mode: str):
-            fake.now = stream.name
-            fake.log.append(("capture", pool, stream.name, capture_error_mode))
-            if fake.fails:
-                raise RuntimeError("not permitted")
-            yield
-            fake.now = "main"
-
-        class Graph:
-            def replay(self) -> None:
-                fake.log.append(("replay", fake.now))
-
-        pools = iter("abc")
-        for name, value in {
-            "Stream": Stream,
-            "stream": stream,
-            "graph": graph,
-            "CUDAGraph": Graph,
-            "graph_pool_handle": lambda: next(pools),
-            "current_stream": lambda device: Stream(fake.now),
-        }.items():
-            monkeypatch.setattr(torch.cuda, name, value)
-
-
-def test_a_capture_warms_up_beside_the_steps_and_shares_one_pool(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_capture_warms_up_beside_the_steps_and_shares_one_pool(monkeypatch):
     worker = torch_worker("tiny", slots=2, length=64)
     worker.prefill([Chunk(slot, 0, [slot + 1] * 3, True) for slot in range(2)])
-    cuda = FakeCuda(monkeypatch)
+    cuda = Streams(monkeypatch)
     worker.graphs.mode = "capture"
     run = worker.graphs.run
     worker.graphs.run = lambda size: (
@@ -269,13 +175,11 @@ def test_a_capture_warms_up_beside_the_steps_and_shares_one_pool(
         entry
         for rows in (2, 1)
         for entry in (
-            ("side", "waits for", "main"),
-            *[("step", Size(rows, 64), "side", [2, 2])] * WARM_UPS,
-            ("main", "waits for", "side"),
-            ("capture", "a", "side", "thread_local"),
+            ("side", "waits for", "main"), *[("step", Size(rows, 64), "side", [2, 2])] * WARM_UPS,
+            ("main", "waits for", "side"), ("capture", "a", "side", "thread_local"),
             ("step", Size(rows, 64), "side", [2, 2]),
         )
-    ]
+    ]  # fmt: skip
     assert cuda.log == [*expected, ("replay", "main")]
     assert worker.slots.order.tolist() == [1, 2]
     assert worker.slots.lengths.tolist() == [3, 3, 0]  # replays of fakes do nothing
@@ -291,7 +195,7 @@ def test_a_capture_warms_up_beside_the_steps_and_shares_one_pool(
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_captured_steps_yield_what_the_steps_themselves_do(dtype: str) -> None:
+def test_captured_steps_yield_what_the_steps_themselves_do(dtype):
     served = []
     for mode in ("capture", "rehearse"):
         worker = torch_worker("tiny", 4, 160, "cuda", dtype, graphs=mode)

@@ -1,10 +1,7 @@
 """Our kernels in Triton's interpreter (``TRITON_INTERPRET=1``, before the import); JSON lines."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,31 +11,26 @@ from orsched.runner.worker.language_model import Shape
 from orsched.runner.worker.layout import Chunk, Heads, Slots, lay_out
 from tests.runner.torch_workers import torch_worker
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+LIMITS = {"float32": 2e-6, "bfloat16": 0.02}
+"""Differences of means of standard normal values, as measured on a GPU for bfloat16."""
 
 LENGTHS = [1, 64, 65, 0, 130, 17]
 """Around the kernel's blocks of 64 keys; the slot of length 0 does not take part."""
 
 
-def main() -> None:
-    """Run all cases."""
+def main():
     for result in (*decoding(), *mutated(), *fusing(), *trust(), worker()):
         print(json.dumps(result))
 
 
-def decoding() -> Iterator[dict]:
+def decoding():
     """The decode kernel: ragged lengths, an inactive row, windows."""
-    for dtype, group, size in product(("float32", "bfloat16"), (1, 4, 8), (64, 128)):
-        for window in (None, 1, 5, 70):
-            yield {
-                "case": f"decode-{dtype}-{group}-{size}-{window}",
-                **compared(dtype, group, size, window),
-            }
+    for case in product(LIMITS, (1, 4, 8), (64, 128), (None, 1, 5, 70)):
+        yield {"case": f"decode-{case}", "right": compared(*case)}
 
 
-def compared(dtype: str, group: int, size: int, window: int | None) -> dict:
-    """Return the largest difference of the requests' rows, and whether all are finite."""
+def compared(dtype, group, size, window):
+    """Whether the requests' rows are those of the dense kernel, and no two of them alike."""
     numbers = torch.Generator().manual_seed(group * size)
     slots = Slots(Shape(1, 2, size, 0, 0), 6, 140, torch.zeros((), dtype=getattr(torch, dtype)))
     for each in slots.rows[0]:
@@ -53,18 +45,17 @@ def compared(dtype: str, group: int, size: int, window: int | None) -> dict:
         kernel.begin(layout)
         found.append(kernel(Heads(0, query, size**-0.5, window))[:5].double())
     worst = float((found[0] - found[1]).abs().max())
-    return {"worst": worst, "moving": float(found[0].std())}
+    return worst <= LIMITS[dtype] and float(found[0].std()) > 0.05
 
 
-def mutated() -> Iterator[dict]:
-    """What is wrong must be seen: a key too few, a neighbour's keys, no window."""
+def mutated():
     plain = DecodeRounds.begin
 
-    def shifted(self, layout) -> None:
+    def shifted(self, layout):
         plain(self, layout)
         self.begins = self.begins + 1
 
-    def short(self, layout) -> None:
+    def short(self, layout):
         plain(self, layout)
         self.used = (self.used - 1).clamp(min=1)
 
@@ -72,29 +63,25 @@ def mutated() -> Iterator[dict]:
         DecodeRounds.begin = begin
         slots = Slots(Shape(1, 2, 64, 0, 0), 4, 96, torch.zeros(()))
         agree = attention.agrees(DecodeRounds(slots), DenseRounds(slots), slots)
-        yield {"case": f"fault-{name}", "agree": agree}
+        yield {"case": f"fault-{name}", "right": agree == (name == "none")}
     DecodeRounds.begin = plain
 
 
-def fusing() -> Iterator[dict]:
-    """Turning with the cache write, and gating, in several shapes."""
-    for dtype, kv, group, size in product(
-        ("float32", "bfloat16"), (1, 3), (1, 4, 8), (16, 64, 128)
-    ):
+def fusing():
+    for dtype, kv, group, size in product(LIMITS, (1, 3), (1, 4, 8), (16, 64, 128)):
         like = torch.zeros((), dtype=getattr(torch, dtype))
         slots = Slots(Shape(1, kv, size, 0, 0), 1, 1, like)
         agree = decoder.agrees(decoder.fused(), slots, kv * group)
-        yield {"case": f"fused-{dtype}-{kv}-{group}-{size}", "agree": agree}
+        yield {"case": f"fused-{dtype}-{kv}-{group}-{size}", "right": agree}
 
 
-def trust() -> Iterator[dict]:
-    """Kernels that compute otherwise are found."""
+def trust():
     slots = Slots(Shape(1, 2, 64, 0, 0), 1, 1, torch.zeros(()))
 
-    def swapped(what: decoder.Turned, angles: decoder.Angles) -> torch.Tensor:
+    def swapped(what, angles):
         return decoder.fused_turn(what._replace(keys=what.values, values=what.keys), angles)
 
-    def ungated(both: torch.Tensor) -> torch.Tensor:
+    def ungated(both):
         return decoder.fused_gate(both.flip(-1)).flip(-1)
 
     kinds = {
@@ -103,10 +90,11 @@ def trust() -> Iterator[dict]:
         "halves swapped": decoder.Fused(decoder.fused_turn, ungated, True),
     }
     for name, kind in kinds.items():
-        yield {"case": f"trust-{name}", "agree": decoder.agrees(kind, slots, 8)}
+        right = decoder.agrees(kind, slots, 8) == (name == "none")
+        yield {"case": f"trust-{name}", "right": right}
 
 
-def worker() -> dict:
+def worker():
     """A whole worker on our kernels yields the tokens of one on the plain ones."""
     found = []
     for ours in (False, True):
