@@ -1,7 +1,5 @@
 """A small profile of kernels in the published layout, written by hand."""
 
-from __future__ import annotations
-
 DENSE = """layer,tokens,time_us
 embedding,1,1
 embedding,9,9

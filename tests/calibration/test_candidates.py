@@ -1,26 +1,17 @@
 """Fits of all cost models to one set of measurements, scored on points not fitted."""
 
-from __future__ import annotations
-
 import json
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from orsched.calibration.candidates import (
-    MODELS,
-    anchored,
-    calibrate,
-    interleaved,
-    joined,
-    level_caps,
-    predicted_ns,
-    select,
-)
+from orsched.calibration import candidates
+from orsched.calibration.candidates import MODELS, anchored, calibrate, predicted_ns, select
 from orsched.calibration.measurements import Measurements
-from orsched.common.errors import InputError
 from orsched.costs import AffineCost, BilinearCost, LevelsCost
+from tests.refused import refused
 
 AFFINE = AffineCost()
 BILINEAR = BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.00061, 0.09, 0.0021, 29.3))
@@ -33,18 +24,11 @@ def measured(cost, noise=0.0, seed=0, mixed=False):
     rows += [("decode", n, 0, 0, n * c, c) for n in (1, 2, 4, 8, 16) for c in (8, 32, 128, 512)]
     if mixed:
         rows += [("mixed", n, p, p, n * 64, 64) for n in (1, 4, 15) for p in (8, 64, 512)]
-    columns = dict(
-        zip(
-            ("phase", "count", "tokens", "longest", "context_sum", "context_max"),
-            map(list, zip(*rows, strict=True)),
-            strict=True,
-        )
-    )
+    names = ("phase", "count", "tokens", "longest", "context_sum", "context_max")
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     blank = Measurements(**columns, duration_ns=[1] * len(rows))
-    times = [
-        round(predicted_ns(cost, blank, row) * (1 + noise * draw.uniform(-1, 1)))
-        for row in range(len(blank))
-    ]
+    exact = [predicted_ns(cost, blank, row) for row in range(len(blank))]
+    times = [round(time * (1 + noise * draw.uniform(-1, 1))) for time in exact]
     return Measurements(**columns, duration_ns=times)
 
 
@@ -72,15 +56,13 @@ def test_errors_are_those_of_points_that_were_not_fitted():
     assert found["mean"] == pytest.approx(np.mean(errors))
     assert found["worst"] == max(errors)
     # other times at the points held out leave the fit as it was
-    columns = data.to_dict()
-    for row in done.held.tolist():
-        columns["duration_ns"][row] *= 3
-    assert calibrate(Measurements(**columns)).candidate("affine").cost == cost
+    times = [3 * t if row in done.held else t for row, t in enumerate(true.tolist())]
+    assert calibrate(replace(data, duration_ns=times)).candidate("affine").cost == cost
 
 
 def test_a_quarter_of_each_phase_is_held_out_and_never_the_extremes():
     data = measured(AFFINE, mixed=True)
-    fitted, held = interleaved(data)
+    fitted, held = candidates.interleaved(data)
     assert sorted([*fitted.tolist(), *held.tolist()]) == list(range(len(data)))
     for phase in ("prefill", "decode", "mixed"):
         rows = set(data.rows(phase).tolist())
@@ -88,10 +70,8 @@ def test_a_quarter_of_each_phase_is_held_out_and_never_the_extremes():
         assert 0.15 <= share <= 0.3
     for phase, size in (("prefill", "tokens"), ("decode", "context_sum")):
         kept = select(data, fitted)
-        for extreme in (np.min, np.max):
-            assert extreme(kept.column(size)[kept.rows(phase)]) == extreme(
-                data.column(size)[data.rows(phase)]
-            )
+        here, there = (each.column(size)[each.rows(phase)] for each in (kept, data))
+        assert (here.min(), here.max()) == (there.min(), there.max())
 
 
 def test_mixed_steps_are_for_those_that_know_them_and_all_are_scored_on_them():
@@ -105,47 +85,35 @@ def test_mixed_steps_are_for_those_that_know_them_and_all_are_scored_on_them():
 
 def test_a_model_that_the_points_do_not_determine_is_named_and_the_others_stay():
     data = measured(AFFINE)
-    columns = data.to_dict()
-    contexts = {"context_sum": [0] * len(data), "context_max": [0] * len(data)}
-    done = calibrate(Measurements(**{**columns, **contexts}))
+    none = [0] * len(data)
+    done = calibrate(replace(data, context_sum=none, context_max=none))
     failed = {c.model: c.notes[0] for c in done.candidates if c.cost is None}
     assert "d1_fs" in failed["bilinear"]
     assert done.candidate("affine").cost is not None
-    with pytest.raises(InputError, match="do not determine"):
-        done.candidate("bilinear")
+    refused("do not determine", done.candidate, "bilinear")
     assert json.loads(json.dumps(done.report()))["others"]["bilinear"] == failed["bilinear"]
 
 
 def test_levels_get_the_median_of_their_stages():
-    done = calibrate(measured(AFFINE))
-    cost = done.candidate("levels").cost
+    cost = calibrate(measured(AFFINE)).candidate("levels").cost
     assert isinstance(cost, LevelsCost)
     assert cost.prefill_limit == 4096
-    assert level_caps(measured(AFFINE)) == [32, 64, 128, 256, 512, 1024, 2048, 4096]
+    assert candidates.level_caps(measured(AFFINE)) == [32, 64, 128, 256, 512, 1024, 2048, 4096]
 
 
 def test_too_few_points_and_unknown_models_are_refused():
     data = measured(AFFINE)
-    with pytest.raises(InputError, match="at least 5"):
-        calibrate(select(data, np.arange(4)))
-    with pytest.raises(InputError, match="no fit for 'cubic'"):
-        calibrate(data, ["cubic"])
-    with pytest.raises(InputError, match="no fit for 'cubic'"):
-        calibrate(data).candidate("cubic")
-    columns = {**data.to_dict(), "context_sum": None, "context_max": None}
-    nothing = calibrate(Measurements(**columns), ["bilinear"])
-    with pytest.raises(InputError, match="no cost model could be fitted"):
-        nothing.candidate()
+    refused("at least 5", calibrate, select(data, np.arange(4)))
+    refused("no fit for 'cubic'", calibrate, data, ["cubic"])
+    refused("no fit for 'cubic'", calibrate(data).candidate, "cubic")
+    nothing = calibrate(replace(data, context_sum=None, context_max=None), ["bilinear"])
+    refused("no cost model could be fitted", nothing.candidate)
 
 
 def test_a_grid_is_anchored_to_a_run():
-    fast, run = measured(AFFINE), measured(AFFINE)
-    columns = run.to_dict()
-    columns["duration_ns"] = [
-        time * (2 if phase == "prefill" else 3)
-        for time, phase in zip(columns["duration_ns"], columns["phase"], strict=True)
-    ]
-    run = Measurements(**columns)
+    fast = measured(AFFINE)
+    rows = zip(fast.column("duration_ns").tolist(), fast.phase, strict=True)
+    run = replace(fast, duration_ns=[t * (2 if phase == "prefill" else 3) for t, phase in rows])
     found, factors = anchored(fast, run)
     assert factors == pytest.approx({"prefill": 2, "decode": 3, "mixed": 3}, rel=1e-6)
     assert found.to_dict() == run.to_dict()
@@ -154,5 +122,5 @@ def test_a_grid_is_anchored_to_a_run():
 
 def test_parts_are_joined_in_order():
     data = measured(AFFINE)
-    both = joined(select(data, np.arange(7)), select(data, np.arange(7, len(data))))
+    both = candidates.joined(select(data, np.arange(7)), select(data, np.arange(7, len(data))))
     assert both.to_dict() == data.to_dict()

@@ -1,27 +1,24 @@
 """Plan against run: the sums are exact, and a wrong term is found."""
 
-from __future__ import annotations
-
 import json
-import random
 
 import numpy as np
 import pytest
 
 import orsched
 from orsched.calibration.stages import matches, modelled_ns, stages_of
-from orsched.common.errors import InputError, PolicyError
-from orsched.common.registry import names, resolve
 from orsched.costs import AffineCost, LevelsCost
-from orsched.heuristics.policy_method import PolicyMethod
 from orsched.metrics.timeline import Timeline
 from orsched.runner import FollowSchedule, VirtualDevice, execute_policy, plan_against_run
 from orsched.runner.devices.device import Times
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
-from tests.random_instances import random_batching_instance
+from tests.product.policies import METHODS
+from tests.refused import refused
+from tests.runner.loop.spec import build, served
 
-POLICIES = [name for name in names("methods") if isinstance(resolve("methods", name), PolicyMethod)]
+PANG = ((25_000_000, 130_000), (29_000_000, 210_000))
+"""The plan's coefficients, of prefills and of rounds."""
 
 
 class Other(VirtualDevice):
@@ -58,29 +55,22 @@ def traced(instance, schedule):
 
 @pytest.fixture(scope="module")
 def planned():
-    instance = orsched.load("pang-100x20")
-    return instance, simulate_policy(instance, fresh(instance, "fcfs")).schedule
+    return simulated(orsched.load("pang-100x20"))
 
 
-def fresh(instance, name, seed=0):
-    method = resolve("methods", name)
-    return method.build(instance, method.information[0], {}, seed)[0]
+def simulated(instance, name="fcfs"):
+    return instance, simulate_policy(instance, build(instance, name)).schedule
 
 
 def follow(instance, plan, device):
     return traced(instance, execute_policy(instance, FollowSchedule(instance, plan), device)[0])
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", METHODS)
 def test_the_model_says_of_each_step_what_the_simulator_took(name):
-    served = 0
-    for seed in range(20):
-        instance = random_batching_instance(random.Random(f"stages {name} {seed}"))
-        try:
-            schedule = simulate_policy(instance, fresh(instance, name, seed)).schedule
-        except (InputError, PolicyError):
-            continue
-        served += 1
+    cases = list(served(f"stages {name}", name, 30))
+    assert len(cases) >= 5
+    for _, _, instance, schedule in cases:
         line = Timeline(instance, schedule)
         assert modelled_ns(instance, line).tolist() == (line.end_ns - line.start_ns).tolist()
         stages = stages_of(instance, schedule)
@@ -89,29 +79,24 @@ def test_the_model_says_of_each_step_what_the_simulator_took(name):
         found = plan_against_run(instance, schedule, traced(instance, schedule))
         assert found.followed == len(stages.worker)
         assert not any(found.parts.values())
-    assert served >= 5
 
 
 def test_a_run_at_the_planned_times_has_no_error(planned):
     instance, plan = planned
     found = plan_against_run(instance, plan, follow(instance, plan, VirtualDevice()))
-    assert found.makespan_error == 0
-    assert found.followed == len(found.stages.worker)
+    assert (found.makespan_error, found.followed) == (0, len(found.stages.worker))
     assert all(row.error == row.worst == 0 for row in found.phases if row.stages)
     assert all(term.error_ns == 0 for term in found.terms)
     assert abs(found.refit_error) < 1e-3
 
 
-@pytest.mark.parametrize(
-    ("device", "phase", "term"),
-    [
-        (Other(0, (40_000_000, 130_000), (29_000_000, 210_000)), "prefill", "constant"),
-        (Other(0, (25_000_000, 400_000), (29_000_000, 210_000)), "prefill", "tokens"),
-        (Other(0, (25_000_000, 130_000), (35_000_000, 210_000)), "decode", "constant"),
-        (Other(0, (25_000_000, 130_000), (29_000_000, 500_000)), "decode", "active"),
-        (Other(0, (25_000_000, 130_000), (29_000_000, 210_000), 900), "decode", "context"),
-    ],
-)
+@pytest.mark.parametrize(("device", "phase", "term"), [
+    (Other(0, (40_000_000, 130_000), PANG[1]), "prefill", "constant"),
+    (Other(0, (25_000_000, 400_000), PANG[1]), "prefill", "tokens"),
+    (Other(0, PANG[0], (35_000_000, 210_000)), "decode", "constant"),
+    (Other(0, PANG[0], (29_000_000, 500_000)), "decode", "active"),
+    (Other(0, *PANG, 900), "decode", "context"),
+])  # fmt: skip
 def test_the_term_that_was_wrong_is_found(planned, device, phase, term):
     instance, plan = planned
     found = plan_against_run(instance, plan, follow(instance, plan, device))
@@ -119,8 +104,7 @@ def test_the_term_that_was_wrong_is_found(planned, device, phase, term):
     assert (worst.phase, worst.term) == (phase, term)
     error = found.run_makespan_ns - found.plan_makespan_ns
     assert worst.error_ns == pytest.approx(error, rel=1e-4)
-    assert sum(found.parts.values()) == error
-    assert found.parts[phase] == error
+    assert (sum(found.parts.values()), found.parts[phase]) == (error, error)
     for other in found.terms:
         if (other.phase, other.term) != (phase, term):
             assert abs(other.error_ns) <= 1e-4 * error
@@ -134,15 +118,13 @@ def test_the_refit_has_the_coefficients_of_the_device(planned):
     for name, value in truth.to_dict().items():
         assert found.refit.cost.to_dict()[name] == pytest.approx(value, rel=0.01)
     assert abs(found.refit_error) < 1e-3
-    planned_ns = {(t.phase, t.term): t.planned_ns for t in found.terms}
-    assert planned_ns["decode", "active"] == pytest.approx(210_000)
-    assert planned_ns["decode", "context"] == pytest.approx(0, abs=1e-3)
+    planned_ns = {t.term: t.planned_ns for t in found.terms if t.phase == "decode"}
+    assert (planned_ns["active"], planned_ns["context"]) == pytest.approx((210_000, 0), abs=1e-3)
 
 
 def test_gaps_count_to_the_stage_after_them(planned):
     instance, plan = planned
-    device = Other(7_000, (25_000_000, 130_000), (29_000_000, 210_000))
-    trace = follow(instance, plan, device)
+    trace = follow(instance, plan, Other(7_000, *PANG))
     found = plan_against_run(instance, plan, trace)
     gaps = 7_000 * (len(trace.steps) - 1)
     assert found.phases[-1].gap_ns == gaps
@@ -153,7 +135,7 @@ def test_gaps_count_to_the_stage_after_them(planned):
 
 def test_other_decisions_are_told_from_other_times(planned):
     instance, plan = planned
-    other = simulate_policy(instance, fresh(instance, "vllm")).schedule
+    other = simulated(instance, "vllm")[1]
     found = plan_against_run(instance, plan, traced(instance, other))
     assert found.followed < len(found.stages.worker)
     assert found.parts["decode"] == found.parts["prefill"] == 0
@@ -165,16 +147,15 @@ def test_runs_of_rounds_may_be_divided_otherwise(planned):
     arrivals = np.zeros(len(instance), np.int64)
     arrivals[-1] = 50 * 10**9
     late = instance.replace(requests=instance.requests.replace(arrival_ns=arrivals))
-    schedule = simulate_policy(late, fresh(late, "fcfs")).schedule
-    trace = execute_policy(late, fresh(late, "fcfs"), VirtualDevice())[0]
+    schedule = simulated(late)[1]
+    trace = execute_policy(late, build(late, "fcfs"), VirtualDevice())[0]
     assert len(trace.steps) > len(schedule.steps)
     here, there = stages_of(late, trace), stages_of(late, schedule)
     assert matches(there, here).tolist() == list(range(len(there.worker)))
 
 
 def test_content_tells_who_decodes_when():
-    instance = orsched.load("two-by-two")
-    schedule = simulate_policy(instance, fresh(instance, "fcfs")).schedule
+    instance, schedule = simulated(orsched.load("two-by-two"))
     work = schedule.work
     swapped = schedule.replace(
         work=orsched.Work(
@@ -188,11 +169,9 @@ def test_content_tells_who_decodes_when():
 
 def test_without_a_plan_the_cost_model_says_what_was_planned(planned):
     instance, plan = planned
-    device = Other(0, (3_000_000, 20_000), (2_000_000, 30_000))
-    trace = follow(instance, plan, device)
+    trace = follow(instance, plan, Other(0, (3_000_000, 20_000), (2_000_000, 30_000)))
     found = plan_against_run(instance, None, trace)
-    assert found.plan_makespan_ns == plan.makespan_ns
-    assert found.followed == 0
+    assert (found.plan_makespan_ns, found.followed) == (plan.makespan_ns, 0)
     assert found.parts["decisions"] == 0
     assert found.phases == plan_against_run(instance, plan, trace).phases
 
@@ -209,15 +188,11 @@ def test_everything_is_json_and_each_stage_has_a_row(planned):
 
 def test_models_that_a_run_does_not_determine_say_so(planned):
     instance, _ = planned
-    caps = ((100, 10**6), (10**6, 10**7))
-    levels = instance.replace(
-        workers=orsched.Worker(20, LevelsCost(levels=caps, round_fixed_ns=10**6))
-    )
-    plan = simulate_policy(levels, fresh(levels, "fcfs")).schedule
+    cost = LevelsCost(levels=((100, 10**6), (10**6, 10**7)), round_fixed_ns=10**6)
+    levels, plan = simulated(instance.replace(workers=orsched.Worker(20, cost)))
     found = plan_against_run(levels, plan, traced(levels, plan))
     assert found.refit.cost is not None
-    one = orsched.load("one-request")
-    plan = simulate_policy(one, fresh(one, "fcfs")).schedule
+    one, plan = simulated(orsched.load("one-request"))
     alone = plan_against_run(one, plan, traced(one, plan))
     assert alone.refit.cost is None
     assert "determine" in alone.refit.reason
@@ -225,5 +200,4 @@ def test_models_that_a_run_does_not_determine_say_so(planned):
 
 
 def test_other_instances_are_refused(planned):
-    with pytest.raises(InputError, match="another instance"):
-        plan_against_run(orsched.load("two-by-two"), None, planned[1])
+    refused("another instance", plan_against_run, orsched.load("two-by-two"), None, planned[1])
