@@ -1,7 +1,5 @@
 """The programs of the page on fidelity: other families, runs left out; with data, the goals."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
@@ -13,9 +11,9 @@ from benchmarks.reproductions.fidelity_families import Affine, Knots
 from benchmarks.reproductions.fidelity_runs import left_out
 from orsched.calibration import MeasuredRun, Server, Times, fit_run
 from orsched.calibration.recipe import spans, step_works
-from orsched.common.errors import InputError
 from orsched.data.requests import Requests
 from orsched.instances.datasets import VARIABLE
+from tests.refused import refused
 
 SERVER = Server(8, 200, token_budget=2048)
 TRUE = {"knots": (7e6, 6e7, 90.0), "affine": (7e6, 3e4, 2e5)}
@@ -24,10 +22,9 @@ FAMILIES = {"knots": Knots(8, 1, 512), "affine": Affine()}
 
 def simulated(name):
     """Return a run that took a family's times: chunks, mixed steps, preemptions."""
-    rng = np.random.default_rng(5)
-    requests = Requests(
-        rng.integers(20, 700, 60), rng.integers(5, 120, 60), arrival_ns=np.arange(60) * 40_000_000
-    )
+    rng, arrivals = np.random.default_rng(5), np.arange(60) * 40_000_000
+    columns = rng.integers(20, 700, 60), rng.integers(5, 120, 60)
+    requests = Requests(*columns, arrival_ns=arrivals)
     blank = Times(*[requests.arrival_ns] * 3, requests.output_tokens)
     run = MeasuredRun("small", requests, blank, 0)
     _, schedule, times = run.simulate(FAMILIES[name].cost(TRUE[name]), SERVER)
@@ -37,45 +34,29 @@ def simulated(name):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_constants_times_what_they_count_for_are_the_durations(name):
+def test_constants_times_what_they_count_for_are_the_durations_and_a_fit_finds_them(name):
     run = simulated(name)
     instance, schedule, _ = run.simulate(FAMILIES[name].cost(TRUE[name]), SERVER)
     rows = np.array([FAMILIES[name].row(work) for work in step_works(instance, schedule)])
     lengths = schedule.steps.end_ns - schedule.steps.start_ns
     # A table's corner and each round are rounded to a nanosecond.
     assert np.abs(rows @ np.array(TRUE[name]) - lengths).max() < 200
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_fit_meets_the_run_that_it_was_made_of(name):
-    found = fit_run(simulated(name), SERVER, FAMILIES[name])
+    found = fit_run(run, SERVER, FAMILIES[name])
     assert len(found.constants) == 3
     errors = found.errors()
     assert all(abs(errors[figure]) < 0.02 for figure in ("makespan", "mean TPOT", "mean TTFT"))
 
 
-def test_spans_are_decode_times_and_waits():
+def test_spans_and_figures_by_hand():
     times = Times(np.zeros(3), np.array([5, 7, 9]), np.array([50, 70, 90]), np.array([2, 2, 2]))
-    assert spans(times, 2).tolist() == [[5, 50], [7, 70], [0, 5], [0, 7]]
-
-
-def test_figures_by_hand():
+    assert spans(times, 2).tolist() == [[5, 50], [7, 70], [0, 5], [0, 7]]  # decodes, then waits
     second = 10**9
-    times = Times(
-        np.array([0, 1, 2]) * second,
-        np.array([1, 4, 4]) * second,
-        np.array([3, 6, 9]) * second,
-        np.array([3, 2, 6]),
-    )
+    moments = (np.array(column) * second for column in ([0, 1, 2], [1, 4, 4], [3, 6, 9]))
+    times = Times(*moments, np.array([3, 2, 6]))
     assert times.figures() == {
-        "makespan": 9,
-        "mean TPOT": pytest.approx((1 + 2 + 1) / 3),
-        "mean TTFT": 2,
-        "mean JCT": pytest.approx((3 + 5 + 7) / 3),
-        "TTFT p50": 2,
-        "TTFT p90": 3,
-        "TTFT p99": 3,
-    }
+        "makespan": 9, "mean TPOT": pytest.approx((1 + 2 + 1) / 3), "mean TTFT": 2,
+        "mean JCT": pytest.approx((3 + 5 + 7) / 3), "TTFT p50": 2, "TTFT p90": 3, "TTFT p99": 3,
+    }  # fmt: skip
     assert times.figures(slice(2, None))["mean TTFT"] == 2
 
 
@@ -86,17 +67,13 @@ def test_microseconds_are_read_exactly():
 
 def test_without_the_data_the_variable_is_named(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
-    with pytest.raises(InputError, match=VARIABLE):
-        fidelity_setting.RTX_4090.read()
+    refused(VARIABLE, fidelity_setting.RTX_4090.read)
 
 
-@pytest.fixture
-def _data():
-    if not os.environ.get(VARIABLE):
-        pytest.skip(f"needs {VARIABLE}")
+needs_data = pytest.mark.skipif(not os.environ.get(VARIABLE), reason=f"needs {VARIABLE}")
 
 
-@pytest.mark.usefixtures("_data")
+@needs_data
 @pytest.mark.parametrize("recorded", fidelity_setting.RECORDED)
 def test_nobody_is_queued_before_it_arrives(recorded):
     run = recorded.read()
@@ -106,7 +83,7 @@ def test_nobody_is_queued_before_it_arrives(recorded):
     assert (times.first < times.last).all()
 
 
-@pytest.mark.usefixtures("_data")
+@needs_data
 def test_the_kernels_of_a_step():
     cost = fidelity_setting.kernel_profile()
     # embedding, final norm, and 32 layers with two norms each, at one token
@@ -117,7 +94,7 @@ def test_the_kernels_of_a_step():
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("_data")
+@needs_data
 @pytest.mark.parametrize("recorded", fidelity_setting.RECORDED)
 def test_the_recipe_meets_the_goals(recorded):
     found = fidelity.fitted(recorded, recorded.shape)
@@ -131,7 +108,7 @@ def test_the_recipe_meets_the_goals(recorded):
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("_data")
+@needs_data
 def test_most_runs_of_an_h100_are_met_by_the_others():
     rows = left_out("seconds")
     assert len(rows) == 12

@@ -1,16 +1,30 @@
-"""The comparison on four workloads: its constants, and a short run of it on the real data."""
-
-from __future__ import annotations
+"""The comparisons on four and on six workloads: constants, choices, and a short run of each."""
 
 import csv
+import json
 import os
 
 import numpy as np
 import pytest
 
-from benchmarks.reproductions import four_workloads, four_workloads_runs
+from benchmarks.figures import number
+from benchmarks.reproductions import (
+    four_workloads,
+    four_workloads_runs,
+    six_workloads,
+    six_workloads_settings,
+)
 from benchmarks.reproductions import four_workloads_setting as setting
+from benchmarks.reproductions.page_tables import markdown
+from benchmarks.reproductions.six_workloads_ablations import Unplaced, build
+from benchmarks.reproductions.six_workloads_choice import Choice
+from benchmarks.reproductions.six_workloads_report import Report
+from benchmarks.reproductions.six_workloads_runs import Case, Latencies, Runs, key
+from benchmarks.reproductions.six_workloads_settings import FAMILIES, OURS, PAGE, scheduler, spec
+from orsched.instances import predict
 from orsched.instances.datasets import VARIABLE, data_directory
+from orsched.instances.synthetic import peers_workload
+from orsched.simulator import simulate_policy
 
 VIDUR = "vidur_linear_ops_a100_llama2_70b.csv"
 FILES = [*(each.file for each in setting.WORKLOADS.values()), VIDUR]
@@ -49,11 +63,12 @@ def test_times_are_those_of_the_table():
 
 
 @needs_data
-@pytest.mark.parametrize("name", setting.WORKLOADS)
+@pytest.mark.parametrize("name", setting.ALL)
 def test_contexts_are_the_means_of_the_data(name):
-    context, position = setting.means(setting.requests_of(name))
-    assert context == pytest.approx(setting.WORKLOADS[name].context, rel=0.01)
-    assert position == pytest.approx(setting.WORKLOADS[name].position, rel=0.01)
+    workload, requests = setting.ALL[name], setting.requests_of(name)
+    assert setting.means(requests) == pytest.approx((workload.context, workload.position), rel=0.01)
+    if name in setting.UNSEEN:
+        assert requests.output_tokens.max() <= workload.limit
 
 
 @needs_data
@@ -102,3 +117,135 @@ def test_both_costs_take_the_same_time_for_all_prompts_of_the_data_together(name
     chunks = [contexts.prefill_ns([c], [k]) for c, k in zip(cuts, before, strict=True)]
     taken = contexts.prefill_ns([longest]) + (len(cuts) - 1) * fixed
     assert sum(chunks) == pytest.approx(taken, abs=len(cuts))
+
+
+CASES = [Case("arXiv", 0.9, seed, "means", 1) for seed in range(4)]
+
+
+def told(figures):
+    """A choice over runs that are made up: figures by setting, 10 each where nothing is said."""
+    runs = Runs()
+    every = [each for family in FAMILIES.values() for each in family.settings]
+    for each in [*every, OURS, scheduler("gittins", "predicted")]:
+        for case in CASES:
+            values = figures.get(spec(each), {})
+            values = values(case.seed) if callable(values) else values
+            runs.found[key(case, each)] = Latencies(*[10.0] * 7)._replace(**values)
+    return Choice(runs, CASES, CASES[:2])
+
+
+def test_settings_differ_and_have_every_dispatcher_in_their_name():
+    for family in FAMILIES.values():
+        assert len({spec(each) for each in family.settings}) == len(family.settings)
+        assert {each.information for each in family.settings} == {family.information}
+    assert len(FAMILIES["vllm"].settings) == 35
+    assert PAGE in FAMILIES["vllm"].settings
+    for each in (*FAMILIES["vllm"].settings, *FAMILIES["vllm, shortest first"].settings):
+        assert "dispatch=" in spec(each)
+
+
+def test_the_least_on_the_first_seeds_is_chosen_whatever_the_others_say():
+    low, late = (spec(each) for each in FAMILIES["vllm"].settings[3:5])
+    figures = {
+        low: lambda seed: {"mean_s": 5.0 if seed < 2 else 99.0},
+        late: lambda seed: {"mean_s": 6.0 if seed < 2 else 1.0, "p99_s": 2.0},
+    }
+    found = told(figures)
+    assert spec(found.chosen["vllm, tuned"].scheduler) == low
+    assert spec(found.chosen["vllm, tuned for p99"].scheduler) == late
+    assert found.values("vllm, tuned", "mean_s") == [5.0, 5.0, 99.0, 99.0]
+    assert found.change("vllm, tuned", "gittins", "mean_s").mean == pytest.approx(420)
+    assert found.change("vllm, tuned", "gittins", "mean_s", 2).mean == pytest.approx(890)
+
+
+def test_the_limited_mode_has_no_more_ttft_than_it_may():
+    quick, slow, best = (
+        f"gittins+max_num_batched_tokens=1024+ttft_s={x:g}"
+        for x in six_workloads_settings.LIMITS_S[:3]
+    )
+    free = {spec(each): {"ttft_p99_s": 99.0} for each in FAMILIES["gittins, TTFT"].settings}
+    found = told(free | {quick: {"mean_s": 8.0, "ttft_p99_s": 10.0}, slow: {"ttft_p99_s": 9.0},
+                         best: {"mean_s": 7.0, "ttft_p99_s": 10.1}})  # fmt: skip
+    assert spec(found.chosen["gittins, TTFT of vllm, tuned"].scheduler) == quick
+    found = told(free | {best: {"mean_s": 7.0, "ttft_p99_s": 10.1}})
+    assert spec(found.chosen["gittins, TTFT of vllm, 2,048"].scheduler) == best
+
+
+def test_statements_say_where_they_hold(capsys):
+    mine = {"mean_s": 8.0, "ttft_p99_s": 12.0}
+    found = told({"gittins": lambda seed: mine | {"mean_s": 8.0 + seed / 10}})
+    report = Report(found.runs, [found])
+    report.differences()
+    report.claims()
+    printed = capsys.readouterr().out
+    assert "HOLDS  gittins has less mean JCT than vllm, tuned on all (seeds 0 to 3)" in printed
+    assert "FAILS  gittins, tuned has less mean JCT than vllm, tuned" in printed
+    assert "FAILS  gittins has at most 1.1 times the TTFT p99 of vllm, tuned: 1.2" in printed
+    assert "| arXiv | gittins | vllm, tuned | −18.5 ±2.1 |" in printed
+
+
+def test_runs_are_made_once_and_kept(tmp_path, monkeypatch):
+    made = []
+
+    def piece(job):
+        made.append(job)
+        return [(key(job[0], each), Latencies(*range(7))) for each in job[1]]
+
+    monkeypatch.setattr("benchmarks.reproductions.six_workloads_runs.piece", piece)
+    file = tmp_path / "runs"
+    wanted = [(case, each) for case in CASES for each in (OURS, PAGE)]
+    Runs(file).need("some", wanted[:3])
+    again = Runs(file)
+    again.need("all", wanted)
+    assert [len(job[1]) for job in made] == [2, 1, 1, 2, 2]
+    assert len({json.loads(line)[0] for line in file.read_text().splitlines()}) == len(wanted)
+    assert again.of(CASES[3], PAGE) == Latencies(*range(7))
+
+
+def test_without_placing_no_worker_leaves_a_request_to_another():
+    instance = predict(peers_workload(200, rate=20.0), "noise:sigma=0.4")
+    instance = instance.replace(workers=instance.workers * 3)
+    for label, each in six_workloads_settings.ABLATIONS.items():
+        policy = build(instance, each)
+        simulate_policy(instance, policy)
+        placed = [p for p in getattr(policy, "policies", [policy]) if not isinstance(p, Unplaced)]
+        assert bool(placed) == (not label.startswith("placing off")), label
+
+
+def test_tables_are_those_of_pages():
+    assert markdown([{"a": 1, "b": "x"}]) == "| a | b |\n| --- | --- |\n| 1 | x |"
+
+
+@needs_data
+@pytest.mark.full
+def test_a_quick_run_prints_every_part(capsys, monkeypatch):
+    few = {
+        name: each._replace(
+            settings=tuple(dict.fromkeys(each.settings[-11::5] + (PAGE,) * (PAGE in each.settings)))
+        )
+        for name, each in FAMILIES.items()
+    }
+    monkeypatch.setattr("benchmarks.reproductions.six_workloads_choice.FAMILIES", few)
+    monkeypatch.setattr("benchmarks.reproductions.six_workloads.FAMILIES", few)
+    assert six_workloads.main(["--quick", "--workload", "Azure code"]) == 0
+    printed = capsys.readouterr().out
+    for text in ("statements", "gate off", "all at 0", "attainment %", "gittins, predicted"):
+        assert text in printed
+    assert np.char.count(printed, "| Azure code |") > 20
+
+
+def test_what_the_readme_says_is_on_the_page(repo_root):
+    page = (repo_root / "docs" / "four-workloads.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()
+            if "| gittins | vllm, tuned |" in line][: len(setting.ALL)]  # fmt: skip
+    less = {row[0]: -number(row[3]) for row in rows}
+    first, last = (sorted(less[name] for name in setting.WORKLOADS)[place] for place in (0, -1))
+    fifth, sixth = less["ServeGen R1"], less["arXiv"]
+    assert first > 0
+    assert round(fifth) == 0
+    assert sixth < 0
+    words = " ".join((repo_root / "README.md").read_text().split())
+    assert f"`gittins` has {first:.0f} to {last:.0f} % less mean JCT than vLLM's policy" in words
+    assert f"as much on a fifth and {-sixth:.0f} % more on a sixth" in words
+    assert f"up to {max(number(row[7]) for row in rows)} times the TTFT p99" in words
+    assert "at its best of 35 settings" in words

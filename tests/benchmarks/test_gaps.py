@@ -1,7 +1,5 @@
 """What is lost to what: regret, gaps of latencies, ranks, and what lengths are worth."""
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib
@@ -13,17 +11,14 @@ from benchmarks import latency_gaps, regret, where_ranks_lose
 from benchmarks.worth import __main__ as command
 from benchmarks.worth import corpus, report, rows, shares
 from benchmarks.worth.rows import Row
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
+from orsched import AffineCost, InputError, Instance, Requests, Worker
 from orsched.files.request_columns import read_requests_csv
 from orsched.instances.datasets import VARIABLE
 from orsched.planning.study import read_study
 from orsched.prediction import make_corpus
 from orsched.prediction.evaluation import kendall_tau
 from tests.in_order import in_order
+from tests.refused import refused
 
 
 def test_every_method_of_the_registry_is_in_the_table_or_left_out_with_a_reason():
@@ -42,9 +37,8 @@ def test_regret_is_the_mean_jct_less_a_bound_that_no_policy_beats(part):
 
 
 def test_an_instance_that_a_method_does_not_take_is_a_reason_and_no_row(capsys):
-    made = regret.rows(
-        "arrivals", range(1), ["windows@clairvoyant", "fcfs@none"], regret.Kept(None)
-    )
+    methods = ["windows@clairvoyant", "fcfs@none"]
+    made = regret.rows("arrivals", range(1), methods, regret.Kept(None))
     assert [row["method"] for row in made] == ["fcfs"]
     assert "windows@clairvoyant: left out" in capsys.readouterr().out
 
@@ -73,24 +67,14 @@ def percent(cell):
     return float(cell.removesuffix(" %"))
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """Sizes at which every method takes an instant."""
+def test_every_value_is_above_its_bound(capsys, monkeypatch):
     monkeypatch.setattr(latency_gaps, "SIZES", {"100x20": (6, 2), "1319x200": (8, 3)})
-
-
-@pytest.mark.usefixtures("small")
-def test_every_value_is_above_its_bound(capsys):
     latency_gaps.main(["--seconds", "0.3", "--seeds", "2", "--sizes", "100x20"])
     head, line, *rest = capsys.readouterr().out.splitlines()
     names, rows = cells(head), [dict(zip(cells(head), cells(x), strict=True)) for x in rest[:4]]
     assert len(cells(line)) == len(names)
-    assert [(row["mean"], row["seed"]) for row in rows] == [
-        ("JCT", "0"),
-        ("JCT", "1"),
-        ("TTFT", "0"),
-        ("TTFT", "1"),
-    ]
+    seen = [f"{row['mean']} {row['seed']}" for row in rows]
+    assert seen == ["JCT 0", "JCT 1", "TTFT 0", "TTFT 1"]
     for row in rows:
         bound = float(row["bound s"].split()[0])
         values = [float(row[name]) for name in names if name.endswith(" s") and name != "bound s"]
@@ -101,10 +85,9 @@ def test_every_value_is_above_its_bound(capsys):
 
 
 def test_the_summary_has_means_and_most():
-    rows = [
-        {"size": "6 x 2", "mean": "JCT", "gap of gittins": f"{a} %", "gap of the search": f"{b} %"}
-        for a, b in ((1.0, 0.5), (3.0, 1.5))
-    ]
+    one = {"size": "6 x 2", "mean": "JCT"}
+    rows = [{**one, "gap of gittins": f"{gap} %", "gap of the search": f"{gap / 2} %"}
+            for gap in (1.0, 3.0)]  # fmt: skip
     assert list(latency_gaps.summary(rows)) == [
         "6 x 2, mean JCT, gittins: gap 2.00 % in the mean of 2 seeds, at most 3.00 %",
         "6 x 2, mean JCT, the search: gap 1.00 % in the mean of 2 seeds, at most 1.50 %",
@@ -114,10 +97,9 @@ def test_the_summary_has_means_and_most():
 @pytest.mark.full
 def test_workloads_are_held_against_both_bounds(monkeypatch, capsys):
     cost = in_order(AffineCost, 1_000_000, 10_000, 1_000_000, 100_000)
-    requests = Requests(
-        [90, 9, 30, 9, 60], [9, 4, 20, 3, 8], arrival_ns=[0, 10**6, 2 * 10**6, 10**7, 10**7]
-    )
-    instance = Instance(requests, (Worker(3, cost), Worker(3, cost)), "prefill")
+    arrivals = [0, 10**6, 2 * 10**6, 10**7, 10**7]
+    requests = Requests([90, 9, 30, 9, 60], [9, 4, 20, 3, 8], arrival_ns=arrivals)
+    instance = Instance(requests, (Worker(3, cost),) * 2, "prefill")
     monkeypatch.setattr(latency_gaps.setting, "workload", lambda *_: instance)
     command = ["--only", "workloads", "--iterations", "2", "--loads", "0.5", "--names", "ShareGPT"]
     latency_gaps.main(command)
@@ -129,9 +111,8 @@ def test_workloads_are_held_against_both_bounds(monkeypatch, capsys):
     assert float(found["latency_search / bound"]) >= 1
     latency_gaps.main(command)
     assert capsys.readouterr().out.splitlines()[2] == row  # iterations, no clock
-    assert orsched.bound(instance, "mean_jct", allows=("chunks", "mixed")).value_s <= float(
-        found["latency_search s"]
-    )
+    least = orsched.bound(instance, "mean_jct", allows=("chunks", "mixed")).value_s
+    assert least <= float(found["latency_search s"])
 
 
 def test_workloads_need_their_data(monkeypatch):
@@ -174,11 +155,8 @@ def case(*, none, five, oracle, tails=((1, 1), (1, 1), (1, 1))):
     """Two seeds: mean JCT without predictions, with the five classes and with the oracle."""
     named = zip(("none", "five classes", "oracle"), (none, five, oracle), tails, strict=True)
     others = [(told, none, tails[0]) for told in report.PREDICTORS if told != "five classes"]
-    made = [
-        Row("W", "0.9", "gittins", told, seed, mean, tail[seed], 1.0, 0.0, 1.0)
-        for told, means, tail in (*named, *others)
-        for seed, mean in enumerate(means)
-    ]
+    made = [Row("W", "0.9", "gittins", told, seed, means[seed], tail[seed], 1.0, 0.0, 1.0)
+            for told, means, tail in (*named, *others) for seed in (0, 1)]  # fmt: skip
     return shares.cases(reversed(made))[0]  # in any order
 
 
@@ -188,22 +166,19 @@ def test_gain_and_share_by_hand():
     assert found.gains("five classes") == pytest.approx([0.3, 0.1])
     assert found.gains("oracle") == pytest.approx([0.4, 0.2])
     assert shares.share([0.3, 0.1], [0.4, 0.2]) is None  # with two seeds the oracle's may be 0
-    assert found.gain("oracle").mean == pytest.approx(0.3)
-    assert found.worth
     assert found.share("five classes") is None
-    assert not found.keeps("five classes")
+    assert found.gain("oracle").mean == pytest.approx(0.3)
+    assert (found.worth, found.keeps("five classes")) == (True, False)
 
 
 def test_the_interval_of_a_share_by_hand():
     """R = 0.6 / 0.9; residuals (gain - R oracle) / 0.3 are 0.1/0.9, 0, -0.1/0.9, times t(2)."""
     kept = shares.share([0.3, 0.2, 0.1], [0.4, 0.3, 0.2])
     assert kept.mean == pytest.approx(2 / 3)
-    deviation = 1 / 9
-    assert kept.high - kept.mean == pytest.approx(4.302653 * deviation / 3**0.5, rel=1e-6)
+    assert kept.high - kept.mean == pytest.approx(4.302653 / 9 / 3**0.5, rel=1e-6)
     assert shares.share([0.4, 0.3, 0.2], [0.4, 0.3, 0.2])[1:] == pytest.approx((1, 1, 1))
     assert shares.share([0.1], [0.2])[1:] == (0.5, None, None)
-    assert shares.share([0.1], [0.0]) is None
-    assert shares.share([0.1, 0.1], [-0.2, -0.2]) is None
+    assert shares.share([0.1], [0.0]) is shares.share([0.1, 0.1], [-0.2, -0.2]) is None
 
 
 def test_the_tail_is_held_against_the_tail_without_predictions():
@@ -213,13 +188,6 @@ def test_the_tail_is_held_against_the_tail_without_predictions():
     assert worse.gain("five classes", "p99_s").mean == pytest.approx(-0.05)
     assert not worse.tail_no_worse("five classes")
     assert worse.tail_no_worse("oracle")
-
-
-def test_seeds_must_be_the_same():
-    made = [Row("W", "0.9", "gittins", told, seed, 1, 1, 1, 0, 1)
-            for told, seed in (("none", 0), ("oracle", 1))]  # fmt: skip
-    with pytest.raises(ValueError, match="other seeds"):
-        shares.cases(made)
 
 
 def test_runs_without_predictions_stand_once_and_must_not_differ():
@@ -234,8 +202,10 @@ def test_runs_without_predictions_stand_once_and_must_not_differ():
         Row("W", "all at 0", "shortest first", "none", 0, 2.0, 3.0, 4.0, 1.0, 2.0)
     ]
     table[1]["jct_ns_mean"] = 5e9
-    with pytest.raises(AssertionError, match="depends on them"):
-        rows.rows_of(table, laws)
+    refused("depends on them", rows.rows_of, table, laws, kind=AssertionError)
+    made = [Row("W", "0.9", "gittins", told, seed, 1, 1, 1, 0, 1)
+            for told, seed in (("none", 0), ("oracle", 1))]  # fmt: skip
+    refused("other seeds", shares.cases, made, kind=ValueError)
 
 
 def test_the_claim_is_counted():
@@ -247,28 +217,21 @@ def test_the_claim_is_counted():
     assert "it **does not hold**" in text
     assert "80 % in 1 (W 0.9), p99 is no worse in 0 (none)" in text
     (only,) = report.workload_answers([longer])
-    assert (
-        "no worse with none; at the price of p99, which is up to 5.0 % more, with `gittins` (0.9)"
-        in only
-    )
+    said = "at the price of p99, which is up to 5.0 % more, with `gittins` (0.9)"
+    assert f"no worse with none; {said}" in only
 
 
-def test_the_page_is_what_the_command_computes(repo_root, capsys):
+def test_the_page_is_what_the_command_computes_and_writes(repo_root, tmp_path, capsys):
     page = (repo_root / "docs" / "is-prediction-worth-it.md").read_text(encoding="utf-8")
+    before, between, behind = command.marked(page)
     assert command.main(["--from", str(FIGURES)]) == 0
     printed = capsys.readouterr().out
     assert printed.count("\n| ") > 100
-    assert command.marked(page)[1].strip() == printed.strip()
-
-
-def test_the_page_is_written_between_its_marks(repo_root, tmp_path):
-    page = (repo_root / "docs" / "is-prediction-worth-it.md").read_text(encoding="utf-8")
-    before, between, behind = command.marked(page)
+    assert between.strip() == printed.strip()
     emptied = tmp_path / "page.md"
     emptied.write_text("".join((before, *command.MARKS, behind)), encoding="utf-8")
     command.main(["--from", str(FIGURES), "--page", str(emptied)])
     assert emptied.read_text(encoding="utf-8") == page
-    assert between
 
 
 def test_figures_are_kept(tmp_path):
@@ -337,7 +300,5 @@ def test_a_file_of_other_figures_is_refused_in_a_line(tmp_path, capsys, text):
     path = tmp_path / "figures.csv"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(SystemExit) as caught:
-        command.main(["--from", str(path)])
-    assert caught.value.code == 2
+    assert refused("", command.main, ["--from", str(path)], kind=SystemExit).code == 2
     assert f"{path}: cannot be read" in capsys.readouterr().err

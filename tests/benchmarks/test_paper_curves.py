@@ -1,14 +1,17 @@
-"""Curves of papers end where the totals of the same run are; fits beside what they fit."""
+"""Settings and curves of papers: what is printed, what a run totals, what is fitted."""
 
-from __future__ import annotations
-
+import numpy as np
 import pytest
 
-from benchmarks.reproductions import mico_curves, mico_runs, pang_cases, scls_runs
+from benchmarks.reproductions import mico_curves, mico_runs, pang_cases, scls_runs, scls_setting
 from benchmarks.reproductions.mico_curves import curves
+from benchmarks.reproductions.scls import change, overloaded
 from orsched.calibration.measurements import DECODE, PREFILL, Measurements
 from orsched.costs import BilinearCost
+from orsched.heuristics.scls.continuous import ILS
+from orsched.heuristics.scls.sliced import SCLS
 from orsched.instances.datasets import VARIABLE
+from orsched.models.batch.batcher import serving_ns
 
 
 @pytest.fixture(autouse=True)
@@ -38,52 +41,46 @@ def test_the_figure_of_a_run_names_both(monkeypatch, tmp_path, capsys):
 
 
 def test_the_gain_of_a_case_is_the_difference_of_its_figures():
-    first = [{"slot_utilization": 0.5, "tokens_per_s": 100.0}] * 2
-    other = [
-        {"slot_utilization": 0.75, "tokens_per_s": 110.0},
-        {"slot_utilization": 0.5, "tokens_per_s": 90.0},
-    ]
-    rows = pang_cases.means({"fcfs": first, "hybrid": other})
-    assert rows[1]["gain, utilization, %"] == "+12.50"
-    assert rows[1]["least, tokens/s"] == "-10.00"
+    first, second, third = (
+        {"slot_utilization": used, "tokens_per_s": speed}
+        for used, speed in ((0.5, 100.0), (0.75, 110.0), (0.5, 90.0))
+    )
+    rows = pang_cases.means({"fcfs": [first, first], "hybrid": [second, third]})
+    assert (rows[1]["gain, utilization, %"], rows[1]["least, tokens/s"]) == ("+12.50", "-10.00")
     assert rows[-1]["gain, tokens/s"] == "+100.63"
 
 
 def test_shares_of_slices_are_all_requests():
-    import numpy as np
-
     shares = scls_runs.slice_shares(np.array([1, 1, 2, 9, 30]))
-    assert shares["1 %"] == 40
-    assert shares["2 %"] == 20
-    assert shares["more %"] == 40
+    assert [shares[name] for name in ("1 %", "2 %", "more %")] == [40, 20, 40]
     assert sum(shares.values()) == pytest.approx(100)
+    assert change(3.0, 2.0) == 50
+    assert [overloaded({"requests_per_s": rate, "rate": 10}) for rate in (8.9, 9.1)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_fit_to_a_bilinear_machine_has_no_error():
     profiles = pytest.importorskip("benchmarks.reproductions.scls_profiles")
     machine = BilinearCost.from_ms(p=(0.2, 0.5, 0.1, 9), d=(0.003, 0.2, 0.01, 7))
     sizes = [(n, length) for n in (1, 2, 4, 8) for length in (16, 64, 256)]
+    together, none = [n * length for n, length in sizes], [0] * len(sizes)
+    lengths = [length for _, length in sizes]
     measured = Measurements(
         phase=[PREFILL] * len(sizes) + [DECODE] * len(sizes),
         count=[n for n, _ in sizes] * 2,
         duration_ns=[machine.prefill_ns([length] * n) for n, length in sizes]
         + [machine.round_ns(n, n * length, length) for n, length in sizes],
-        tokens=[n * length for n, length in sizes] + [0] * len(sizes),
-        longest=[length for _, length in sizes] + [0] * len(sizes),
-        context_sum=[0] * len(sizes) + [n * length for n, length in sizes],
-        context_max=[0] * len(sizes) + [length for _, length in sizes],
-    )
+        tokens=together + none, longest=lengths + none,
+        context_sum=none + together, context_max=none + lengths,
+    )  # fmt: skip
     cost = profiles.fitted(measured)
     for phase in (PREFILL, DECODE):
         error, mean = profiles.errors(cost, measured, phase)
         assert error < 1e-6 < mean
-    slower = Measurements(
-        **{name: measured.column(name).tolist() for name in ("count", "tokens", "longest")},
-        phase=list(measured.phase),
-        duration_ns=(measured.column("duration_ns") + 1_000_000).tolist(),
-        context_sum=measured.column("context_sum").tolist(),
-        context_max=measured.column("context_max").tolist(),
-    )
+    times = (measured.column("duration_ns") + 1_000_000).tolist()
+    slower = Measurements(**{**measured.to_dict(), "duration_ns": times})
     error, _ = profiles.errors(cost, slower, PREFILL)
     assert error == pytest.approx(1e-3)
 
@@ -98,3 +95,48 @@ def test_profiles_of_a_small_worker(capsys):
     out = capsys.readouterr().out
     for part in ("Fig. 8", "Fig. 9", "Fig. 10a", "Fig. 10b", "mean error"):
         assert part in out
+
+
+def test_the_constants_give_figure_11():
+    cost = scls_setting.HF.bilinear()
+    together = serving_ns(cost, 16, 1024, 128)
+    separate = serving_ns(cost, 15, 10, 128) + serving_ns(cost, 1, 1024, 128)
+    assert together == pytest.approx(13.5e9, rel=1e-6)
+    assert separate == pytest.approx(7.6e9, rel=1e-6)
+    assert serving_ns(scls_setting.DS.bilinear(), 16, 1024, 128) < together
+
+
+def test_the_synthetic_lengths_have_the_shape_of_sharegpt():
+    prompts, outputs, source = scls_setting.lengths(20_000, 0)
+    assert source == "synthetic"
+    assert prompts.max() == outputs.max() == 1024
+    assert 150 < prompts.mean() < 200
+    assert 300 < outputs.mean() < 350
+    assert 0.75 < (outputs < 512).mean() < 0.85
+
+
+def test_arrivals_end_with_the_time():
+    requests, _ = scls_setting.workload(10.0, 1, seconds=30)
+    assert requests.arrival_ns.max() < 30e9
+    assert 240 < len(requests) < 360
+
+
+@pytest.mark.parametrize("engine", ["HF", "DS"])
+def test_slices_waste_fewer_tokens_than_whole_batches(engine):
+    requests, _ = scls_setting.workload(4.0, 0, seconds=20)
+    worker = scls_setting.static_worker(scls_setting.ENGINES[engine])
+    instance = scls_setting.instance(requests, worker, 2)
+    found = {
+        name: scls_runs._run(SCLS, scls_setting.slice_params(engine, **values), instance)
+        for name, values in (("SLS", scls_runs.ABLATION["SLS"]), ("SCLS", {}))
+    }
+    assert found["SCLS"]["invalid"] < found["SLS"]["invalid"]
+    assert found["SCLS"]["requests_per_s"] > found["SLS"]["requests_per_s"]
+
+
+def test_iteration_level_wastes_nothing():
+    requests, _ = scls_setting.workload(4.0, 0, seconds=20)
+    instance = scls_setting.instance(requests, scls_setting.continuous_worker(scls_setting.DS), 2)
+    found = scls_runs._run(ILS, {"parallel": 12}, instance)
+    assert found["invalid"] == found["pads"] == found["reschedules"] == 0
+    assert found["batch"] <= 12

@@ -1,7 +1,5 @@
 """The program behind the page on predicted lengths, and the sources of real text."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -46,8 +44,7 @@ def test_the_program_prints_its_tables_and_writes_them(tmp_path, monkeypatch, ca
     found = json.loads(path.read_text())
     names = ["within", "splits", "across", "online", "tails", "times"]
     assert [line[3:] for line in shown.splitlines() if line.startswith("## ")] == names
-    assert list(found) == names
-    assert len(found["within"]) == 2 * 3
+    assert (list(found), len(found["within"])) == (names, 2 * 3)
     assert {row["source"] for row in found["splits"]} == {"chat", "text"}
     assert all(row["time"] > 0 for row in found["times"])
 

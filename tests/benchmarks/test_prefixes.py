@@ -1,25 +1,18 @@
-"""Prompts and prefix caches: hits, reuse, lengths."""
-
-from __future__ import annotations
+"""Prompts and prefix caches: hits, reuse, lengths, and what reuse saves."""
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.reproductions import prompt_length
 from benchmarks.reproductions.prefix_hits import PUBLISHED, SIZES, hit_ratio, rows
-from orsched.checker import check
-from orsched.data.instance import Instance
-from orsched.data.prefixes import Prefixes
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
-from orsched.heuristics.continuous.async_scheduling import VLLM
+from benchmarks.speed.section import Options
+from orsched import Instance, Prefixes, Requests, Worker, check, simulate
 from orsched.instances.datasets import VARIABLE
 from orsched.instances.readers import read
-from orsched.simulator import simulate_policy
-from orsched.simulator.policy import Information
 
 
 def requests_of(chains, prompts, size=4):
@@ -85,12 +78,11 @@ def test_the_published_ratios(data_dir):
     assert by_vllm[-1] < float(PUBLISHED[None])
 
 
-needs_data = pytest.mark.skipif(
-    not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not name the data sets"
-)
-
-
-def within(tables):
+@pytest.mark.parametrize("which", ["synthetic", "measured"])
+def test_ttft_is_the_sum_of_the_tables_up_to_128k(which):
+    if which == "measured" and not os.environ.get(VARIABLE):
+        pytest.skip(f"{VARIABLE} does not name the data sets")
+    tables = getattr(prompt_length, f"{which}_tables")()
     cost = tables.cost()
     for prompt in prompt_length.PROMPTS:
         summed = tables.summed_s(prompt)
@@ -98,25 +90,15 @@ def within(tables):
     assert prompt_length.MOST_ERROR == 0.03
 
 
-def test_ttft_is_the_sum_of_the_tables_up_to_128k():
-    within(prompt_length.synthetic_tables())
+@pytest.fixture(scope="module")
+def plain():
+    cost = prompt_length.synthetic_tables().cost()
+    names = ("fixed_ns", "dense", "prefill", "decode")
+    return prompt_length.WithoutContexts(**{name: getattr(cost, name) for name in names})
 
 
-@needs_data
-def test_ttft_is_the_sum_of_the_measured_tables():
-    within(prompt_length.measured_tables())
-
-
-def without_contexts(cost):
-    return prompt_length.WithoutContexts(
-        fixed_ns=cost.fixed_ns, dense=cost.dense, prefill=cost.prefill, decode=cost.decode
-    )
-
-
-def test_without_contexts_the_error_grows_with_the_prompt():
+def test_without_contexts_the_error_grows_with_the_prompt(plain):
     tables = prompt_length.synthetic_tables()
-    cost = tables.cost()
-    plain = without_contexts(cost)
     ratios = [prompt_length.ttft_s(plain, p) / tables.summed_s(p) for p in prompt_length.PROMPTS]
     errors = [1 - ratio for ratio in ratios]
     assert errors == sorted(errors)
@@ -124,13 +106,24 @@ def test_without_contexts_the_error_grows_with_the_prompt():
     assert errors[-1] > 0.75
 
 
-def test_the_checker_refuses_the_times_without_contexts():
+def test_the_checker_refuses_the_times_without_contexts(plain):
     cost = prompt_length.synthetic_tables().cost()
-    plain = without_contexts(cost)
     instance = Instance(Requests([8192], [1]), Worker(1, plain), "prefill")
-    policy, _ = VLLM.build(instance, Information.NONE, {"max_num_batched_tokens": 2048}, 0)
-    schedule = simulate_policy(instance, policy).schedule
+    schedule = simulate(instance, "vllm@none+max_num_batched_tokens=2048").schedule
     assert check(instance, schedule) == []
     told = instance.replace(workers=replace(instance.worker, cost=cost))
     wrong = check(told, schedule)
     assert sum("a prefill stage, takes" in str(each) for each in wrong) == 3  # all but the first
+
+
+def test_reuse_is_measured_by_runs_with_and_without():
+    pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    from benchmarks.speed import prefix_reuse
+
+    section = prefix_reuse.run_section(Options(Path(), repeats=1, tiny=True), "tiny")
+    without, reusing = section.rows
+    assert without["hit_rate"] == 0
+    # each document of 32 tokens is computed once: 4 of 6 requests hit 32 of their 40 tokens
+    assert reusing["hit_rate"] == pytest.approx(4 * 32 / (6 * 40))
+    assert min(reusing[name] for name in ("compute_ms", "store_ms", "load_ms")) > 0
+    assert section.targets[0].passed

@@ -1,12 +1,11 @@
-"""Screenshots are taken by a command, and three of them stand in the documentation."""
+"""Screenshots: three stand in the documentation; and reports keep their limit on size."""
 
-from __future__ import annotations
-
+import re
 from pathlib import Path
 
 import pytest
 
-from benchmarks import screenshots
+from benchmarks import report_page, screenshots
 from benchmarks.screenshots import IN_DOCS, SHOTS, Shot, main
 
 
@@ -49,3 +48,12 @@ def test_a_page_with_an_error_is_not_taken(tmp_path):
             screenshots.take(started, Shot("start", 300, 200), bad, tmp_path / "bad.png")
     screenshots.shrink(tmp_path / "good.png", tmp_path / "small.png")
     assert 0 < (tmp_path / "small.png").stat().st_size <= (tmp_path / "good.png").stat().st_size
+
+
+def test_pages_stay_below_eight_megabytes(capsys):
+    assert report_page.main(["--quick", "--no-browser"]) == 0
+    sizes = [
+        float(size) for size in re.findall(r"\| ([0-9.]+) \| [0-9.]+ \| –", capsys.readouterr().out)
+    ]
+    assert len(sizes) == 3
+    assert max(sizes) < 8

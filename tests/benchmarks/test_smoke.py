@@ -1,7 +1,5 @@
 """Every section runs at a tiny size; nothing here asserts a time."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -14,15 +12,11 @@ from orsched.instances.synthetic import peers_workload
 
 
 def numbers(rows):
-    """All times, memories and counts of a table."""
     endings = ("_s", "_us", "_mib", "per_request", "_%")
     names = ("runs", "modules", "decisions", "stages", "rounds", "requests")
-    return [
-        value
-        for row in rows
-        for key, value in row.items()
-        if (key.endswith(endings) or key in names) and value is not None
-    ]
+    cells = (cell for row in rows for cell in row.items())
+    return [value for key, value in cells
+            if (key.endswith(endings) or key in names) and value is not None]  # fmt: skip
 
 
 @pytest.mark.full
@@ -46,16 +40,12 @@ def test_every_section_measures_something(name, tmp_path, capsys):
     assert written["machine"]["versions"]["orsched"]
 
 
-def test_a_program_that_fails_is_named_and_not_run_again(tmp_path):
-    program = Program("fails", ["/bin/sh", "-c", "echo out; echo why >&2; exit 3"])
-    measure([program], 2, tmp_path)
-    assert program.figures() == {"program": "fails", "remark": "failed: why"}
-
-
-def test_a_program_that_does_not_exist_is_named(tmp_path):
-    program = Program("absent", [str(tmp_path / "absent")])
-    measure([program], 1, tmp_path)
-    assert "No such file" in program.figures()["remark"]
+def test_a_program_that_fails_or_does_not_exist_is_named_and_not_run_again(tmp_path):
+    fails = Program("fails", ["/bin/sh", "-c", "echo out; echo why >&2; exit 3"])
+    absent = Program("absent", [str(tmp_path / "absent")])
+    measure([fails, absent], 2, tmp_path)
+    assert fails.figures() == {"program": "fails", "remark": "failed: why"}
+    assert "No such file" in absent.figures()["remark"]
 
 
 def test_peers_that_are_not_installed_say_how_to_install_them(tmp_path, monkeypatch):
@@ -70,22 +60,16 @@ def test_the_peers_read_the_same_requests(tmp_path):
     instance = peers_workload(50)
     peers.write_sched_sim(instance, tmp_path / "a.json")
     peers.write_mooncake(instance, tmp_path / "b.jsonl")
-    ours = list(
-        zip(
-            instance.requests.arrival_ns.tolist(),
-            instance.requests.prompt_tokens.tolist(),
-            instance.requests.output_tokens.tolist(),
-            strict=True,
-        )
-    )
+    names = ("arrival_ns", "prompt_tokens", "output_tokens")
+    ours = list(zip(*(getattr(instance.requests, x).tolist() for x in names), strict=True))
+
+    def rows(found, unit, *columns):
+        return [(round(r["timestamp"] * unit), *(r[name] for name in columns)) for r in found]
+
     listed = json.loads((tmp_path / "a.json").read_text())
-    assert ours == [
-        (round(r["timestamp"] * 1e9), r["prompt_tokens"], r["output_tokens"]) for r in listed
-    ]
+    assert ours == rows(listed, 1e9, "prompt_tokens", "output_tokens")
     lines = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
-    assert ours == [
-        (round(r["timestamp"] * 1e6), r["input_length"], r["output_length"]) for r in lines
-    ]
+    assert ours == rows(lines, 1e6, "input_length", "output_length")
     hashes = [h for r in lines for h in r["hash_ids"]]
     assert len(hashes) == len(set(hashes))
 
@@ -102,17 +86,10 @@ def test_a_missed_target_is_printed():
     assert "  - why" in text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "-"),
-        (12345, "12,345"),
-        (True, "True"),
-        (0.123456, "0.123"),
-        (1234.5, "1,234"),
-        (89.061, "89.06"),
-    ],
-)
+@pytest.mark.parametrize(("value", "text"), [
+    (None, "-"), (12345, "12,345"), (True, "True"), (0.123456, "0.123"), (1234.5, "1,234"),
+    (89.061, "89.06"),
+])  # fmt: skip
 def test_numbers_are_printed_short(value, text):
     assert number(value) == text
 

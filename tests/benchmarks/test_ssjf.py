@@ -1,7 +1,5 @@
 """The setting of SSJF: its constants give what the paper prints; a short run of each scheduler."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

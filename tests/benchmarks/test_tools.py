@@ -1,43 +1,38 @@
-"""What measures, counts and repeats: arguments, workers, frozen results, budgets of lines."""
+"""What measures, counts and repeats: arguments, frozen results, mutants, budgets of lines."""
 
-from __future__ import annotations
-
+import ast
 import json
+from pathlib import Path
 
 import pytest
 
 from benchmarks import dispatching, exact_means, frozen, latency_search, lines
 from benchmarks.lines import ROOMS, Counts, Room, by_room, count, exceeded, now, room_of, rows
+from benchmarks.mutants import TARGETS, mutants, outcome
 from benchmarks.reproductions import disaggregation, four_workloads, scls, six_workloads, ssjf
-from benchmarks.speed import worker
+from benchmarks.speed import packing_seeds, worker
 from benchmarks.speed.before_after import main, ratios
 from benchmarks.speed.by_turns import ROOT, TurnError, by_turns, once, other_work, work
+from benchmarks.speed.packing_seeds import Answer, summary
 from benchmarks.speed.section import Options
+from tests.refused import refused
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "1.5", "x", "", "nan"])
 def test_what_is_no_number_of_something_is_said(wrong, capsys):
     for script, option in (
-        (disaggregation.main, "--seeds"),
-        (disaggregation.main, "--requests"),
-        (six_workloads.main, "--jobs"),
-        (six_workloads.main, "--tuning"),
-        (dispatching.main, "--seeds"),
-        (latency_search.main, "--seeds"),
-        (scls.main, "--seeds"),
-        (ssjf.main, "--seeds"),
-        (four_workloads.main, "--seeds"),
-    ):
-        with pytest.raises(SystemExit) as caught:
-            script([f"{option}={wrong}"])
-        assert caught.value.code == 2
+        (disaggregation.main, "--seeds"), (disaggregation.main, "--requests"),
+        (six_workloads.main, "--jobs"), (six_workloads.main, "--tuning"),
+        (dispatching.main, "--seeds"), (latency_search.main, "--seeds"), (scls.main, "--seeds"),
+        (ssjf.main, "--seeds"), (four_workloads.main, "--seeds"),
+    ):  # fmt: skip
+        assert refused("", script, [f"{option}={wrong}"], kind=SystemExit).code == 2
         assert "at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "nan", "inf", "x"])
 def test_what_is_no_load_is_said(wrong, capsys):
-    with pytest.raises(SystemExit):
-        six_workloads.main([f"--load={wrong}"])
+    refused("", six_workloads.main, [f"--load={wrong}"], kind=SystemExit)
     assert "above 0" in capsys.readouterr().err
 
 
@@ -51,22 +46,19 @@ def test_the_least_of_each_side_is_compared():
     found = ratios([document(3.0, 8.0), document(2.0, 9.0)], [document(1.0, 12.0)])
     assert [(each.key[2], each.ratio) for each in found] == [("wall_min_s", 0.5), ("p99_us", 1.5)]
     assert found[0].spread == 1.5
-
-
-def test_results_largest_figures_and_tiny_ones_are_no_speed():
+    # results, largest figures and tiny ones are no speed
     found = ratios([document(1.0, 0.1, 5.0)], [document(1.0, 0.1, 9.0)])
     assert [each.key for each in found] == [("one", "orsched", "wall_min_s")]
 
 
 def test_slower_figures_are_marked(tmp_path, capsys):
-    paths = {}
-    for name, wall in (("before", 1.0), ("same", 1.04), ("slow", 1.06)):
-        paths[name] = str(tmp_path / f"{name}.json")
-        (tmp_path / f"{name}.json").write_text(json.dumps(document(wall, 2.0)))
-    assert main(["--before", paths["before"], "--after", paths["same"]]) == 0
-    assert main(["--before", paths["before"], "--after", paths["slow"], paths["slow"]]) == 1
+    before, same, slow = (str(tmp_path / f"{wall}.json") for wall in (1.0, 1.04, 1.06))
+    for path, wall in ((before, 1.0), (same, 1.04), (slow, 1.06)):
+        Path(path).write_text(json.dumps(document(wall, 2.0)))
+    assert main(["--before", before, "--after", same]) == 0
+    assert main(["--before", before, "--after", slow, slow]) == 1
     assert "1 of 2 figures" in capsys.readouterr().out
-    assert main(["--before", paths["before"], "--after", paths["slow"], paths["same"]]) == 0
+    assert main(["--before", before, "--after", slow, same]) == 0
 
 
 @pytest.mark.full
@@ -83,8 +75,7 @@ def test_turns_of_this_checkout_do_the_same_work():
 
 
 def test_a_checkout_without_an_interpreter_is_told(tmp_path):
-    with pytest.raises(TurnError, match=r"no \.venv"):
-        once(tmp_path, work(["windows"], tiny=True))
+    refused(r"no \.venv", once, tmp_path, work(["windows"], tiny=True), kind=TurnError)
 
 
 @pytest.mark.parametrize("section", ["names", "files"])
@@ -102,9 +93,6 @@ def test_two_runs_are_equal_and_a_changed_row_is_listed(section, tmp_path, capsy
     printed = capsys.readouterr().out
     assert f"{section}: {key}: " in printed
     assert f"{section}: gone: 1 -> absent" in printed
-
-
-def test_what_a_clock_said_is_left_out():
     text = 'orsched: 2 s: simulating\n"decision_p99_s": 3.8e-05,\nmakespan 2.00\n'
     assert frozen._without_times(text) == '"decision_p99_s": TIME,\nmakespan 2.00\n'
 
@@ -129,11 +117,8 @@ class A:
 LONG = "def f(a, b, c, d, e, f, g, h, i): ...\ndef g():\n" + "    x = 1\n" * 60
 
 
-def test_comments_docstrings_and_empty_lines_are_no_code():
+def test_comments_docstrings_and_empty_lines_are_no_code_and_long_functions_are_counted():
     assert count(SOURCE) == Counts(1, 14, 6, 2, 0)
-
-
-def test_a_function_is_long_by_its_lines_or_its_parameters():
     assert count(LONG).long == 2
     assert count(LONG.replace(", i", "").replace("    x = 1\n", "    x = 1\n", 1)).long == 1
     assert count("class A:\n    def f(self, a, b, c, d, e, f, g, h): ...\n").long == 0
@@ -149,8 +134,11 @@ def test_files_belong_to_a_room_and_those_at_the_top_to_the_door():
     assert (changes["models"], changes["gone"], changes["all"]) == (-3, -3, -6)
 
 
-def test_every_folder_belongs_to_one_room():
-    folders = {path.rpartition("/")[0] for path, _ in now()} - {"orsched"}
+def test_every_folder_belongs_to_one_room_and_links_are_not_counted_twice():
+    names = [name for name, _ in now()]
+    assert len(names) == len(set(names)) > 300
+    assert not [name for name in names if name.startswith("orsched/models/")]
+    folders = {path.rpartition("/")[0] for path in names} - {"orsched"}
     for folder in folders:
         homes = [n for n, room in ROOMS.items() if any(
             f"{folder}/".startswith(f"{each}/") for each in room.folders)]  # fmt: skip
@@ -166,12 +154,6 @@ def test_a_room_above_its_budget_is_named(monkeypatch):
         "small: 2 files, the budget is 1",
         "3 functions above 60 lines or 8 parameters, the budget is 0",
     ]
-
-
-def test_links_are_not_counted_twice():
-    names = [name for name, _ in now()]
-    assert len(names) == len(set(names)) > 300
-    assert not [name for name in names if name.startswith("orsched/models/")]
 
 
 def test_without_torch_the_section_says_so(tmp_path, monkeypatch):
@@ -209,3 +191,74 @@ def test_rows_say_what_was_proven(capsys):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         assert cells[3] == "1 of 1"
         assert float(cells[-2]) <= 1 <= float(cells[-1])
+
+
+def test_a_proof_that_the_checker_refuses_is_none():
+    answers = [
+        Answer(7, 0.5, 0.4, 10, 10, 0),
+        Answer(8, 1.5, 1.4, 11, 10, 0),
+        Answer(9, 0.1, 0.1, 10, 10, 1),
+    ]
+    text = summary("H", answers)
+    assert "seeds 7 to 9: 1 of 3 proven, 1 refused" in text
+    assert text.count("over 1 s: 1") == 2
+    assert "slowest: 8 (CPU 1.40 s, wall 1.50 s), 7" in text
+    assert "not proven: seed 8, makespan 11, bound 10" in text
+    assert "not proven: seed 9" in text
+
+
+def test_an_instance_of_a_family_is_packed_and_checked(capsys, tmp_path):
+    assert packing_seeds.measure("E4", 3, 5.0).proven
+    log = tmp_path / "answers.csv"
+    assert (
+        packing_seeds.main(["E4", "--first", "3", "--count", "2", "--cpu", "--log", str(log)]) == 0
+    )
+    assert "E4, seeds 3 to 4: 2 of 2 proven" in capsys.readouterr().out
+    lines = log.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == ",".join(Answer._fields)
+    assert [line.split(",")[0] for line in lines[1:]] == ["3", "4"]
+
+
+def test_a_limit_in_seconds_of_cpu_ends_a_packing(capsys):
+    assert (
+        packing_seeds.main(["H", "--first", "20009", "--count", "1", "--cpu", "--limit", "0.2"])
+        == 0
+    )
+    assert "not proven: seed 20009" in capsys.readouterr().out
+
+
+MUTATED = '''"""One."""
+
+
+def least(values: list[int], most: int = 7) -> int:
+    """Return the least."""
+    found = most
+    for value in values:
+        if value < found and value > 0:
+            found = value
+        values.append(found - 1)
+    if not values:
+        raise ValueError(f"{most + 1}")
+    return found
+'''
+
+
+def test_every_place_gives_another_program_and_says_its_line():
+    found = dict(mutants(MUTATED, 100, 1))
+    assert len(found) == 10
+    assert ast.unparse(ast.parse(MUTATED)) not in found
+    assert sum("line 8" in said for said in found.values()) == 5
+    assert not any("line 12" in said for said in found.values())
+    assert list(mutants(MUTATED, 4, 2)) == list(mutants(MUTATED, 4, 2))
+
+
+def test_a_failing_test_is_told_from_one_that_passes(tmp_path):
+    (tmp_path / "test_two.py").write_text("def test_a(): pass\ndef test_b(): assert 1 > 2\n")
+    found = outcome(tmp_path, ["test_two.py"], all_of_them=True)
+    assert found == {"test_two::test_a": True, "test_two::test_b": False}
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_a_module_and_its_tests_are_where_the_table_says(target):
+    assert (ROOT / target.path).exists()
+    assert all((ROOT / each).exists() for each in target.tests)
