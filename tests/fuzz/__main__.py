@@ -20,7 +20,6 @@ from tests.fuzz.judge import JUDGES
 
 
 def main() -> int:
-    """Read the arguments, fuzz, print a table."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--inputs", type=int, default=1_000, help="of each format")

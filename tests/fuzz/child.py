@@ -1,7 +1,5 @@
 """The process that judges inputs within limits; JSON lines say begin and verdict of each."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -12,10 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 from time import process_time
-from typing import NoReturn
 
 
-def main() -> None:
+def main():
     """Judge inputs ``start`` to ``end`` of a format."""
     form, seed, start, end, folder, seconds, megabytes = sys.argv[1:]
     talk = os.fdopen(os.dup(1), "w", buffering=1)
@@ -35,7 +32,7 @@ def main() -> None:
             _judge(form, seed, index, Path(folder), samples, float(seconds), int(megabytes), talk)
 
 
-def _judge(form, seed, index, folder, samples, seconds, megabytes, talk) -> None:
+def _judge(form, seed, index, folder, samples, seconds, megabytes, talk):
     from tests.fuzz.judge import outcome
 
     place = folder / "current"
@@ -62,11 +59,11 @@ class _LateError(BaseException):
     """The time of an input is over."""
 
 
-def _late(number: int, frame: object) -> NoReturn:
+def _late(number, frame):
     raise _LateError
 
 
-def _kib(field: str) -> int:
+def _kib(field):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
 

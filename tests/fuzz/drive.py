@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.fuzz.samples import certificates, documents
 
+ROOT = str(Path(__file__).resolve().parents[2])
 BATCH = 1_000
 LOOK_S = 0.25
 FINDINGS = ("crash", "wrong verdict", "time", "memory", "died")
@@ -29,15 +30,11 @@ class Tally:
     worst_mb: float = 0.0
 
     def row(self) -> dict[str, object]:
-        """Return counts and worst figures."""
         counts = {name: self.outcomes[name] for name in ("accepted", "refused")}
         return {
-            "inputs": sum(self.outcomes.values()),
-            **counts,
-            "findings": len(self.findings),
-            "worst_s": round(self.worst_s, 2),
-            "worst_mb": round(self.worst_mb),
-        }
+            "inputs": sum(self.outcomes.values()), **counts, "findings": len(self.findings),
+            "worst_s": round(self.worst_s, 2), "worst_mb": round(self.worst_mb),
+        }  # fmt: skip
 
 
 def prepare(folder: Path, forms) -> None:
@@ -64,7 +61,7 @@ def _batch(form, seed, start, end, folder, seconds, megabytes, tally):
         [sys.executable, "-m", "tests.fuzz.child", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_root()), *sys.path])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([ROOT, *sys.path])},
     )
     index, begun = start, False
     try:
@@ -88,10 +85,6 @@ def _batch(form, seed, start, end, folder, seconds, megabytes, tally):
     tally.outcomes["died"] += 1
     _save(form, seed, what, folder, tally)
     return index + 1
-
-
-def _root() -> Path:
-    return Path(__file__).resolve().parents[2]
 
 
 def _lines(child, first_s, seconds):

@@ -3,8 +3,6 @@
 ``Finding`` is a wrong verdict; an error that orsched does not raise on purpose is one, too.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io
@@ -16,27 +14,15 @@ import sys
 import traceback
 from importlib.util import find_spec
 
-from orsched.checker import check
+from orsched import SLO, InfeasibleError, InputError, TimeLimitError, check, files, solve, summarise
 from orsched.checker.certificates import bound_violations, bulk_violations
 from orsched.cli.commands import run
 from orsched.cli.study_command import means_of
-from orsched.common.errors import InfeasibleError, InputError, TimeLimitError
 from orsched.common.limits import DEFAULT_BUDGET
 from orsched.data.schedule_classes import allowances_of
-from orsched.files import (
-    load_cost,
-    load_instance,
-    load_schedule,
-    read_requests_csv,
-    save_cost,
-    save_instance,
-    save_schedule,
-    write_requests_csv,
-)
 from orsched.files.instance_document import instance_from_document
 from orsched.files.schedule_document import schedule_from_document
 from orsched.instances.readers import read
-from orsched.metrics.summary import SLO, summarise
 from orsched.models.bounds.bulk_bound import bulk_tokens
 from orsched.planning.study.drive import Store, _digest
 from orsched.planning.study.plan import key_of, read_settings, read_study
@@ -44,17 +30,9 @@ from orsched.planning.study.table import csv_text, rows_of
 from orsched.runner.loop.resume import prompts_of_rest
 from orsched.runner.policy_source import rest_of
 from orsched.runner.worker_pool import RunSettings
-from orsched.solving.solver import solve
 from tests.by_the_book import rule_broken_by
-from tests.fuzz.mutate import (
-    damaged,
-    json_bytes,
-    mutated,
-    own_rows,
-    sheet_of,
-    toml_text,
-    without_marks,
-)
+from tests.fuzz import mutate
+from tests.fuzz.mutate import damaged, json_bytes, mutated, toml_text, without_marks
 from tests.fuzz.parquet import mutated_table
 from tests.models.test_bulk_bound import attained
 
@@ -92,16 +70,16 @@ def instance(dice, place, samples):
 
 def instance_parquet(dice, place, samples):
     path = place / "input.parquet"
-    save_instance(instance_from_document(dice.choice(samples["instance"])), path)
+    files.save_instance(instance_from_document(dice.choice(samples["instance"])), path)
     path.write_bytes(mutated_table(path.read_bytes(), dice))
     return _instance(path, dice)
 
 
 def _instance(path, dice):
-    found = load_instance(path)
+    found = files.load_instance(path)
     other = path.with_name("again" + path.suffix)
-    save_instance(found, other)
-    demand(load_instance(other) == found, "not what was written")
+    files.save_instance(found, other)
+    demand(files.load_instance(other) == found, "not what was written")
     longest = max(found.requests.prompt_tokens.tolist(), default=0)
     if dice.random() < 0.1 or (found.link is not None and longest > MOST_IN_CHUNKS):
         command("bound", path)
@@ -129,19 +107,19 @@ def _schedule(pair, dice, place, suffix):
     if suffix == ".json":
         path.write_bytes(json_bytes(_timeline_first(pair["schedule"], dice), dice))
     else:
-        save_schedule(schedule_from_document(pair["schedule"]), path)
+        files.save_schedule(schedule_from_document(pair["schedule"]), path)
         path.write_bytes(mutated_table(path.read_bytes(), dice))
-    found = load_schedule(path)
+    found = files.load_schedule(path)
     other = path.with_name("again" + path.suffix)
-    save_schedule(found, other)
-    demand(load_schedule(other) == found, "not what was written")
+    files.save_schedule(found, other)
+    demand(files.load_schedule(other) == found, "not what was written")
     times = "measured" if found.is_measured else "model"
     faults = check(problem, found, times=times)
     if not faults and times == "model":
         rule = rule_broken_by(problem, found)
         demand(rule is None, f"accepted, but by the book: {rule}")
     if dice.random() < 0.1:
-        save_instance(problem, place / "problem.json")
+        files.save_instance(problem, place / "problem.json")
         code, shown = command("check", place / "problem.json", path, "--times", times)
         demand((code == 0) <= (not faults), f"check says {code}: {shown[-300:]}")
     return "refused" if faults else "accepted"
@@ -272,9 +250,9 @@ def _no_less_than(problem, plan, claim):
 def cost(dice, place, samples):
     path = place / "input.json"
     path.write_bytes(json_bytes(mutated(dice.choice(samples["cost"]), dice), dice))
-    found = load_cost(path)
-    save_cost(found, place / "again.json")
-    demand(load_cost(place / "again.json") == found, "not what was written")
+    found = files.load_cost(path)
+    files.save_cost(found, place / "again.json")
+    demand(files.load_cost(place / "again.json") == found, "not what was written")
     with contextlib.suppress(InputError):
         found.prefill_ns([1, 2**31 - 1])
         found.round_ns(3, 2**40, 2**31)
@@ -284,9 +262,9 @@ def cost(dice, place, samples):
 def requests_csv(dice, place, samples):
     path = place / "input.csv"
     path.write_bytes(damaged(samples["csv"].encode(), dice))
-    found = read_requests_csv(path)
-    write_requests_csv(found, place / "again.csv")
-    demand(read_requests_csv(place / "again.csv") == found, "not what was written")
+    found = files.read_requests_csv(path)
+    files.write_requests_csv(found, place / "again.csv")
+    demand(files.read_requests_csv(place / "again.csv") == found, "not what was written")
     return "accepted"
 
 
@@ -309,7 +287,7 @@ def own_requests(dice, place, samples):
     """Requests under people's names, in any separator, as JSON lines or as a spreadsheet."""
     kind = dice.choice(("csv", "csv", "jsonl", "xlsx" if find_spec("openpyxl") else "csv"))
     path = place / f"input.{kind}"
-    head, *rows = own_rows(dice)
+    head, *rows = mutate.own_rows(dice)
     if kind == "jsonl":
         lines = [json.dumps(dict(zip(head, row, strict=False))) for row in rows]
         raw = "\n".join(lines).encode()
@@ -317,7 +295,7 @@ def own_requests(dice, place, samples):
         mark = dice.choice((",", ";", "\t"))
         raw = "\n".join(mark.join(map(str, row)) for row in [head, *rows]).encode()
     else:
-        raw = sheet_of([head, *rows])
+        raw = mutate.sheet_of([head, *rows])
     path.write_bytes(damaged(raw, dice) if dice.random() < 0.5 else raw)
     found = read(path, dice.choice((None, "requests")), drop_empty=dice.random() < 0.5)
     demand(len(found.requests) == found.report.kept > 0, "another number of requests")
@@ -328,10 +306,7 @@ def own_requests(dice, place, samples):
 
 
 def study(dice, place, samples):
-    path = place / "input.toml"
-    text = toml_text(mutated(samples["study"], dice)).encode("utf-8", "surrogatepass")
-    path.write_bytes(damaged(text, dice) if dice.random() < 0.15 else text)
-    before = set(sys.modules)
+    path, before = _written_toml(samples["study"], dice, place), set(sys.modules)
     found = read_study(path)
     demand("this" not in sys.modules, f"imported {set(sys.modules) - before}")
     if len(found.seeds) * len(found.instances) * len(found.policies) < 2000:
@@ -341,11 +316,16 @@ def study(dice, place, samples):
     return "accepted"
 
 
-def config(dice, place, samples):
+def _written_toml(tables, dice, place):
+    """Write mutated tables; return the path."""
     path = place / "input.toml"
-    text = toml_text(mutated(samples["config"], dice)).encode("utf-8", "surrogatepass")
+    text = toml_text(mutated(tables, dice)).encode("utf-8", "surrogatepass")
     path.write_bytes(damaged(text, dice) if dice.random() < 0.15 else text)
-    read_settings(path)
+    return path
+
+
+def config(dice, place, samples):
+    read_settings(_written_toml(samples["config"], dice, place))
     demand("this" not in sys.modules, "imported a module")
     return "accepted"
 
@@ -362,9 +342,8 @@ def cell(dice, place, samples):
     if dice.random() < 0.9:
         changed = without_marks(mutated(record, dice))
         with contextlib.suppress(ValueError, TypeError, KeyError):
-            changed = (
-                {**changed, "key": key_of(changed["cell"])} if dice.random() < 0.2 else changed
-            )
+            if dice.random() < 0.2:
+                changed = {**changed, "key": key_of(changed["cell"])}
             changed["digest"] = _digest(changed)
         content = json.dumps(changed).encode()
     else:
@@ -397,38 +376,19 @@ def resume(dice, place, samples):
 
 
 JUDGES = {
-    "instance.json": instance,
-    "instance.parquet": instance_parquet,
-    "schedule.json": schedule,
+    "instance.json": instance, "instance.parquet": instance_parquet, "schedule.json": schedule,
     "schedule.parquet": lambda dice, place, samples: schedule(dice, place, samples, ".parquet"),
     "trace.json": trace,
     "trace.parquet": lambda dice, place, samples: trace(dice, place, samples, ".parquet"),
-    "cost.json": cost,
-    "result": result,
-    "bound": bound,
-    "certificate": certificate,
-    "bulk": bulk,
-    "requests.csv": requests_csv,
-    "foreign": foreign,
-    "own": own_requests,
-    "study.toml": study,
-    "config.toml": config,
-    "cell.json": cell,
-    "resume": resume,
-}
+    "cost.json": cost, "result": result, "bound": bound, "certificate": certificate, "bulk": bulk,
+    "requests.csv": requests_csv, "foreign": foreign, "own": own_requests, "study.toml": study,
+    "config.toml": config, "cell.json": cell, "resume": resume,
+}  # fmt: skip
 
 
 def _slow(dice, place, samples):
     while True:
         pass
-
-
-def _large(dice, place, samples):
-    return "accepted" if bytearray(40 << 20) else ""
-
-
-def _huge(dice, place, samples):
-    return "accepted" if bytearray(1 << 40) else ""
 
 
 def _hangs(dice, place, samples):
@@ -438,13 +398,11 @@ def _hangs(dice, place, samples):
 
 FAILING = {
     "crash": lambda dice, place, samples: 1 // 0,
-    "wrong verdict": lambda dice, place, samples: demand(False, "wrong"),
-    "time": _slow,
-    "memory": _large,
-    "memory at once": _huge,
-    "died": lambda dice, place, samples: os._exit(1),
-    "hangs": _hangs,
-}
+    "wrong verdict": lambda dice, place, samples: demand(False, "wrong"), "time": _slow,
+    "memory": lambda dice, place, samples: "accepted" if bytearray(40 << 20) else "",
+    "memory at once": lambda dice, place, samples: "accepted" if bytearray(1 << 40) else "",
+    "died": lambda dice, place, samples: os._exit(1), "hangs": _hangs,
+}  # fmt: skip
 """Judges that fail, each in its way: they show that findings are found."""
 
 

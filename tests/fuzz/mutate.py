@@ -1,7 +1,5 @@
 """Structured mutation of a document and of its bytes; tables of requests as people have them."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json
@@ -100,21 +98,14 @@ def _value(root, dice):
 def _other_list(old, dice):
     new = list(old)
     kind = dice.randrange(7)
-    if kind == 0:
-        return new[: len(new) // 2]
-    if kind == 1:
-        return new * dice.choice((2, 3, 50))
-    if kind == 2:
-        return new[::-1]
-    if kind == 3:
-        dice.shuffle(new)
-        return new
-    if kind == 4:
-        return [*new, dice.choice(NUMBERS)]
     if kind == 5 and new:
         new[dice.randrange(len(new))] = dice.choice((*NUMBERS, *TEXTS, None, True, [1]))
         return new
-    return [dice.choice(NUMBERS) for _ in new]
+    changes = (
+        lambda: new[: len(new) // 2], lambda: new * dice.choice((2, 3, 50)), lambda: new[::-1],
+        lambda: dice.sample(new, len(new)), lambda: [*new, dice.choice(NUMBERS)],
+    )  # fmt: skip
+    return changes[kind]() if kind < 5 else [dice.choice(NUMBERS) for _ in new]
 
 
 def _rename_or_drop(holder, key, dice):
@@ -159,7 +150,6 @@ def without_marks(document):
 
 
 def toml_text(table):
-    """Return tables as TOML, all of them inline."""
     return "".join(f"{json.dumps(key)} = {_toml(value)}\n" for key, value in table.items())
 
 
@@ -180,7 +170,6 @@ STARTS = (0, 0, 5, 1_700_000_000, 1_700_000_000_000, 1_700_000_000_000_000_000)
 
 
 def own_rows(dice):
-    """Return a heading and rows: mostly right, with what people get wrong."""
     targets = ["prompt_tokens", "output_tokens"]
     targets += [name for name in ALIASES if name not in targets and dice.random() < 0.15]
     head = [dice.choice(sorted(ALIASES[target])) for target in targets]
@@ -192,8 +181,7 @@ def own_rows(dice):
     for row in range(dice.randint(1, 12)):
         cells = [_cell(dice, target, row) for target in targets]
         if timed:
-            at = f"2024-05-10 09:00:{row:02}" if dated else start + row
-            cells.append(at)
+            cells.append(f"2024-05-10 09:00:{row:02}" if dated else start + row)
         cells += [dice.choice(("a", 3, "")) for _ in range(len(head) - len(cells))]
         rows.append(cells)
     if dice.random() < 0.3:
@@ -219,7 +207,6 @@ def _cell(dice, target, row):
 
 
 def sheet_of(rows):
-    """Return a spreadsheet's bytes."""
     import openpyxl
 
     book, out = openpyxl.Workbook(), io.BytesIO()

@@ -1,7 +1,5 @@
 """Mutation of Parquet files: columns, types, rows, metadata, bytes."""
 
-from __future__ import annotations
-
 import json
 from io import BytesIO
 
@@ -21,13 +19,10 @@ def mutated_table(raw, dice):
         except (pa.ArrowException, ValueError, OverflowError, TypeError):
             continue
     sink = BytesIO()
+    how = {"compression": dice.choice(("snappy", "zstd", "none", "gzip")),
+           "row_group_size": dice.choice((None, None, 1, 3))}  # fmt: skip
     try:
-        pq.write_table(
-            table,
-            sink,
-            compression=dice.choice(("snappy", "zstd", "none", "gzip")),
-            row_group_size=dice.choice((None, None, 1, 3)),
-        )
+        pq.write_table(table, sink, **how)
     except (pa.ArrowException, ValueError):
         return _damaged(raw, dice)
     content = sink.getvalue()
@@ -87,14 +82,10 @@ def _rows(table, dice):
     import pyarrow as pa
 
     draw = dice.randrange(4)
-    if draw == 0:
-        return table.slice(0, len(table) // 2)
-    if draw == 1:
-        return table.slice(0, 0)
+    if draw < 2:
+        return table.slice(0, draw * (len(table) // 2))
     if draw == 2:
-        order = list(range(len(table)))
-        dice.shuffle(order)
-        return table.take(order)
+        return table.take(dice.sample(range(len(table)), len(table)))
     return pa.concat_tables([table] * dice.choice((2, 3, 100)))
 
 
@@ -102,9 +93,8 @@ def _nulls(table, dice):
     import pyarrow as pa
 
     place = dice.randrange(table.num_columns)
-    return table.set_column(
-        place, table.column_names[place], pa.nulls(len(table), table.schema.field(place).type)
-    )
+    nulls = pa.nulls(len(table), table.schema.field(place).type)
+    return table.set_column(place, table.column_names[place], nulls)
 
 
 def _metadata(table, dice):

@@ -1,25 +1,17 @@
 """What is mutated: a few valid documents of each format, and certificates of each kind."""
 
-from __future__ import annotations
-
 import json
 import random
 
 import numpy as np
 
-from orsched.common.errors import OrschedError
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.schedule import Steps, Work
-from orsched.data.workers import Worker
+from orsched import SLO, Instance, OrschedError, Requests, Steps, Work, Worker, solve, summarise
 from orsched.files.instance_document import instance_document
 from orsched.files.schedule_document import schedule_document
 from orsched.instances.catalog import affine_ms, load_named
-from orsched.metrics.summary import SLO, summarise
 from orsched.models.bounds.bounds import bound, improving_bounds, makespan_bound
 from orsched.models.bounds.bulk_bound import attainment_bound, bulk_bound
 from orsched.runner.loop.resume import residual
-from orsched.solving.solver import solve
 from tests.brute_force import optimum_ns
 from tests.checker.any_mode import random_schedule
 from tests.files import malformed
@@ -36,30 +28,18 @@ WHOLE = {"mode": "prefill_first", "max_num_batched_tokens": 10**6}
 
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
 STUDY = {
-    "instances": [
-        "two-by-two",
-        {"name": "with-arrivals", "sample": [2, 3], "label": "few"},
-        {"generator": "uniform", "requests": [3, 5], "clients": 2},
-    ],
-    "policies": [
-        "fcfs",
-        {"name": "vllm", "parameters": {"mode": ["mixed", "prefill_first"]}},
-        "hybrid@predicted",
-    ],
-    "seeds": "0:3",
-    "arrivals": ["as_given", {"law": "gamma", "rate": [1, 2.5], "cv": 2}],
-    "workers": [1, 2],
-    "predictions": ["as_given", {"law": "noise", "sigma": [0.3]}],
-    "bounds": ["makespan", "mean_jct"],
-    "slo": {"ttft_s": 1, "tpot_s": 0.1},
-    "iterations": 10,
+    "instances": ["two-by-two", {"name": "with-arrivals", "sample": [2, 3], "label": "few"},
+                  {"generator": "uniform", "requests": [3, 5], "clients": 2}],
+    "policies": ["fcfs", {"name": "vllm", "parameters": {"mode": ["mixed", "prefill_first"]}},
+                 "hybrid@predicted"],
+    "seeds": "0:3", "arrivals": ["as_given", {"law": "gamma", "rate": [1, 2.5], "cv": 2}],
+    "workers": [1, 2], "predictions": ["as_given", {"law": "noise", "sigma": [0.3]}],
+    "bounds": ["makespan", "mean_jct"], "slo": {"ttft_s": 1, "tpot_s": 0.1}, "iterations": 10,
     "plots": [{"y": "jct_ns_mean", "x": "arrivals_rate", "by": "policy"}],
-}
+}  # fmt: skip
 CONFIG = {
-    "seed": 3,
-    "policy": {"name": "vllm", "information": "none", "parameters": {"max_num_seqs": 2}},
-    "workers": {"count": 2},
-    "arrivals": {"law": "poisson", "rate": 3},
+    "seed": 3, "policy": {"name": "vllm", "information": "none", "parameters": {"max_num_seqs": 2}},
+    "workers": {"count": 2}, "arrivals": {"law": "poisson", "rate": 3},
     "predictions": {"law": "noise", "sigma": 0.2},
 }  # fmt: skip
 
@@ -75,42 +55,34 @@ def schedules():
         yield instance, solve(instance, "disaggregated").schedule
     for seed in range(30):
         instance, schedule = random_schedule(seed)
-        yield (
-            instance,
-            schedule.replace(results=summarise(instance, schedule, SLO(ttft_ns=200, tpot_ns=20))),
-        )
+        results = summarise(instance, schedule, SLO(ttft_ns=200, tpot_ns=20))
+        yield instance, schedule.replace(results=results)
+
+
+def documents_of(instance, schedule):
+    return {"instance": instance_document(instance), "schedule": schedule_document(schedule)}
 
 
 def documents():
-    """Return the documents of each native format."""
     pairs = list(schedules())
-    whole = [
-        {"instance": instance_document(instance), "schedule": schedule_document(schedule)}
-        for instance, schedule in pairs
-    ]
+    whole = [documents_of(*pair) for pair in pairs]
     device = {"device": "cpu", "clock": "perf_counter_ns"}
     for pair in whole[::3]:
         measured = {**pair["schedule"], "format": "orsched/trace", "run": device}
         whole.append({**pair, "schedule": {**measured, "results": {}, "bound": None}})
-    partial = list(_stopped())
     costs = [worker.cost for instance, _ in pairs for worker in instance.workers]
     models = {cost.model: {"model": cost.model, **cost.to_dict()} for cost in costs}
     head = {"format": "orsched/cost", "version": 1}
     return {
         "instance": [
-            *(pair["instance"] for pair in whole[:20]),
-            malformed.instance_document(),
+            *(pair["instance"] for pair in whole[:20]), malformed.instance_document(),
             malformed.quantiles([[1, 2], [1, 9], [3, 3]])(malformed.instance_document()),
         ],
         "schedule": whole,
         "cost": [{**head, **model} for model in models.values()] + [malformed.cost_document()],
-        "partial": partial,
-        "bulk": list(_bulk_bounds()),
-        "traces": TRACES,
-        "csv": malformed.CSV,
-        "study": STUDY,
-        "config": CONFIG,
-    }
+        "partial": list(_stopped()), "bulk": list(_bulk_bounds()), "traces": TRACES,
+        "csv": malformed.CSV, "study": STUDY, "config": CONFIG,
+    }  # fmt: skip
 
 
 def _stopped():
@@ -124,14 +96,12 @@ def _stopped():
         steps = {name: column[:count] for name, column in vars(whole.steps).items()}
         run = {"device": "virtual", "clock": "model", "complete": False, "worker": "virtual"}
         run |= {"seed": 1, "events": [{"time_ns": 0, "what": "lost", "worker": 0, "requests": [0]}]}
-        trace = whole.replace(
-            steps=Steps(**steps), work=Work(**work), results={}, bound=None, run=run
-        )
+        kept = {"steps": Steps(**steps), "work": Work(**work), "results": {}, "bound": None}
+        trace = whole.replace(**kept, run=run)
         rest = residual(instance, trace)
         pairs = zip(rest.rows.tolist(), rest.yielded.tolist(), strict=True)
         noted = {str(row): [5] * tokens for row, tokens in pairs if tokens}
-        document = schedule_document(trace.replace(run={**run, "unfinished": noted}))
-        yield {"instance": instance_document(instance), "schedule": document}
+        yield documents_of(instance, trace.replace(run={**run, "unfinished": noted}))
 
 
 def _bulk_bounds():
@@ -139,18 +109,12 @@ def _bulk_bounds():
     for seed in range(40):
         plain, schedule = random_schedule(seed)
         instance, moment = with_classes(np.random.default_rng(seed), plain, schedule)
-        for make in (bulk_bound, attainment_bound):
+        for make, given in ((bulk_bound, [0.5]), (attainment_bound, [])):
             try:
-                found = make(
-                    instance, *([0.5] if make is bulk_bound else []), moment / 1e9, windows=5
-                )
+                found = make(instance, *given, moment / 1e9, windows=5)
             except OrschedError:
                 continue
-            yield {
-                "instance": instance_document(instance),
-                "schedule": schedule_document(schedule),
-                "bound": found.to_dict(),
-            }
+            yield {**documents_of(instance, schedule), "bound": found.to_dict()}
 
 
 def certificates():
@@ -165,12 +129,8 @@ def certificates():
                 continue
             least = least_known(instance) if least is None else least
             if objective in least:
-                document = {
-                    "instance": instance_document(instance),
-                    "objective": objective,
-                    "bound": item.to_dict(),
-                    "least": least[objective],
-                }
+                document = {"instance": instance_document(instance), "objective": objective}
+                document |= {"bound": item.to_dict(), "least": least[objective]}
                 found.append(json.loads(json.dumps(document)))
     return found
 
@@ -214,9 +174,7 @@ def _packed(dice):
     prompts = [dice.randint(1, 9) for _ in range(many)]
     cost = affine_ms(*dice.choice(((10, 1, 20, 1), (1, 0, 50, 0), (100, 1, 3, 0))))
     worker = Worker(clients, cost, prefill_cap_tokens=dice.choice((None, 20, 100)))
-    return Instance(
-        Requests(prompts, outputs), (worker,) * dice.choice((1, 1, 1, 2)), first_token="decode"
-    )
+    return Instance(Requests(prompts, outputs), (worker,) * dice.choice((1, 1, 1, 2)), "decode")
 
 
 def _bounds(instance):
@@ -245,12 +203,7 @@ def least_known(instance):
         values = {"makespan": results["makespan_ns"]}
         values |= {f"mean_{name}": results[f"{name}_ns"]["mean"] for name in ("jct", "ttft")}
         least = {name: min(value, least.get(name, np.inf)) for name, value in values.items()}
-    requests = instance.requests
-    if (
-        least
-        and len(instance.workers) == 1
-        and len(instance) <= 4
-        and requests.output_tokens.max() < 6
-    ):
+    small = len(instance.workers) == 1 and len(instance) <= 4
+    if least and small and instance.requests.output_tokens.max() < 6:
         least["makespan"] = min(least["makespan"], optimum_ns(instance))
     return least

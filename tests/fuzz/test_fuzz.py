@@ -1,7 +1,5 @@
 """Mutated inputs of every format: no crash, no wrong verdict, nothing out of proportion."""
 
-from __future__ import annotations
-
 import json
 import random
 
@@ -35,8 +33,7 @@ def test_more_inputs_of_each_format(tmp_path):
     prepare(tmp_path, JUDGES)
     for form in JUDGES:
         tally = fuzz(form, "8", range(200), tmp_path)
-        assert tally.findings == []
-        assert sum(tally.outcomes.values()) == 200
+        assert (tally.findings, sum(tally.outcomes.values())) == ([], 200)
         assert tally.outcomes["accepted"] > 0, f"{form}: what is not changed is accepted"
 
 

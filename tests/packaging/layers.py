@@ -35,8 +35,7 @@ LAYERS = (
         "the time of a step, and the fit of such times",
         (
             "costs", "calibration.fit", "calibration.fit_jointly", "calibration.intervals",
-            "calibration.least_squares",
-            "calibration.measurements",
+            "calibration.least_squares", "calibration.measurements",
         ),
     ),
     Layer(
@@ -74,9 +73,7 @@ LAYERS = (
         ("solving", "files.locate", "prediction"),
     ),
     Layer(
-        "pictures",
-        "charts, reports, studies, capacities",
-        ("views", "planning", "extending"),
+        "pictures", "charts, reports, studies, capacities", ("views", "planning", "extending"),
     ),
     Layer(
         "runner", "workers that execute, their calibration, vLLM", ("runner", "prediction.proxies")

@@ -69,7 +69,6 @@ def _text(x: int, y: int, text: str, kind: str, more: str = "") -> str:
 
 
 def main() -> int:
-    """Write the picture."""
     TARGET.write_text(svg(), encoding="utf-8")
     print(TARGET)
     return 0

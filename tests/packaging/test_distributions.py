@@ -1,7 +1,5 @@
 """The sdist and the wheel built from it hold what they must, and nothing under a wrong name."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -22,15 +20,14 @@ print(getattr(build_meta, "build_" + sys.argv[1])(sys.argv[2]))
 def build(kind, source, target):
     """Build without isolation and without the network; return the archive."""
     target.mkdir()
-    result = subprocess.run(
-        [sys.executable, "-c", BUILD, kind, str(target)],
-        cwd=source,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    return target / result.stdout.splitlines()[-1]
+    return target / python("-c", BUILD, kind, str(target), cwd=source).splitlines()[-1]
+
+
+def python(*args, cwd):
+    command = [sys.executable, *args]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -103,41 +100,28 @@ def test_the_wheel_carries_licence_notice_and_entry_point(wheel):
 
 def test_the_sdist_holds_tests_benchmarks_documentation_and_makefile(unpacked):
     for name in (
-        "Makefile",
-        "constraints.txt",
-        "LICENSE",
-        "NOTICE",
-        "CITATION.cff",
-        "CHANGELOG.md",
-        "docs/conf.py",
-        "docs/index.md",
-        "tests/conftest.py",
-        "benchmarks/speed/run.py",
-        "examples/own_trace.py",
-        "examples/data/requests.csv",
-        "models/__init__.py",
-    ):
+        "Makefile", "constraints.txt", "LICENSE", "NOTICE", "CITATION.cff", "CHANGELOG.md",
+        "docs/conf.py", "docs/index.md", "tests/conftest.py", "benchmarks/speed/run.py",
+        "examples/own_trace.py", "examples/data/requests.csv", "models/__init__.py",
+    ):  # fmt: skip
         assert (unpacked / name).is_file(), name
     assert not (unpacked / "docs" / "_build").exists()
+
+
+ELSEWHERE = """
+import sys; sys.path.insert(0, 'site')
+import orsched, orsched.models, orsched.heuristics, orsched.instances, orsched.simulator
+print(sorted({m.__file__.split('site/')[0] for n, m in sys.modules.items()
+              if n.startswith('orsched')}))
+from importlib.resources import files
+print(files('orsched').joinpath('py.typed').is_file())
+"""
 
 
 def test_the_wheel_works_from_another_place(wheel, tmp_path):
     """Unpacked alone, every package imports from the wheel and from nowhere else."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
-    code = (
-        "import sys; sys.path.insert(0, 'site')\n"
-        "import orsched, orsched.models, orsched.heuristics, orsched.instances, orsched.simulator\n"
-        "print(sorted({m.__file__.split('site/')[0] for n, m in sys.modules.items()\n"
-        "              if n.startswith('orsched')}))\n"
-        "from importlib.resources import files\n"
-        "print(files('orsched').joinpath('py.typed').is_file())\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines() == ["['']", "True"] or result.stdout.splitlines() == [
-        f"['{tmp_path}/']",
-        "True",
-    ]
+    where, typed = python("-c", ELSEWHERE, cwd=tmp_path).splitlines()
+    assert where in ("['']", f"['{tmp_path}/']")
+    assert typed == "True"

@@ -1,6 +1,4 @@
-"""The documentation covers what there is to document."""
-
-from __future__ import annotations
+"""The documentation covers what there is, and shows what its commands print."""
 
 import re
 import shlex
@@ -11,6 +9,13 @@ from importlib import import_module
 import pytest
 
 import orsched
+from benchmarks import readme
+
+TREE = r"^```\{toctree\}\n:hidden:\n\n(.*?)^```"
+
+
+def text_of(root, page):
+    return (root / "docs" / f"{page}.md").read_text()
 
 
 def test_every_public_name_is_on_a_page_of_the_api(repo_root):
@@ -25,7 +30,6 @@ def test_every_public_name_is_on_a_page_of_the_api(repo_root):
 
 
 def api_pages(root):
-    """Return the texts of the pages of the API, one a topic."""
     texts = [page.read_text() for page in sorted((root / "docs").glob("api*.md"))]
     assert len(texts) > 5
     return texts
@@ -42,12 +46,12 @@ def test_the_public_names_of_the_models_are_documented(package, repo_root):
 
 
 def test_every_module_that_the_pages_of_the_api_name_exists(repo_root):
-    pages = "".join(api_pages(repo_root))
-    modules = re.findall(r"^\.\. automodule:: orsched\.([\w.]+)$", pages, re.M)
+    modules = re.findall(
+        r"^\.\. automodule:: (orsched\.[\w.]+)$", "".join(api_pages(repo_root)), re.M
+    )
     assert len(modules) > 10
     for module in modules:
-        place = repo_root / "orsched" / module.replace(".", "/")
-        assert place.with_suffix(".py").is_file() or (place / "__init__.py").is_file(), module
+        import_module(module)
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/index.md"])
@@ -61,38 +65,27 @@ def test_the_make_targets_that_are_named_exist(name, repo_root):
 
 def contents(root, page="index"):
     """Return the pages of a page's contents and those of theirs, as often as they stand there."""
-    text = (root / "docs" / f"{page}.md").read_text()
-    found = []
-    for block in re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.S | re.M):
-        for name in re.findall(r"^([\w-]+)$", block, re.M):
-            found += [name, *contents(root, name)]
-    return found
+    blocks = re.findall(TREE.replace(r":hidden:\n\n", ""), text_of(root, page), re.S | re.M)
+    names = re.findall(r"^([\w-]+)$", "\n".join(blocks), re.M)
+    return [each for name in names for each in (name, *contents(root, name))]
 
 
 def test_every_page_is_in_the_contents_once(repo_root):
     pages = {page.stem for page in (repo_root / "docs").glob("*.md")} - {"index"}
     found = contents(repo_root)
-    assert set(found) == pages
-    assert len(found) == len(pages)
+    assert (set(found), len(found)) == (pages, len(pages))
 
 
-GROUPS = ("start", "how-to", "theory", "methods", "results", "reference")
-
-
-def test_the_contents_are_five_groups_and_the_reference(repo_root):
-    text = (repo_root / "docs" / "index.md").read_text()
-    (block,) = re.findall(r"^```\{toctree\}\n:hidden:\n\n(.*?)^```", text, re.S | re.M)
-    assert tuple(block.split()) == GROUPS
-    for group in GROUPS:
+def test_the_contents_are_groups_that_say_of_each_of_their_pages_what_it_is_about(repo_root):
+    text = text_of(repo_root, "index")
+    (block,) = re.findall(TREE, text, re.S | re.M)
+    assert block.split() == ["start", "how-to", "theory", "methods", "results", "reference"]
+    for group in block.split():
         assert f"]({group}.md)**" in text, group
-
-
-@pytest.mark.parametrize("group", GROUPS)
-def test_a_group_says_of_each_of_its_pages_what_it_is_about(group, repo_root):
-    text = (repo_root / "docs" / f"{group}.md").read_text()
-    (block,) = re.findall(r"^```\{toctree\}\n:hidden:\n\n(.*?)^```", text, re.S | re.M)
-    described = re.findall(r"^- \[\]\(([\w-]+)\.md\): \S", text, re.M)
-    assert described == block.split()
+        page = text_of(repo_root, group)
+        described = re.findall(r"^- \[\]\(([\w-]+)\.md\): \S", page, re.M)
+        (names,) = re.findall(TREE, page, re.S | re.M)
+        assert described == names.split(), group
 
 
 def test_the_python_examples_of_readme_and_start_page_run(repo_root, capsys):
@@ -134,26 +127,14 @@ def test_the_benchmarks_that_a_page_starts_tell_their_usage(repo_root):
 
 
 def test_the_glossary_has_the_words_that_tables_and_files_use(repo_root):
-    text = (repo_root / "docs" / "glossary.md").read_text()
-    (block,) = re.findall(r"^:::\{glossary\}\n(.*?)^:::", text, re.S | re.M)
+    glossary = r"^:::\{glossary\}\n(.*?)^:::"
+    (block,) = re.findall(glossary, text_of(repo_root, "glossary"), re.S | re.M)
     terms = re.findall(r"^([^\s].*)$", block, re.M)
-    assert terms[0] == "client"
-    assert len(terms) == len(set(terms))
+    assert (terms[0], len(terms)) == ("client", len(set(terms)))
     wanted = [
-        "TTFT",
-        "TPOT",
-        "JCT",
-        "ITL",
-        "goodput",
-        "makespan",
-        "gap",
-        "bubble",
-        "stage",
-        "round",
-        "step",
-        "worker",
-        "policy",
-    ]
+        "TTFT", "TPOT", "JCT", "ITL", "goodput", "makespan", "gap", "bubble", "stage", "round",
+        "step", "worker", "policy",
+    ]  # fmt: skip
     assert {*wanted, "SLO attainment", "lower bound", "slot utilization"} <= set(terms)
 
 
@@ -170,11 +151,8 @@ def console_commands(root):
 def test_the_commands_on_the_pages_have_their_options(repo_root):
     from orsched.cli.commands import cli
 
-    found = [
-        (words, page)
-        for words, page in console_commands(repo_root)
-        if words[0] in cli.list_commands(None)
-    ]
+    names = cli.list_commands(None)
+    found = [each for each in console_commands(repo_root) if each[0][0] in names]
     assert len(found) > 60
     for words, page in found:
         command = cli.get_command(None, words[0])
@@ -184,3 +162,50 @@ def test_the_commands_on_the_pages_have_their_options(repo_root):
         known = {name for option in command.params for name in option.opts + option.secondary_opts}
         used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
         assert used <= known | {"--help", "-h"}, f"{page}: orsched {shlex.join(words)}"
+
+
+PAGES = [*readme.PAGES, "examples/README.md"]
+
+
+@pytest.mark.parametrize("name", readme.PAGES)
+def test_the_output_is_what_the_commands_print(name, repo_root):
+    text = (repo_root / name).read_text()
+    assert len(readme.BLOCK.findall(text)) == 2, name
+    assert readme.current(text) == text, "python -m benchmarks.readme"
+
+
+def test_other_output_is_found():
+    page = "```console\n$ orsched --version\norsched 0\n```\n"
+    assert readme.BLOCK.findall(page) == [("$ orsched --version\n", "orsched 0\n")]
+    assert readme.BLOCK.findall("```console\n$ orsched info\n$ orsched data\n```\n") == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_links_lead_somewhere(name, repo_root):
+    page = repo_root / name
+    targets = re.findall(r"\]\(([^)\s#]+)", page.read_text())
+    for target in targets:
+        if target.startswith("http"):
+            assert target.startswith("https://arxiv.org/abs/"), target
+        else:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_readme_is_short_and_its_picture_is_there_and_small(repo_root):
+    text = (repo_root / "README.md").read_text()
+    assert len(text.splitlines()) <= 92
+    assert "pip install" in text
+    assert "This is for you if" in text
+    assert text.count("![") == 1
+    assert readme.PICTURE.stat().st_size < 60_000
+    for page, prefix in ((text, "docs/"), (text_of(repo_root, "index"), "")):
+        assert f"({prefix}_static/{readme.PICTURE.name})" in page
+
+
+def test_no_page_runs_a_plan_for_another_machine(repo_root):
+    """A real worker follows the plan of an instance that was calibrated for it."""
+    pages = [repo_root / "README.md", *(repo_root / "docs").glob("*.md")]
+    for page in pages:
+        for line in page.read_text().splitlines():
+            if line.startswith("$ orsched run pang"):
+                assert "--worker virtual" in line, page.name

@@ -1,7 +1,5 @@
 """Error texts: what they name exists, and each says what to do."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache
@@ -19,14 +17,13 @@ ERRORS = {
     "TimeLimitError", "MissingDependencyError", "unavailable",
 }  # fmt: skip
 OTHERS = {
-    "--save-result", "--save-detailed", "--append-result", "--additional-config", "--head",
-}  # fmt: skip
+    f"--{x}" for x in ["save-result", "save-detailed", "append-result", "additional-config", "head"]
+}
 """Options of vLLM and Ray."""
 
 
 @cache
 def sites():
-    """Return (place, call) of each error that the library makes."""
     found = []
     for path in modules(ROOT).values():
         for node in ast.walk(ast.parse(path.read_text())):
@@ -41,14 +38,10 @@ def texts():
     """Yield (place, text) of errors and of constants, which remedies are made of."""
     for place, _, call in sites():
         for part in (*call.args, *(each.value for each in call.keywords)):
-            yield (
-                place,
-                "".join(
-                    str(node.value) if isinstance(node, ast.Constant) else "{}"
-                    for node in ast.walk(part)
-                    if isinstance(node, ast.Constant | ast.FormattedValue)
-                ),
-            )
+            kinds = ast.Constant | ast.FormattedValue
+            found = [node for node in ast.walk(part) if isinstance(node, kinds)]
+            pieces = (str(x.value) if isinstance(x, ast.Constant) else "{}" for x in found)
+            yield place, "".join(pieces)
     for path in modules(ROOT).values():
         for node in ast.parse(path.read_text()).body:
             value = getattr(node, "value", None)
@@ -67,9 +60,8 @@ def options(command):
     """Return the options of a command and, of a group, of all that are in it."""
     own = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
     if isinstance(command, click.Group):
-        return own.union(
-            *(options(command.get_command(None, n)) for n in command.list_commands(None))
-        )
+        names = command.list_commands(None)
+        return own.union(*(options(command.get_command(None, name)) for name in names))
     return own | {"--help"}
 
 
@@ -106,11 +98,6 @@ def test_functions_that_error_texts_name_exist():
 
 def test_bad_input_comes_with_what_to_do():
     """A remedy, or a problem that says what the value must be."""
-    without = [
-        place
-        for place, name, call in sites()
-        if name == "InputError"
-        and not any(each.arg == "remedy" for each in call.keywords)
-        and "must" not in ast.unparse(call.args[0])
-    ]
-    assert without == []
+    made = [(place, call) for place, name, call in sites() if name == "InputError"]
+    bare = [each for each in made if not any(k.arg == "remedy" for k in each[1].keywords)]
+    assert [place for place, call in bare if "must" not in ast.unparse(call.args[0])] == []

@@ -1,7 +1,6 @@
-"""The examples on the pages about policies, arrivals and studies run as they stand."""
+"""The examples on the pages run as they stand; those on extensions use public names alone."""
 
-from __future__ import annotations
-
+import ast
 import json
 import re
 import sys
@@ -10,33 +9,46 @@ import types
 
 import pytest
 
+import orsched
+from orsched import extending
 from orsched.cli.commands import run
 from orsched.common import registry
 from orsched.planning.study import read_study
 
+CELL = "{code-cell} ipython3"
 
-def blocks(root, page, kind):
-    text = (root / "docs" / f"{page}.md").read_text()
-    return re.findall(rf"```{re.escape(kind)}\n(.*?)```", text, re.S)
+
+def blocks(root, page, *kinds):
+    text, kind = (root / "docs" / f"{page}.md").read_text(), "|".join(map(re.escape, kinds))
+    return re.findall(rf"```(?:{kind})\n(.*?)```", text, re.S)
+
+
+def executed(codes, names=None):
+    """Return the names after some code of a page was executed."""
+    names = {} if names is None else names
+    for code in codes:
+        exec(compile(code, "page", "exec"), names)
+    return names
+
+
+def started(line):
+    return run(line.removeprefix("$ orsched ").split())
 
 
 def test_the_policy_is_complete_and_under_forty_lines(repo_root, capsys):
-    first, *others = blocks(repo_root, "own-policy", "{code-cell} ipython3")
+    first, *others = blocks(repo_root, "own-policy", CELL)
     assert len(first.splitlines()) < 40
     assert len(others) == 2
-    names = {}
-    exec(compile(first, "own-policy", "exec"), names)
+    names = executed([first])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["fcfs", "shortest-prompt-first"]
-    for code in others + blocks(repo_root, "own-policy", "python"):
-        exec(compile(code, "own-policy", "exec"), names)
+    executed(others + blocks(repo_root, "own-policy", "python"), names)
     assert "long prompts apart" in capsys.readouterr().out
 
 
 @pytest.fixture
 def mine(repo_root, tmp_path, monkeypatch):
-    """A folder with the page's class in `mine.py`."""
-    code = blocks(repo_root, "own-policy", "{code-cell} ipython3")[0]
+    code = blocks(repo_root, "own-policy", CELL)[0]
     (tmp_path / "mine.py").write_text(code.partition("\ninstance = ")[0])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -49,10 +61,8 @@ def test_its_configuration_says_what_the_command_says(repo_root, mine, capsys):
     commands = blocks(repo_root, "own-policy", "console")[0].replace("\\\n", " ")
     command = commands.splitlines()[-1].removeprefix("$ orsched ").split()
     figures = []
-    for arguments in (
-        [*command, "--seed", "1"],
-        ["simulate", "gsm8k-llama65b", "--config", "mine.toml", "--allow-code"],
-    ):
+    configured = ["simulate", "gsm8k-llama65b", "--config", "mine.toml", "--allow-code"]
+    for arguments in ([*command, "--seed", "1"], configured):
         assert run([*arguments, "--format", "json"]) == 0
         figures.append(json.loads(capsys.readouterr().out))
         del figures[-1]["decision_p99_s"]
@@ -68,28 +78,23 @@ def test_the_study_on_the_page_is_one(repo_root, mine):
     assert set(tomllib.loads(text)) <= keys
 
 
-@pytest.mark.parametrize(
-    ("page", "kind"), [("study", "python"), ("arrivals", "{code-cell} ipython3")]
-)
+@pytest.mark.parametrize(("page", "kind"), [("study", "python"), ("arrivals", CELL)])
 def test_the_python_examples_run(repo_root, capsys, page, kind):
-    names = {}
-    for code in blocks(repo_root, page, kind):
-        exec(compile(code, page, "exec"), names)
+    executed(blocks(repo_root, page, kind))
     assert capsys.readouterr().out.strip()
 
 
 def test_the_cost_model_on_its_page_runs_and_is_bounded_from_files(
     repo_root, tmp_path, monkeypatch, capsys
 ):
-    code, with_attention = blocks(repo_root, "own-cost-model", "{code-cell} ipython3")
+    code, with_attention = blocks(repo_root, "own-cost-model", CELL)
     module = types.ModuleType("own_cost_model")
     monkeypatch.setitem(sys.modules, "own_cost_model", module)
-    names = vars(module)
-    exec(compile(code, "own-cost-model", "exec"), names)
+    names = executed([code], vars(module))
     gaps = [float(line.split()[-1].rstrip("%")) for line in capsys.readouterr().out.splitlines()]
     assert len(gaps) == 3
     assert all(0 <= gap < 15 for gap in gaps)
-    exec(compile(with_attention, "own-cost-model", "exec"), names)
+    executed([with_attention], names)
     short, long = (float(line.split()[0]) for line in capsys.readouterr().out.splitlines())
     assert short < long
     assert names["floor_faults"](names["WithAttention"]()) == []
@@ -104,28 +109,96 @@ def test_the_cost_model_on_its_page_runs_and_is_bounded_from_files(
     (tmp_path / "requests.csv").write_text("prompt_tokens,output_tokens\n" + rows)
     monkeypatch.chdir(tmp_path)
     for command in blocks(repo_root, "own-cost-model", "console")[0].splitlines():
-        assert run(command.removeprefix("$ orsched ").split()) == 0
+        assert started(command) == 0
     shown = capsys.readouterr()
     assert "verified" in shown.out
     assert "states no floor" not in shown.err
 
 
 def test_the_commands_on_own_data_say_what_the_page_says(repo_root, tmp_path, monkeypatch, capsys):
-    (code,) = blocks(repo_root, "own-data", "{code-cell} ipython3")
-    names = {}
-    exec(compile(code, "own-data", "exec"), names)
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
-        "fcfs", "vllm", "gittins",
-    ]  # fmt: skip
+    names = executed(blocks(repo_root, "own-data", CELL))
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == ["fcfs", "vllm", "gittins"]
     monkeypatch.chdir(names["log"].parent)
     (tmp_path / "mine.csv").write_text(names["log"].read_text())
     many, shown = blocks(repo_root, "own-data", "console")
     command, said = shown.splitlines()
-    assert run(command.removeprefix("$ orsched ").split()) == 0
+    assert started(command) == 0
     assert said in capsys.readouterr().err.splitlines()
     monkeypatch.chdir(tmp_path)
     for line in many.splitlines():
-        assert run(line.removeprefix("$ orsched ").split()) == 0
+        assert started(line) == 0
     capsys.readouterr()
     (tmp_path / "mine.toml").write_text(blocks(repo_root, "own-data", "toml")[0])
     assert len(read_study(tmp_path / "mine.toml").cells()) == 2 * 3
+
+
+PAGES = ("own-policy", "own-reader", "own-cost-model")
+PUBLIC = ("orsched", "orsched.extending")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_guides_import_from_the_public_modules_only(repo_root, page):
+    found = set()
+    for node in ast.walk(ast.parse("\n".join(blocks(repo_root, page, "python", CELL)))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module)
+    assert {name for name in found if name.startswith("orsched")} == set(PUBLIC)
+
+
+def test_the_guide_for_readers_runs_as_it_stands(repo_root, capsys):
+    executed(blocks(repo_root, "own-reader", "python", CELL))
+    out = capsys.readouterr().out
+    assert "format gateway: 2 of 3 requests, 1 left out (status timeout)" in out
+    assert "[         0 1750000000] [120 300]" in out
+    assert "2 prompt" in out
+
+
+def test_every_name_is_the_one_of_the_library():
+    for name in extending.__all__:
+        if name in orsched.__all__:  # orsched.prediction is the package, extending.predict the laws
+            assert getattr(orsched, name) is getattr(extending, name), name
+    needed = {"View", "Step", "Information", "Dispatcher", "PolicyMethod", "CostModel", "Trace"}
+    assert needed <= set(extending.__all__)
+
+
+OWN = """
+from orsched.extending import (
+    Columns, FewestRequests, Policy, assemble, cells, decode_rounds, prefill_stage, read_table
+)
+
+class Mine(Policy):
+    name = "mine"
+    def start(self, view):
+        self.waiting = []
+    def on_arrival(self, view, request):
+        self.waiting.append(request)
+    def decide(self, view):
+        if self.waiting and view.free_clients:
+            return prefill_stage([self.waiting.pop(0)])
+        return decode_rounds() if view.running else None
+
+def reader(path, *, drop_empty=False):
+    table = read_table(path, {"p": cells.whole_numbers, "d": cells.whole_numbers})
+    p, d = table.columns["p"], table.columns["d"]
+    return assemble(Columns(str(path), "own", table.lines, p, d, "p", "d"), drop_empty)
+"""
+
+
+def test_a_package_with_a_policy_and_a_reader_is_known_by_its_names(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "my_extension.py").write_text(OWN)
+    known = {"policies": {"own": "my_extension:Mine"}, "readers": {"own": "my_extension:reader"}}
+    monkeypatch.setattr(registry, "_entry_points", lambda kind: known.get(kind, {}))
+    (tmp_path / "log.csv").write_text("p,d\n3,4\n5,6\n")
+    assert extending.read("log.csv", "own").requests.output_tokens.tolist() == [4, 6]
+    convert = ["convert", "log.csv", "case.json", "--from", "own", "--clients", "2"]
+    assert run(convert) == 0
+    capsys.readouterr()
+    assert run(["compare", "case.json", "--methods", "own,fcfs", "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["method"] for row in rows] == ["own", "fcfs"]
+    sys.modules.pop("my_extension")

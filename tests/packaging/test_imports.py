@@ -1,7 +1,5 @@
 """Imports go one way: from the command line down to the words."""
 
-from __future__ import annotations
-
 import re
 from graphlib import TopologicalSorter
 from importlib import import_module
@@ -18,25 +16,20 @@ def found(repo_root):
 
 
 def up(found):
-    """Return the imports of a higher layer."""
     return [i for i in found if 0 <= layer_of(i.importer) < layer_of(i.imported or "cli")]
 
 
-def test_every_module_has_a_layer(repo_root):
+def test_every_module_has_a_layer_and_every_entry_is_a_module_and_stands_once(repo_root):
     known = modules(repo_root)
     assert len(known) > 300
     missing = [name for name in known if name and layer_of(name) < 0]
     assert missing == [], "give it a layer in tests/packaging/layers.py"
-
-
-def test_every_entry_of_the_table_is_a_module_and_stands_once(repo_root):
     named = [name for layer in LAYERS for name in layer.modules]
     assert len(named) == len(set(named))
-    assert set(named) <= set(modules(repo_root))
+    assert set(named) <= set(known)
 
 
 def test_no_import_goes_up(found):
-    """At the top of a module, in a function or for types: all count alike."""
     wrong = {(i.importer, i.imported) for i in up(found)}
     assert wrong == set(), "move it, pass it in, or look it up by name (common/registry.py)"
 

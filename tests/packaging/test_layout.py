@@ -1,7 +1,5 @@
 """The layout: top-level folders, one import package, no file under two names."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib
@@ -18,13 +16,11 @@ def pyproject(repo_root):
 
 def python(*args, cwd):
     """Run Python from a folder; `-c` puts that folder first on the path."""
-    return subprocess.run(
-        [sys.executable, *args], cwd=cwd, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, *args]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def packages_in_tree(root):
-    """Names of all packages below the five folders, links not followed."""
     names = set()
     for folder, package in [("orsched", "orsched"), *((f, f"orsched.{f}") for f in FOLDERS)]:
         for init in (root / folder).rglob("__init__.py"):
@@ -35,13 +31,10 @@ def packages_in_tree(root):
     return names
 
 
-def test_the_list_of_packages_is_the_tree(pyproject, repo_root):
+def test_the_list_of_packages_is_the_tree_and_every_folder_is_one(pyproject, repo_root):
     listed = pyproject["tool"]["setuptools"]["packages"]
-    assert len(listed) == len(set(listed))
-    assert set(listed) == packages_in_tree(repo_root)
+    assert (len(listed), set(listed)) == (len(set(listed)), packages_in_tree(repo_root))
 
-
-def test_every_folder_with_python_files_is_a_package(repo_root):
     for folder in ("orsched", *FOLDERS):
         for source in (repo_root / folder).rglob("*.py"):
             assert (source.parent / "__init__.py").is_file(), f"{source.parent} lacks __init__.py"
@@ -58,13 +51,9 @@ def test_folder_is_linked_relatively_and_mapped(folder, pyproject, repo_root):
 def test_links_are_committed_as_links(repo_root):
     if not (repo_root / ".git").exists():
         pytest.skip("not a git checkout")
-    listing = subprocess.run(
-        ["git", "ls-files", "-s", *(f"orsched/{f}" for f in FOLDERS)],
-        cwd=repo_root,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
+    command = ["git", "ls-files", "-s", *(f"orsched/{f}" for f in FOLDERS)]
+    done = subprocess.run(command, cwd=repo_root, capture_output=True, text=True, check=True)
+    listing = done.stdout.splitlines()
     assert len(listing) == len(FOLDERS)
     assert all(line.startswith("120000 ") for line in listing)
 
@@ -105,19 +94,9 @@ def test_no_file_is_loaded_under_two_names(repo_root):
 
 
 HEAVY = (
-    "torch",
-    "pyscipopt",
-    "ortools",
-    "matplotlib",
-    "pandas",
-    "numba",
-    "pyarrow",
-    "networkx",
-    "scipy",
-    "plotly",
-    "transformers",
-    "jsonschema",
-)
+    "torch", "pyscipopt", "ortools", "matplotlib", "pandas", "numba", "pyarrow", "networkx",
+    "scipy", "plotly", "transformers", "jsonschema",
+)  # fmt: skip
 
 
 def test_import_orsched_loads_nothing_heavy(repo_root):

@@ -1,17 +1,11 @@
 """No test of the short tier depends on wall time: a busy machine fails none of them."""
 
-from __future__ import annotations
-
 import ast
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CLOCKS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns"}
 WALL = {"time", "time_ns"}
@@ -50,7 +44,7 @@ RUNS_OUT = {
 
 
 @pytest.fixture(scope="module")
-def short_tier(repo_root) -> dict[str, list[ast.AST]]:
+def short_tier(repo_root):
     """Nodes of the code of the short tier by file."""
     folder = repo_root / "tests"
     found = {}
@@ -62,13 +56,13 @@ def short_tier(repo_root) -> dict[str, list[ast.AST]]:
     return found
 
 
-def _is_tier(node: ast.AST) -> bool:
+def _is_tier(node):
     """Whether a statement marks a whole file as one of another tier."""
     marks = isinstance(node, ast.Assign) and "pytestmark" in ast.unparse(node)
     return marks and any(tier in ast.unparse(node) for tier in TIERS)
 
 
-def _walk(node: ast.AST) -> Iterator[ast.AST]:
+def _walk(node):
     for child in ast.iter_child_nodes(node):
         marks = [ast.unparse(each) for each in getattr(child, "decorator_list", ())]
         if not any(tier in mark for mark in marks for tier in TIERS):
@@ -76,13 +70,13 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
             yield from _walk(child)
 
 
-def _clocks(nodes: list[ast.AST]) -> list[int]:
+def _clocks(nodes):
     """Lines that read the wall clock."""
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     return [func.lineno for func in calls if _is_clock(func)]
 
 
-def _is_clock(func: ast.expr) -> bool:
+def _is_clock(func):
     if isinstance(func, ast.Name):
         return func.id in CLOCKS
     if not isinstance(func, ast.Attribute):
@@ -90,10 +84,10 @@ def _is_clock(func: ast.expr) -> bool:
     return func.attr in CLOCKS or (func.attr in WALL and ast.unparse(func.value) == "time")
 
 
-def _limits(nodes: list[ast.AST]) -> Iterator[tuple[int, float]]:
+def _limits(nodes):
     """Lines with a time limit as a number, in Python or on a command line, and its seconds."""
     for node in nodes:
-        pairs: list[tuple[object, ast.AST | None]] = []
+        pairs = []
         if isinstance(node, ast.Constant) and isinstance(node.value, str):  # a line of words
             for flag, number in pairwise(node.value.split(" ")):
                 if flag in LIMITS and NUMBER.fullmatch(number):
@@ -125,27 +119,19 @@ def test_no_time_limit_of_a_test_may_run_out_or_not(short_tier):
     """One is up from the start, as ``tests.stops.TimeUp`` is, or is never reached."""
     found = {}
     for name, nodes in short_tier.items():
-        late = [
-            line
-            for line, seconds in _limits(nodes)
-            if UP_FROM_THE_START_S < seconds < NEVER_REACHED_S
-        ]
-        if late:
+        limits = list(_limits(nodes))
+        if late := [line for line, s in limits if UP_FROM_THE_START_S < s < NEVER_REACHED_S]:
             found[name] = late
     assert {name: lines for name, lines in found.items() if name not in RUNS_OUT} == {}
     assert [name for name in RUNS_OUT if name not in found] == []
 
 
 def test_guards_against_hangs_leave_a_busy_machine_time(short_tier):
-    short = [
-        (name, node.value.lineno)
-        for name, nodes in short_tier.items()
-        for node in nodes
-        if isinstance(node, ast.keyword) and node.arg == "timeout"
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, (int, float))
-        if node.value.value < GUARD_S
-    ]
-    assert short == []
+    nodes = [(name, node) for name, nodes in short_tier.items() for node in nodes]
+    given = [(name, node.value) for name, node in nodes
+             if isinstance(node, ast.keyword) and node.arg == "timeout"
+             and isinstance(getattr(node.value, "value", None), (int, float))]  # fmt: skip
+    assert [(name, each.lineno) for name, each in given if each.value < GUARD_S] == []
 
 
 def test_what_it_looks_for_is_found():
