@@ -5,11 +5,16 @@ import pytest
 from orsched.common.errors import InputError
 
 
-def refusal(call, *given, **named):
-    """Return the error by which a call refuses what it is given."""
-    with pytest.raises(InputError) as caught:
+def refused(said, call, *given, kind=InputError, **named):
+    """Return the error with which a call is refused; the pattern ``said`` is in its text."""
+    with pytest.raises(kind, match=said or None) as caught:
         call(*given, **named)
     return caught.value
+
+
+def refusal(call, *given, **named):
+    """Return the error by which a call refuses what it is given."""
+    return refused("", call, *given, **named)
 
 
 def place(error):

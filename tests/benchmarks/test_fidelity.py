@@ -13,7 +13,7 @@ from orsched.calibration import MeasuredRun, Server, Times, fit_run
 from orsched.calibration.recipe import spans, step_works
 from orsched.data.requests import Requests
 from orsched.instances.datasets import VARIABLE
-from tests.refused import refused
+from tests.refusals import refused
 
 SERVER = Server(8, 200, token_budget=2048)
 TRUE = {"knots": (7e6, 6e7, 90.0), "affine": (7e6, 3e4, 2e5)}

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import figures
 from benchmarks.figures import FIGURES, main, number
-from tests.refused import refused
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.page)

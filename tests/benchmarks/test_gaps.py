@@ -18,7 +18,7 @@ from orsched.planning.study import read_study
 from orsched.prediction import make_corpus
 from orsched.prediction.evaluation import kendall_tau
 from tests.in_order import in_order
-from tests.refused import refused
+from tests.refusals import refused
 
 
 def test_every_method_of_the_registry_is_in_the_table_or_left_out_with_a_reason():

@@ -16,7 +16,7 @@ from orsched import AffineCost, Instance, Requests, Worker, check
 from orsched.instances.datasets import VARIABLE
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
-from tests.refused import refused
+from tests.refusals import refused
 
 PAGE = Path(__file__).parents[2] / "docs" / "ssjf.md"
 S = 10**9

@@ -15,7 +15,7 @@ from benchmarks.speed.before_after import main, ratios
 from benchmarks.speed.by_turns import ROOT, TurnError, by_turns, once, other_work, work
 from benchmarks.speed.packing_seeds import Answer, summary
 from benchmarks.speed.section import Options
-from tests.refused import refused
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "1.5", "x", "", "nan"])

@@ -11,7 +11,7 @@ from orsched.calibration import candidates
 from orsched.calibration.candidates import MODELS, anchored, calibrate, predicted_ns, select
 from orsched.calibration.measurements import Measurements
 from orsched.costs import AffineCost, BilinearCost, LevelsCost
-from tests.refused import refused
+from tests.refusals import refused
 
 AFFINE = AffineCost()
 BILINEAR = BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.00061, 0.09, 0.0021, 29.3))

@@ -15,7 +15,7 @@ from orsched.calibration.catalogue import MEASURED, PRESETS, measured
 from orsched.costs import AffineCost, LevelsCost, RooflineCost, floor_faults
 from orsched.files import load_fitted_cost, save_cost
 from tests.in_order import in_order
-from tests.refused import refused
+from tests.refusals import refused
 
 
 def test_every_machine_is_found_by_its_name_and_says_what_it_is():

@@ -8,7 +8,7 @@ from orsched import InputError, RooflineCost
 from orsched.calibration import GPUS, MODELS, data_sheet_cost, fitting, read_config, shapes
 from orsched.calibration.data_sheet import least_gpus
 from orsched.calibration.shapes import SHORT, ModelShape
-from tests.refused import refused
+from tests.refusals import refused
 
 PARAMETERS = {
     # billions, as the makers' pages give them

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched.calibration.intervals import mean_interval, student_cdf, student_quantile
-from tests.refused import refused
+from tests.refusals import refused
 
 # Quantiles of Student's t at 0.975, as printed in statistical tables.
 PRINTED = {

@@ -14,7 +14,7 @@ from orsched.runner.devices.device import Times
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 from tests.product.policies import METHODS
-from tests.refused import refused
+from tests.refusals import refused
 from tests.runner.loop.spec import build, served
 
 PANG = ((25_000_000, 130_000), (29_000_000, 210_000))

@@ -11,7 +11,7 @@ from orsched.cli.commands import run
 from orsched.files import load_fitted_cost
 from tests.calibration import profile_samples
 from tests.calibration.profile_samples import DENSE, HARDWARE, MOE, NEWER, PER_SEQUENCE, write
-from tests.refused import refused
+from tests.refusals import refused
 
 LAYERS, ATTENTION = ModelFacts(3), profile_samples.ATTENTION
 

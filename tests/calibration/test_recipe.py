@@ -13,7 +13,7 @@ from orsched.calibration.recipe import FactorOfTables, StepWork, TimesOfShape
 from orsched.cli.commands import run as command
 from orsched.files import load_fitted_cost
 from tests.calibration.profile_samples import write
-from tests.refused import refused
+from tests.refusals import refused
 
 SHAPE = MODELS["llama3-8b"]
 SERVER = Server(16, token_budget=512)

@@ -14,7 +14,7 @@ from orsched.calibration.step_files import RunStep, judge, read_measurements, re
 from orsched.costs import AffineCost, RooflineCost
 from tests.costs.test_linear import TRUE, rows_of
 from tests.in_order import in_order
-from tests.refused import refused
+from tests.refusals import refused
 
 HEAD = "phase,count,duration_ns,tokens,longest,context_sum,context_max\n"
 

@@ -9,7 +9,7 @@ import pytest
 
 import orsched
 from tests.packaging.floors import floors
-from tests.refused import refused
+from tests.refusals import refused
 
 
 def test_the_version_is_the_same_everywhere_and_the_package_says_that_it_is_typed(repo_root):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import orsched
-from tests.refused import refused
+from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]

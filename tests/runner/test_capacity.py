@@ -5,7 +5,7 @@ import pytest
 from orsched.runner import capacity
 from orsched.runner.capacity import Footprint, Found, largest, memory_profile, within_memory
 from orsched.runner.devices.settings import WorkerSettings
-from tests.refused import refused
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, 17, 99, 120])

@@ -16,7 +16,7 @@ from orsched.runner.measuring import WorkerOptions, largest_batches  # noqa: E40
 from orsched.runner.utilization import SIZES  # noqa: E402
 from orsched.runner.worker.language_model import settled  # noqa: E402
 from orsched.runner.worker_pool import RunSettings  # noqa: E402
-from tests.refused import refused  # noqa: E402
+from tests.refusals import refused  # noqa: E402
 from tests.runner.stand_in_gpu import indexed, one_gpu  # noqa: E402
 from tests.runner.torch_workers import torch_worker  # noqa: E402
 

@@ -12,7 +12,7 @@ from orsched.data.schedule import PREFILL
 from orsched.runner.measuring import Rehearsal, made_up_requests
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
-from tests.refused import refused
+from tests.refusals import refused
 from tests.simulator.scripted import Script
 
 COST = BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.00061, 0.09, 0.0021, 29.3))

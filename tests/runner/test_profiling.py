@@ -7,7 +7,7 @@ import pytest
 from orsched.calibration.fit import fit
 from orsched.runner import profiling
 from orsched.runner.profiling import LEAST_NS, SEVERAL, Point, Reference, Speed, grid, profile
-from tests.refused import refused
+from tests.refusals import refused
 
 
 def test_the_grid_holds_the_extremes_and_fits_the_worker():

@@ -18,7 +18,7 @@ from orsched.runner import RunSettings, plan_against_run, run
 from orsched.runner.capacity import Size, require_room
 from orsched.simulator import simulate_policy
 from tests.blocking import run_without
-from tests.refused import refused
+from tests.refusals import refused
 from tests.runner.loop.spec import build
 
 VIRTUAL = RunSettings("virtual")

@@ -11,7 +11,7 @@ from orsched.runner.devices.device import TorchDevice, WorkerLostError, wait, wa
 from orsched.runner.devices.settings import WorkerSettings
 from orsched.runner.worker.layout import Chunk
 from orsched.runner.worker.torch_worker import TorchWorker
-from tests.refused import refused
+from tests.refusals import refused
 
 SETTINGS = WorkerSettings("tiny", slots=4, length=96, dtype="float64", seed=3, threads=1)
 

@@ -17,7 +17,7 @@ from orsched.runner.devices.device import WorkerLostError, start_together, wait
 from orsched.runner.devices.processes import ProcessDevice
 from orsched.runner.loop.live import execute_policy
 from tests.in_order import in_order
-from tests.refused import refused
+from tests.refusals import refused
 from tests.runner.devices import remote_devices as common
 from tests.runner.loop.spec import build
 

@@ -9,7 +9,7 @@ import pytest
 from orsched.common.errors import MissingDependencyError
 from orsched.runner.devices.ray_devices import RayDevice, boot_id, connect
 from orsched.runner.devices.settings import WorkerSettings
-from tests.refused import refused
+from tests.refusals import refused
 
 RAY = importlib.util.find_spec("ray") is not None
 

@@ -18,7 +18,7 @@ from orsched.runner.devices.remote import Ended, Ready, RemoteDevice
 from orsched.runner.devices.settings import WorkerSettings, contention, one_each, visible_gpu
 from orsched.runner.execution import run
 from orsched.runner.worker_pool import RunSettings
-from tests.refused import refused
+from tests.refusals import refused
 
 
 class Waiting(VirtualDevice):

@@ -10,7 +10,7 @@ from orsched.runner.devices.device import VirtualDevice
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import ClairvoyantView
 from tests.product.policies import POLICIES
-from tests.refused import refused
+from tests.refusals import refused
 from tests.runner.loop.fake_device import VOCABULARY, played, reference
 from tests.runner.loop.spec import build, merged, served
 from tests.runner.loop.test_failover import faulty

@@ -14,7 +14,7 @@ from orsched.runner.loop.live import execute_policy
 from orsched.runner.loop.resume import merge, residual
 from orsched.simulator import simulate_policy
 from tests.product.policies import POLICIES
-from tests.refused import refused
+from tests.refusals import refused
 from tests.runner.loop.fake_device import lost_at, played, reference
 from tests.runner.loop.spec import merged, served
 from tests.runner.loop.test_failover import faulty

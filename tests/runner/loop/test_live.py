@@ -16,7 +16,7 @@ from orsched.runner.loop.live import AT_ONCE, execute_policy
 from orsched.simulator import simulate_policy
 from tests.product.policies import METHODS, POLICIES, SHARING, is_dispatched
 from tests.random_instances import random_batching_instance
-from tests.refused import refused
+from tests.refusals import refused
 from tests.runner.loop.spec import UNSERVED, build, merged, served
 
 SHARED = [

@@ -13,7 +13,7 @@ from orsched.runner.loop.prompts import Prompts
 from orsched.runner.worker.torch_worker import in_waves
 from orsched.runner.worker_pool import RunSettings
 from orsched.simulator import simulate_policy
-from tests.refused import refused
+from tests.refusals import refused
 from tests.runner.loop.fake_device import VOCABULARY, next_token, played
 from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
 

@@ -23,7 +23,7 @@ from orsched.runner.loop.resume import (
 )
 from tests.in_order import in_order
 from tests.product.policies import METHODS
-from tests.refused import refused
+from tests.refusals import refused
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, lost_at, played, reference
 from tests.runner.loop.spec import UNSERVED, build, served
 from tests.runner.loop.test_failover import faulty

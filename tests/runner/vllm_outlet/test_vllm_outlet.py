@@ -20,7 +20,7 @@ from orsched.runner.vllm_outlet import in_order, priorities, read_request_times,
 from orsched.runner.vllm_outlet.bench_results import rank_correlation
 from orsched.runner.vllm_outlet.export import sent_order
 from orsched.simulator import simulate_policy
-from tests.refused import refused
+from tests.refusals import refused
 
 
 def make(prompts=(30, 5, 17, 40), outputs=(4, 3, 2, 6), arrivals=None, clients=2, ids=None):

@@ -15,7 +15,7 @@ from orsched.runner.vllm_outlet import Known, Order, make_order
 from orsched.runner.vllm_outlet.orders import ORDERS, OrderedRequests, RequestRegistry
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
-from tests.refused import refused
+from tests.refusals import refused
 
 
 def request(name, priority=0, arrival=0.0, prompt=10, limit=64, yielded=0, **extra):

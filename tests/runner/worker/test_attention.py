@@ -8,7 +8,7 @@ from orsched.runner.worker import attention
 from orsched.runner.worker.kernels import DenseChunks, DenseRounds, FlashChunks, FlashRounds
 from orsched.runner.worker.language_model import Shape
 from orsched.runner.worker.layout import Chunk, Slots
-from tests.refused import refused
+from tests.refusals import refused
 from tests.runner.torch_workers import torch_worker
 
 

@@ -7,7 +7,7 @@ import pytest
 from orsched.runner.worker import kernels
 from orsched.runner.worker.layout import Chunk, Run, runs_of
 from orsched.runner.worker.torch_worker import in_waves
-from tests.refused import refused
+from tests.refusals import refused
 from tests.runner.torch_workers import torch_worker
 
 PACKED, SCATTERED = (0, 1, 2, 3, 4), (18, 3, 11, 4, 7)

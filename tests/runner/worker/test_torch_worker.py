@@ -17,7 +17,7 @@ from orsched.runner.loop.live import execute_policy
 from orsched.runner.worker import model_folder
 from orsched.runner.worker.language_model import PRESETS, load_model, preset_config, shape_of
 from orsched.runner.worker.layout import Chunk
-from tests.refused import refused
+from tests.refusals import refused
 from tests.runner.loop.spec import build
 from tests.runner.torch_workers import torch_worker
 
