@@ -6,7 +6,7 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from orsched.common.errors import InfeasibleError
+from orsched import BlockMemory, InfeasibleError, Instance, Requests, Worker
 from orsched.costs import (
     AffineCost,
     BilinearCost,
@@ -15,10 +15,6 @@ from orsched.costs import (
     PoolingCost,
     RooflineCost,
 )
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from tests.in_order import in_order
 
 COSTS = (

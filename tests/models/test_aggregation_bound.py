@@ -13,15 +13,11 @@ import pytest
 from hypothesis import assume, given, settings
 
 import orsched
+from orsched import BlockMemory, InfeasibleError, Instance, Requests, Worker
 from orsched.certificates.context import Context
 from orsched.certificates.one_machine import Workers
 from orsched.checker.certificates import bound_violations, certificate_violations
-from orsched.common.errors import InfeasibleError
 from orsched.costs import AffineCost, BilinearCost, mixed_ns
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.models.bounds.bounds import improving_bounds, makespan_bound
 from orsched.models.bounds.latency_bounds import OBJECTIVES
 from orsched.models.bounds.makespan_certificates import (

@@ -11,14 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched import AffineCost, Instance, LevelsCost, Requests, Worker
 from orsched.certificates.alignment import Contents, Weights, lightest, proven_rounds
 from orsched.certificates.context import Jobs
 from orsched.certificates.fields import Budget
 from orsched.checker.certificates import certificate_violations
-from orsched.costs import AffineCost, LevelsCost
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.instances import catalog
 from orsched.models.bounds.bounds import bound, makespan_bound
 from orsched.models.bounds.joint_bound import Solver, shorts_of

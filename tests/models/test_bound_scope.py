@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from orsched import BlockMemory, InfeasibleError, InputError, Instance, Requests, Worker
 from orsched.checker import check
 from orsched.checker.certificates import bound_violations
-from orsched.common.errors import InfeasibleError, InputError
 from orsched.costs import (
     AffineCost,
     BilinearCost,
@@ -17,11 +17,7 @@ from orsched.costs import (
     PoolingCost,
     RooflineCost,
 )
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
 from orsched.data.schedule_classes import ALLOWANCES, allowances_of
-from orsched.data.workers import Worker
 from orsched.instances import catalog
 from orsched.models.bounds.bounds import bound, bound_for, makespan_bound
 from orsched.models.bounds.latency_bounds import OBJECTIVES

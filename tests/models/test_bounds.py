@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched import BlockMemory, InfeasibleError, InputError, Instance, Requests, Worker
 from orsched.checker.certificates import bound_violations, certificate_violations
-from orsched.common.errors import InfeasibleError, InputError
 from orsched.costs import (
     AffineCost,
     BilinearCost,
@@ -21,10 +21,6 @@ from orsched.costs import (
     PoolingCost,
     RooflineCost,
 )
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.instances import catalog
 from orsched.models.bounds.bounds import improving_bounds, makespan_bound, ordering_cannot_help
 from tests.brute_force import optimum_ns

@@ -11,13 +11,9 @@ import numpy as np
 import pytest
 
 import orsched
+from orsched import AffineCost, Instance, LevelsCost, Requests, Worker, summarise
 from orsched.checker import check
 from orsched.checker.certificates import certificate_violations
-from orsched.costs import AffineCost, LevelsCost
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
-from orsched.metrics.summary import summarise
 from orsched.models.bounds.bounds import improving_bounds, makespan_bound, ordering_cannot_help
 from orsched.simulator import simulate_policy
 from tests.brute_force import optimum_ns

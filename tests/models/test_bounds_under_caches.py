@@ -8,15 +8,11 @@ from dataclasses import asdict, replace
 import pytest
 
 import orsched
+from orsched import Instance, PrefixCache, Prefixes, Step, bulk_bound
 from orsched.certificates.scope import Sharing, cut_tokens, relaxed
 from orsched.checker.certificates import bound_violations
-from orsched.data.instance import Instance
-from orsched.data.memory import PrefixCache
-from orsched.data.prefixes import Prefixes
 from orsched.data.schedule_classes import allowances_of
-from orsched.data.step import Step
 from orsched.models.bounds.bounds import bound
-from orsched.models.bounds.bulk_bound import bulk_bound
 from orsched.simulator import simulate_policy
 from tests.checker.any_mode import COSTS
 from tests.in_order import in_order

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 import orsched
+from orsched import InputError, Instance, ServiceClass
 from orsched.certificates.bulk_parts import Demands
 from orsched.certificates.bulk_program import sums_of
 from orsched.checker.certificates import bulk_violations
-from orsched.common.errors import InputError
-from orsched.data.instance import Instance
-from orsched.data.service_classes import ServiceClass
 from orsched.metrics.token_times import request_times
 from orsched.models.bounds.bulk_bound import attainment_bound, bulk_bound, bulk_tokens
 from tests.checker.any_mode import random_schedule

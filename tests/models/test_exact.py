@@ -5,12 +5,8 @@ from __future__ import annotations
 import pytest
 
 import orsched
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost, BilinearCost
-from orsched.data.instance import Instance
+from orsched import AffineCost, BilinearCost, InputError, Instance, Requests, Worker
 from orsched.data.memory import BlockMemory, PrefixCache
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA
 from orsched.models.bounds.bounds import Bound
 from orsched.models.exact import choose

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched import BlockMemory, InfeasibleError, Instance, Requests, Worker
 from orsched.certificates.context import Context
 from orsched.certificates.one_machine import shortest_remaining_first
 from orsched.certificates.shared_rounds import WINDOW_FIELDS
 from orsched.checker.certificates import bound_violations
-from orsched.common.errors import InfeasibleError
 from orsched.costs import (
     AffineCost,
     BilinearCost,
@@ -22,10 +22,6 @@ from orsched.costs import (
     PoolingCost,
     RooflineCost,
 )
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.models.bounds.bounds import Bound
 from orsched.models.bounds.latency_bounds import OBJECTIVES, candidates
 from tests.decoding import decoding

@@ -7,15 +7,9 @@ import copy
 import pytest
 
 import orsched
+from orsched import InputError, Instance, Link, Requests, Worker, attainment_bound, summarise
 from orsched.checker.certificates import bound_violations, certificate_violations
-from orsched.common.errors import InputError
-from orsched.data.instance import Instance
-from orsched.data.links import Link
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
-from orsched.metrics.summary import summarise
 from orsched.models.bounds.bounds import bound, bound_for
-from orsched.models.bounds.bulk_bound import attainment_bound
 from orsched.simulator import simulate_policy
 from tests.pools import pool_instance, pool_policy
 from tests.simulator.test_pools import Cost

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 
 import orsched
-from orsched.common.errors import InputError
-from orsched.data.schedule import Schedule, Steps, Work
+from orsched import InputError, Schedule, Steps, Work
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.models.bounds.precedence import critical_path, critical_path_summary, precedence_graph
 from tests.by_the_book import Book

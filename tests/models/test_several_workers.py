@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched import BlockMemory, Instance, Requests, Worker
 from orsched.checker.certificates import certificate_violations
 from orsched.costs import (
     AffineCost,
@@ -15,10 +16,6 @@ from orsched.costs import (
     PoolingCost,
     RooflineCost,
 )
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.models.bounds.bounds import makespan_bound, ordering_cannot_help
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order

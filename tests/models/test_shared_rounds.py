@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import orsched
+from orsched import AffineCost, Instance, LevelsCost, LinearCost, PoolingCost, Requests, Worker
 from orsched.certificates.context import Context
 from orsched.certificates.scope import PLAIN, Scope
 from orsched.certificates.shared_rounds import (
@@ -22,10 +23,6 @@ from orsched.certificates.shared_rounds import (
     shared_rounds,
 )
 from orsched.checker.certificates import bound_violations
-from orsched.costs import AffineCost, LevelsCost, LinearCost, PoolingCost
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.instances import with_arrivals
 from orsched.models.bounds.latency_bounds import candidates
 from orsched.models.bounds.shared_rounds_bound import falling, shared_rounds_choices

@@ -9,15 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched import AffineCost, BlockMemory, Instance, LevelsCost, Requests, Worker
 from orsched.certificates.alignment import short_windows
 from orsched.certificates.context import Context
 from orsched.certificates.stages_rounds import Rounding, windows
 from orsched.checker.certificates import certificate_violations
-from orsched.costs import AffineCost, LevelsCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.instances import catalog
 from orsched.models.bounds import stages_rounds_bound
 from orsched.models.bounds.bounds import improving_bounds, makespan_bound

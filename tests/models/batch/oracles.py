@@ -7,8 +7,7 @@ from functools import cache
 import numpy as np
 from hypothesis import strategies as st
 
-from orsched.common.errors import InputError
-from orsched.costs import BilinearCost
+from orsched import BilinearCost, InputError
 from orsched.models.batch import DEEPSPEED, PaddedMemory, TableMemory
 from tests.in_order import in_order
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost, BilinearCost
+from orsched import AffineCost, BilinearCost, InputError
 from orsched.models.batch import DEEPSPEED, PaddedMemory, TableMemory, batch
 from tests.in_order import in_order
 from tests.models.batch.oracles import (

@@ -11,12 +11,7 @@ import pytest
 from hypothesis import given
 
 import orsched
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost, LevelsCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
+from orsched import AffineCost, BlockMemory, InputError, Instance, LevelsCost, Requests, Worker
 from orsched.instances.synthetic import gsm8k
 from orsched.models.best_first import solve_best_first
 from orsched.models.best_first.packed import Packed

@@ -9,10 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
+from orsched import AffineCost, Instance, Requests, Worker
 from orsched.instances.synthetic import gsm8k
 from orsched.models.best_first import expansion, packed, packed_bounds, solve_best_first
 from orsched.models.best_first.packed import Packed, bins_of, engine, fits

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched import AffineCost, InputError, Instance, Requests, Worker, check, solve
-from orsched.costs import LevelsCost
+from orsched import AffineCost, InputError, Instance, LevelsCost, Requests, Worker, check, solve
 from orsched.data.memory import BlockMemory
 from orsched.data.schedule_classes import allowances_of
 from orsched.metrics.objective_values import objective_value

@@ -6,11 +6,7 @@ import random
 
 from hypothesis import strategies as st
 
-from orsched.costs import AffineCost, LevelsCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
+from orsched import AffineCost, BlockMemory, Instance, LevelsCost, Requests, Worker
 from orsched.metrics.objective_values import weighted_times
 from tests.brute_force import least_total
 from tests.in_order import in_order

@@ -10,6 +10,7 @@ import pytest
 
 import orsched
 import orsched.models.full_mip.solve as module
+from orsched import BlockMemory, Requests, Worker
 from orsched.common.errors import (
     InfeasibleError,
     InputError,
@@ -17,9 +18,6 @@ from orsched.common.errors import (
     OrschedError,
     TimeLimitError,
 )
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA, generate, load_named
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.models.exact_search.aims import ExactSearch
@@ -261,8 +259,7 @@ def test_an_unknown_back_end_is_named(backend):
 
 
 @pytest.mark.parametrize(
-    ("method", "what"),
-    [("vllm", "mixed steps"), ("static", "invalid tokens")],
+    ("method", "what"), [("vllm", "mixed steps"), ("static", "invalid tokens")]
 )
 def test_a_start_that_is_no_solution_is_passed_over_with_a_note(backend, method, what):
     instance = load_named("gate")

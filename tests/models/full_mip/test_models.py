@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 import orsched
-from orsched.common.errors import InputError
-from orsched.costs import LevelsCost
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
+from orsched import InputError, LevelsCost, Requests, Worker
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.models.exact_search.stage_plan import plan_of, read_problem, schedule_of
 from orsched.models.full_mip import write_full_mip

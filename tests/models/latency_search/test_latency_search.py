@@ -10,12 +10,8 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.common.errors import InputError
+from orsched import BlockMemory, InputError, Instance, Requests, Worker
 from orsched.costs import AffineCost, LinearCost, splits
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.metrics.objective_values import objective_value
 from orsched.models.latency_search import plan_moves as moves
 from orsched.models.latency_search.latency_plans import (

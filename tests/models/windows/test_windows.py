@@ -13,12 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched.common.errors import InfeasibleError, InputError
+from orsched import BlockMemory, InfeasibleError, InputError, Instance, Requests, Worker
 from orsched.costs import AffineCost, LevelsCost, PoolingCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA
 from orsched.instances.synthetic import gsm8k
 from orsched.models import compiled_kernels

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 import orsched
+from orsched import Information, MaxIterations, MaxRuntime, Termination
 from orsched.common.errors import InvalidScheduleError, TimeLimitError
 from orsched.common.registry import resolve
-from orsched.common.stop import MaxIterations, MaxRuntime
 from orsched.costs import AffineCost, LevelsCost, PoolingCost
 from orsched.instances.synthetic import gsm8k
 from orsched.models.bounds.bounds import makespan_bound
@@ -20,9 +20,7 @@ from orsched.models.windows.method import NEAR_GAP, SHORT_S, WINDOWS, _Follower,
 from orsched.models.windows.stage_prices import smoothed, terms_of
 from orsched.models.windows.state_changes import state_of
 from orsched.models.windows.window_state import compiled
-from orsched.simulator.policy import Information
 from orsched.solving.methods import Run
-from orsched.solving.result import Termination
 from tests.in_order import in_order
 from tests.stops import TimeUp
 
