@@ -163,3 +163,10 @@ def _prefills(moment, waiting, running, prompts, rounds, blocks, arrivals, worke
             then = moment + worker.cost.prefill_ns(tokens)
             now_running = [*running, *((i, rounds[i]) for i in stage if rounds[i])]
             yield then, (waiting - set(stage), tuple(sorted(now_running)))
+
+
+def least_sum_ns(instance, objective, weights=None):
+    """Return the least sum of JCT (times ``weights``) or TTFT, ``mean_jct`` or ``mean_ttft``."""
+    each, none = weights or [1] * len(instance), [0] * len(instance)
+    of_ends, of_first = (none, each) if objective == "mean_ttft" else (each, none)
+    return least_total(instance, 0, of_ends, of_first)

@@ -18,8 +18,8 @@ from orsched import AffineCost, Instance, Requests, Worker
 from orsched.costs import floor_faults, knows_cached, prefill_ns
 from orsched.data.schedule_classes import allowances_of
 from orsched.instances import with_arrivals
+from tests.brute_force import least_sum_ns
 from tests.in_order import in_order
-from tests.models.least_sums import least_sum_ns
 
 ONE, TWO = program.ROWS[0], program.ROWS[3]
 

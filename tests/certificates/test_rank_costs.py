@@ -18,10 +18,10 @@ from orsched.certificates.rank_costs import KINDS, Choices, Term, least_ranking,
 from orsched.checker.certificates import bound_violations
 from orsched.models.bounds.latency_bounds import candidates, rank_certificates
 from orsched.models.bounds.makespan_certificates import best_shares
+from tests.brute_force import least_sum_ns
 from tests.decoding import decoding
 from tests.in_order import in_order
-from tests.models.least_sums import least_sum_ns
-from tests.models.test_latency_bounds import small
+from tests.models.cases import small
 
 numbers = st.integers(0, 30)
 

@@ -2,8 +2,6 @@
 exhaustive search (Dijkstra) over all sequences of steps of one worker; whoever may wait may do
 nothing better with an earlier time. The sums are searched where nobody arrives later."""
 
-from __future__ import annotations
-
 from heapq import heappop, heappush
 from itertools import product
 from typing import NamedTuple

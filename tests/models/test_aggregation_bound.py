@@ -1,62 +1,112 @@
-"""Bounds by charges: arrivals that ramp up, unequal workers; below the optimum, re-derivable."""
+"""Bounds for several workers, unequal ones and pools, and by charges where arrivals ramp up."""
 
-from __future__ import annotations
-
-import copy
 import random
 from dataclasses import replace
-from heapq import heappop, heappush
-from itertools import combinations
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
 import orsched
-from orsched import BlockMemory, InfeasibleError, Instance, Requests, Worker
+from orsched import BlockMemory, InfeasibleError, Instance, Link, Requests, Worker, summarise
 from orsched.certificates.context import Context
 from orsched.certificates.one_machine import Workers
 from orsched.checker.certificates import bound_violations, certificate_violations
-from orsched.costs import AffineCost, BilinearCost, mixed_ns
-from orsched.models.bounds.bounds import improving_bounds, makespan_bound
+from orsched.costs import AffineCost
+from orsched.models.bounds.bounds import (
+    bound_for,
+    improving_bounds,
+    makespan_bound,
+    ordering_cannot_help,
+)
 from orsched.models.bounds.latency_bounds import OBJECTIVES
 from orsched.models.bounds.makespan_certificates import (
     balanced_weights,
     best_shares,
     charged_certificates,
 )
-from tests.brute_force import optimum_ns
+from orsched.simulator import simulate_policy
+from tests.brute_force import least_sum_ns, optimum_ns
 from tests.decoding import decoding
+from tests.forged import leaves, with_leaf, without
 from tests.in_order import in_order
+from tests.models.cases import FALLING, proven, shuffled, small
 from tests.models.divisions import divisible, least_over_divisions
-from tests.models.least_sums import least_sum_ns
+from tests.models.least_in_any_mode import Search
+from tests.pools import pool_instance, pool_policy
+from tests.simulator.test_pools import Cost
+
+
+@settings(max_examples=40)
+@given(small(caps=(None, 6), longest=(6, 5), blocks=(12, 30), late=(0, 0, 40), workers=(2, 3)))
+def test_bound_of_equal_workers_at_most_the_optimum_and_that_of_one(instance):
+    bound = proven(instance)
+    assert bound.value_ns <= least_over_divisions(instance, optimum_ns, max)
+    single = instance.replace(workers=instance.workers[0])
+    assert bound.value_ns <= makespan_bound(single).value_ns
+
+
+def test_equal_workers_share_the_work():
+    one = orsched.load("gsm8k-llama65b")
+    two = one.replace(workers=(one.worker, one.worker))
+    bound = makespan_bound(two)
+    assert bound.name == "shared"
+    assert bound.value_ns == -(-makespan_bound(one).value_ns // 2)
+    assert ordering_cannot_help(two) is None
+    good = bound.to_dict()
+    claim, inner = good["certificate"], good["certificate"]["one_worker"]
+    others = {**inner, "value_ns": inner["value_ns"] + 2}, {**inner, "bound": "longest_request"}
+    changes = {"workers": 1}, {"value_ns": claim["value_ns"] + 1}, {"extra": 1}
+    for change in (*changes, *({"one_worker": other} for other in others)):
+        assert certificate_violations(two, {**good, "certificate": {**claim, **change}})
+    assert certificate_violations(two, {**good, "certificate": {"bound": "shared"}})
+    assert certificate_violations(two, {**good, "name": "joint"})
+    assert certificate_violations(two, {**good, "value_ns": good["value_ns"] + 1})
+    assert certificate_violations(one, good)
+
+
+def all_bounds_hold(instance):
+    """Whether there is a schedule; then no bound is above the shortest, and all are proven."""
+    optimum = least_over_divisions(instance, optimum_ns, max)
+    if optimum is None:
+        with pytest.raises(InfeasibleError, match="request"):
+            makespan_bound(instance)
+        return False
+    for bound in improving_bounds(instance, lambda: False):
+        assert proven(instance, bound).value_ns <= optimum
+    return True
+
+
+def mean_bounds_hold(instance):
+    for objective in OBJECTIVES:
+        least = least_over_divisions(
+            instance, lambda part, of=objective: least_sum_ns(part, of), sum
+        )
+        assume(least is not None)
+        bound = proven(instance, orsched.bound(instance, objective), objective)
+        assert bound.certificate["sum_ns"] <= least
 
 
 @settings(max_examples=50)
 @given(divisible())
 def test_bound_at_most_the_optimum_and_re_derived(instance):
     """INV: bound <= optimum over every division, under every cost model, cap and memory."""
-    optimum = least_over_divisions(instance, optimum_ns, max)
-    if optimum is None:
-        with pytest.raises(InfeasibleError, match="request"):
-            makespan_bound(instance)
-        return
-    for bound in improving_bounds(instance, lambda: False):
-        assert bound.value_ns <= optimum
-        assert certificate_violations(instance, bound.to_dict()) == []
+    all_bounds_hold(instance)
 
 
 @settings(max_examples=60)
 @given(divisible(most=3))
 def test_mean_bounds_at_most_the_optimum_and_re_derived(instance):
-    for objective in OBJECTIVES:
-        least = least_over_divisions(
-            instance, lambda part, of=objective: least_sum_ns(part, of), sum
-        )
-        assume(least is not None)
-        bound = orsched.bound(instance, objective)
-        assert bound.certificate["sum_ns"] <= least
-        assert bound_violations(instance, bound.to_dict(), objective) == []
+    mean_bounds_hold(instance)
+
+
+@pytest.mark.full
+@settings(max_examples=3_000)
+@given(divisible())
+def test_every_bound_of_a_long_sweep(instance):
+    """INV: as above, further: all bounds on all objectives, and all of their certificates."""
+    if all_bounds_hold(instance):
+        mean_bounds_hold(instance)
 
 
 @settings(max_examples=30)
@@ -64,13 +114,8 @@ def test_mean_bounds_at_most_the_optimum_and_re_derived(instance):
 def test_no_changed_certificate_proves_too_much(instance):
     optimum = least_over_divisions(instance, optimum_ns, max)
     assume(optimum is not None)
-    for certificate in charged_if_any(instance):
-        document = {
-            "name": "charged",
-            "value_ns": certificate["value_ns"],
-            "certificate": certificate,
-        }
-        for broken in changed(document):
+    for claim in charged_if_any(instance):
+        for broken in changed(claim):
             assert broken["value_ns"] <= optimum or certificate_violations(instance, broken)
 
 
@@ -80,27 +125,16 @@ def charged_if_any(instance):
     return list(charged_certificates(Context(instance), lambda: False))
 
 
-def changed(document):
-    """Yield the document with one leaf changed, and its value raised or not."""
-    for path in leaves(document["certificate"]):
-        for change in (lambda x: x + 1, lambda x: x - 1, lambda x: 2 * x + 10**6, lambda x: -x):
+def changed(certificate):
+    """Yield documents with one leaf of the certificate changed, and its value raised or not."""
+    for path, value in leaves(certificate):
+        for other in (
+            (value + 1, value - 1, 2 * value + 10**6, -value) if type(value) is int else ()
+        ):
             for raised in (0, 1, 20):
-                broken = copy.deepcopy(document)
-                owner = broken["certificate"]
-                for key in path[:-1]:
-                    owner = owner[key]
-                owner[path[-1]] = change(owner[path[-1]])
-                broken["certificate"]["value_ns"] += raised
-                broken["value_ns"] = broken["certificate"]["value_ns"]
-                yield broken
-
-
-def leaves(value, path=()):
-    if isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from leaves(item, (*path, key))
-    elif isinstance(value, int):
-        yield path
+                broken = with_leaf(certificate, path, other)
+                broken["value_ns"] += raised
+                yield {"name": "charged", "value_ns": broken["value_ns"], "certificate": broken}
 
 
 @settings(max_examples=60)
@@ -134,68 +168,13 @@ def test_no_step_charges_more_than_it_takes(instance):
             assert max(parts) <= charges.round_most or charges.round_fixed == 0
 
 
-def least_with_mixed_steps(instance):
-    """Return the least makespan if a round may have whole prompts beside it (one worker)."""
-    worker, req = instance.worker, instance.requests
-    prompts, arrivals = req.prompt_tokens.tolist(), req.arrival_ns.tolist()
-    needed = instance.rounds_needed.tolist()
-    start = (tuple(range(len(prompts))), ())
-    heap, best = [(0, start)], {start: 0}
-    while heap:
-        now, (waiting, running) = heappop(heap)
-        if not waiting and not running:
-            return now
-        moments = {now, *(arrivals[i] for i in waiting if arrivals[i] > now)}
-        for moment in moments:
-            here = [i for i in waiting if arrivals[i] <= moment]
-            for size in range(min(len(here), worker.clients - len(running)) + 1):
-                for stage in combinations(here, size):
-                    tokens = [prompts[i] for i in stage]
-                    if worker.prefill_limit is not None and sum(tokens) > worker.prefill_limit:
-                        continue
-                    for decoders in {(), running}:
-                        if not stage and not decoders:
-                            continue
-                        contexts = [prompts[i] + needed[i] - left + 1 for i, left in decoders]
-                        took = mixed_ns(
-                            worker.cost,
-                            tokens,
-                            len(decoders),
-                            sum(contexts),
-                            max(contexts, default=0),
-                        )
-                        left = running
-                        if decoders:
-                            left = tuple((i, more - 1) for i, more in running if more > 1)
-                        begun = tuple((i, needed[i]) for i in stage if needed[i])
-                        state = (
-                            tuple(i for i in waiting if i not in stage),
-                            tuple(sorted(left + begun)),
-                        )
-                        if moment + took < best.get(state, 2**63):
-                            best[state] = moment + took
-                            heappush(heap, (moment + took, state))
-    raise AssertionError("no schedule")
-
-
 @settings(max_examples=80)
 @given(divisible(workers=1))
 def test_a_bound_that_holds_for_mixed_steps(instance):
-    worker = replace(instance.worker, memory=None)
-    instance = instance.replace(workers=worker)
+    instance = instance.replace(workers=replace(instance.worker, memory=None))
     assume(Context(instance).fit(0).rows == list(range(len(instance))))
-    bound = orsched.bound(instance, allows=("chunks", "mixed"))
-    assert bound.value_ns <= least_with_mixed_steps(instance)
-    assert certificate_violations(instance, bound.to_dict()) == []
-
-
-def test_mixed_steps_can_beat_the_other_bounds():
-    """One fixed part for a stage and a round together: below what separate steps can reach."""
-    worker = Worker(3, in_order(AffineCost, 50, 0, 50, 0), prefill_cap_tokens=1)
-    instance = decoding([1] * 6, [8, 1, 1, 1, 1, 1], worker)
-    mixed = orsched.bound(instance, allows=("chunks", "mixed"))
-    assert mixed.value_ns <= least_with_mixed_steps(instance)
-    assert least_with_mixed_steps(instance) < makespan_bound(instance).value_ns
+    bound = proven(instance, orsched.bound(instance, allows=("chunks", "mixed")))
+    assert bound.value_ns <= Search(instance, ("mixed",)).least()
 
 
 def poisson(requests, per_s, seed=0):
@@ -211,8 +190,7 @@ def test_few_requests_at_first_waste_clients():
     found = list(improving_bounds(instance, lambda: False))
     by_counts = max(b.value_ns for b in found if b.name != "charged")
     assert found[-1].name == "charged"
-    assert found[-1].value_ns > 1.02 * by_counts
-    assert certificate_violations(instance, found[-1].to_dict()) == []
+    assert proven(instance, found[-1]).value_ns > 1.02 * by_counts
 
 
 def test_a_slow_worker_is_worth_what_it_is():
@@ -227,13 +205,17 @@ def test_a_slow_worker_is_worth_what_it_is():
     assert values[0] < values[1] < values[2]
 
 
+def one_client(times, round_ns=(10, 20)):
+    """Requests of ten rounds, and nothing else, on workers of one client."""
+    workers = tuple(
+        Worker(1, in_order(AffineCost, 0, 0, time, 0), name=str(time)) for time in round_ns
+    )
+    return decoding([1] * times, [10] * times, workers)
+
+
 def test_weights_are_the_speeds_of_proportional_workers():
     """Twice as fast: twice the weight, and the bound is the work over the summed speed."""
-    fast, slow = (
-        Worker(1, in_order(AffineCost, 0, 0, 10, 0)),
-        Worker(1, in_order(AffineCost, 0, 0, 20, 0), name="slow"),
-    )
-    instance = decoding([1] * 9, [10] * 9, (fast, slow))
+    instance = one_client(9)
     context = Context(instance)
     assert balanced_weights(Workers.of(context, best_shares(context)), None) == [2, 1]
     assert makespan_bound(instance).value_ns == 600
@@ -242,27 +224,18 @@ def test_weights_are_the_speeds_of_proportional_workers():
 
 def test_a_worker_too_slow_to_end_in_time_serves_nobody():
     """One request takes 1,000 there, the other worker serves all three in 300."""
-    fast, slow = (
-        Worker(1, in_order(AffineCost, 0, 0, 10, 0)),
-        Worker(1, in_order(AffineCost, 0, 0, 100, 0), name="s"),
-    )
-    instance = decoding([1] * 3, [10] * 3, (fast, slow))
-    bound = makespan_bound(instance)
-    assert bound.value_ns == 300 == least_over_divisions(instance, optimum_ns, max)
-    assert certificate_violations(instance, bound.to_dict()) == []
+    instance = one_client(3, (10, 100))
+    assert proven(instance).value_ns == 300 == least_over_divisions(instance, optimum_ns, max)
 
 
 def test_workers_of_which_nothing_is_known():
-    odd = Worker(1, in_order(BilinearCost, 10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7), name="odd")
-    instance = decoding([1, 2], [1, 2], (Worker(1), odd), arrival_ns=[0, 50])
-    assert (makespan_bound(instance).name, makespan_bound(instance).value_ns) == (
-        "last_arrival",
-        50,
-    )
+    workers = (Worker(1), Worker(1, FALLING, name="odd"))
+    instance = decoding([1, 2], [1, 2], workers, arrival_ns=[0, 50])
+    bound = makespan_bound(instance)
+    assert (bound.name, bound.value_ns) == ("last_arrival", 50)
     for objective in OBJECTIVES:
-        bound = orsched.bound(instance, objective)
+        bound = proven(instance, orsched.bound(instance, objective), objective)
         assert (bound.name, bound.value_ns) == ("arrivals", 0)
-        assert bound_violations(instance, bound.to_dict(), objective) == []
 
 
 def test_a_request_that_fits_onto_no_worker_is_named():
@@ -277,31 +250,22 @@ def test_a_request_that_fits_onto_no_worker_is_named():
     assert makespan_bound(instance.replace(requests=Requests([3, 3], [9, 1]))).value_ns > 0
 
 
-def test_empty_instances_of_several_workers():
-    empty = decoding([], [], (Worker(1), Worker(2)))
+@pytest.mark.parametrize("workers", [(Worker(1),), (Worker(1), Worker(2))])
+def test_empty_instances(workers):
+    empty = decoding([], [], workers)
     for objective in ("makespan", *OBJECTIVES):
-        bound = orsched.bound(empty, objective)
+        bound = proven(empty, orsched.bound(empty, objective), objective)
         assert (bound.name, bound.value_ns) == ("empty", 0)
-        assert bound_violations(empty, bound.to_dict(), objective) == []
 
 
 def test_paged_blocks_do_not_limit_the_clients():
     """Blocks that grow with the cache: more requests at once than fit with all their tokens."""
-    whole = Worker(4, in_order(AffineCost, 1, 0, 10, 0), memory=BlockMemory(10, 1, "whole"))
-    paged = replace(whole, memory=BlockMemory(10, 1, "paged"))
-    requests = Requests([1] * 4, [4] * 4)
-    bounds = [
-        makespan_bound(Instance(requests, worker, first_token="decode"))
-        for worker in (whole, paged)
-    ]
+    whole, paged = (
+        Worker(4, in_order(AffineCost, 1, 0, 10, 0), memory=BlockMemory(10, 1, allocation))
+        for allocation in ("whole", "paged")
+    )
+    bounds = [proven(decoding([1] * 4, [4] * 4, worker)) for worker in (whole, paged)]
     assert bounds[1].value_ns == 41 < bounds[0].value_ns
-    for worker, bound in zip((whole, paged), bounds, strict=True):
-        assert (
-            certificate_violations(
-                Instance(requests, worker, first_token="decode"), bound.to_dict()
-            )
-            == []
-        )
 
 
 def test_malformed_certificates_are_refused_not_raised():
@@ -310,19 +274,10 @@ def test_malformed_certificates_are_refused_not_raised():
     claim = good["certificate"]
     first, second = claim["workers"]
     assert certificate_violations(instance, good) == []
-    for workers in (
-        [],
-        [first],
-        [second, first],
-        [first, first],
-        [first, {**second, "weight": 0}],
-        [first, {**second, "weight": 1.0}],
-        [first, {**second, "extra": 1}],
-        [first, {**second, "worker": True}],
-        [first, {key: value for key, value in second.items() if key != "line"}],
-        None,
-        {},
-    ):
+    changes = {"weight": 0}, {"weight": 1.0}, {"extra": 1}, {"worker": True}
+    changed = (*({**second, **change} for change in changes), without(second, "line"))
+    orders = [], [first], [second, first], [first, first], None, {}
+    for workers in (*orders, *([first, other] for other in changed)):
         bad = {**good, "certificate": {**claim, "workers": workers}}
         assert certificate_violations(instance, bad)
     for change in ({"value_ns": 0.0}, {"released_ns": 1}, {"released_ns": "0"}, {"extra": 1}):
@@ -336,9 +291,7 @@ def test_row_order_changes_no_bound():
     instance = base.replace(
         requests=base.requests.replace(arrival_ns=arrivals), workers=(base.worker, slow)
     )
-    rows = list(range(100))
-    random.Random(1).shuffle(rows)
-    permuted = instance.replace(requests=instance.requests.take(rows))
+    permuted = shuffled(instance, random.Random(1))
     for objective in OBJECTIVES:
         one, other = orsched.bound(permuted, objective), orsched.bound(instance, objective)
         assert one.certificate["sum_ns"] == pytest.approx(other.certificate["sum_ns"], rel=1e-4)
@@ -346,31 +299,115 @@ def test_row_order_changes_no_bound():
 
 def test_sums_beyond_64_bits_are_exact():
     """The longest times that an instance may have: whole numbers, no floats, no overflow."""
-    workers = (
-        Worker(3, in_order(AffineCost, 0, 0, 2**28, 0)),
-        Worker(2, in_order(AffineCost, 0, 0, 2**28 + 1, 0)),
+    workers = tuple(
+        Worker(clients, in_order(AffineCost, 0, 0, time, 0))
+        for clients, time in ((3, 2**28), (2, 2**28 + 1))
     )
     instance = decoding([1] * 3, [2**31 - 1] * 3, workers)
     for objective in ("makespan", *OBJECTIVES):
-        bound = orsched.bound(instance, objective)
-        assert bound_violations(instance, bound.to_dict(), objective) == []
+        proven(instance, orsched.bound(instance, objective), objective)
     assert makespan_bound(instance).value_ns == (2**31 - 1) * 2**28
 
 
-@pytest.mark.full
-@settings(max_examples=3_000)
-@given(divisible())
-def test_every_bound_of_a_long_sweep(instance):
-    """INV: as above, further: all bounds on all objectives, and all of their certificates."""
-    optimum = least_over_divisions(instance, optimum_ns, max)
-    assume(optimum is not None)
-    for bound in improving_bounds(instance, lambda: False):
-        assert bound.value_ns <= optimum
-        assert certificate_violations(instance, bound.to_dict()) == []
-    for objective in OBJECTIVES:
-        least = least_over_divisions(
-            instance, lambda part, of=objective: least_sum_ns(part, of), sum
-        )
-        bound = orsched.bound(instance, objective)
-        assert bound.certificate["sum_ns"] <= least
-        assert bound_violations(instance, bound.to_dict(), objective) == []
+@pytest.mark.parametrize("rule", ["prefill", "decode"])
+@pytest.mark.parametrize("seed", range(40))
+def test_bounds_hold_for_pools(seed, rule):
+    """INV-10: no schedule is shorter than the bound for what it does."""
+    instance = pool_instance(seed, rule)
+    schedule = simulate_policy(instance, pool_policy(seed)).schedule
+    found = proven(instance, bound_for(instance, schedule, orsched.bound(instance)))
+    assert 0 < found.value_ns <= schedule.makespan_ns
+
+
+def apart(requests, link, prefill=1):
+    roles = ["prefill"] * prefill + ["decode"]
+    workers = tuple(Worker(4, Cost(), role=role) for role in roles)
+    return Instance(requests, workers, first_token="prefill", link=link)
+
+
+@pytest.mark.parametrize(
+    ("requests", "link", "binding", "value"),
+    [
+        # alone: 10 tokens of 10 ns, a link of 50 + 10 x 7, two rounds of 100
+        (Requests([10], [3]), Link(ns_per_token=7, latency_ns=50), "path_ns", 100 + 120 + 200),
+        # four prefills of 1,000 ns
+        (Requests([100] * 4, [2] * 4), Link(), "prefill_ns", 4000),
+        # the first prefill, then eight transfers of 1,000
+        (Requests([10] * 8, [2] * 8), Link(ns_per_token=100), "link_ns", 100 + 8000),
+        # the first cache, then 8 x 50 rounds on four clients
+        (Requests([10] * 8, [51] * 8), Link(), "decode_ns", 100 + 10_000),
+    ],
+)
+def test_each_part_binds_somewhere(requests, link, binding, value):
+    """The parts of the bound by hand, and their largest is the bound."""
+    found = orsched.bound(apart(requests, link))
+    assert found.certificate[binding] == value
+    assert found.value_ns >= value
+
+
+def test_more_workers_of_a_pool_share_its_work_and_two_roles_of_a_device_its_time():
+    requests = Requests([100] * 4, [2] * 4)
+    one, two = (orsched.bound(apart(requests, Link(), prefill=n)).certificate for n in (1, 2))
+    assert two["prefill_ns"] * 2 == one["prefill_ns"]
+    instance = apart(Requests([100] * 4, [101] * 4), Link())
+    shared = tuple(replace(worker, device="gpu") for worker in instance.workers)
+    on_one = orsched.bound(instance.replace(workers=shared)).certificate
+    assert orsched.bound(instance).certificate["all_ns"] * 2 == on_one["all_ns"]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_forged_certificates_are_refused(seed):
+    """No number of a certificate can be another one, and no other bound stands in its place."""
+    instance = pool_instance(seed)
+    found = orsched.bound(instance).to_dict()
+    assert found["name"] == "pools"
+    claim = found["certificate"]
+    for name in ("prefill_ns", "decode_ns", "all_ns", "link_ns", "path_ns", "value_ns"):
+        for change in (1, -1):
+            wrong = with_leaf(found, ("certificate", name), claim[name] + change)
+            wrong["value_ns"] += change * (name == "value_ns")
+            assert certificate_violations(instance, wrong)
+    fewer = with_leaf(found, ("certificate", "workers"), claim["workers"][:-1])
+    assert certificate_violations(instance, fewer)
+    plain = Instance(instance.requests, (Worker(4),), first_token="decode")
+    assert certificate_violations(plain, found)
+    assert certificate_violations(instance, orsched.bound(plain).to_dict())
+
+
+@pytest.mark.parametrize("objective", ["mean_jct", "mean_ttft"])
+@pytest.mark.parametrize("seed", range(30))
+def test_bounds_on_means_hold_for_pools(seed, objective):
+    """INV-10: no schedule has a smaller mean than requests that are alone with their transfers."""
+    instance = pool_instance(seed, ("prefill", "decode")[seed % 2])
+    schedule = simulate_policy(instance, pool_policy(seed)).schedule
+    lower = bound_for(instance, schedule, orsched.bound(instance, objective), objective=objective)
+    found, results = proven(instance, lower, objective).to_dict(), summarise(instance, schedule)
+    value, claim = found["value_ns"], found["certificate"]
+    assert found["name"] == "alone"
+    assert 0 < value <= results[f"{objective.removeprefix('mean_')}_ns"]["mean"]
+    more = {**claim, "sum_ns": claim["sum_ns"] + len(instance), "value_ns": claim["value_ns"] + 1}
+    wrong = {**found, "value_ns": value + 1, "certificate": more}
+    assert bound_violations(instance, wrong, objective)
+
+
+def test_a_mean_by_hand():
+    """Prefill of 10 tokens, a transfer of 50 + 10 x 7, two rounds; the first token before it."""
+    instance = apart(Requests([10], [3]), Link(ns_per_token=7, latency_ns=50))
+    assert orsched.bound(instance, "mean_jct").value_ns == 100 + 120 + 200
+    assert orsched.bound(instance, "mean_ttft").value_ns == 100
+    late = instance.replace(first_token="decode")
+    assert orsched.bound(late, "mean_ttft").value_ns == 100 + 120 + 100
+
+
+def test_bounds_on_attainment_refuse_links():
+    instance = pool_instance(1).with_classes("interactive:ttft=1")
+    with pytest.raises(orsched.InputError, match="know of no links"):
+        orsched.attainment_bound(instance)
+
+
+def test_solve_checks_and_bounds():
+    """A result of ``solve`` is checked, and its gap is that to the bound of its pools."""
+    result = orsched.solve(pool_instance(4), "disaggregated")
+    assert result.schedule.bound["name"] == "pools"
+    assert result.gap is not None
+    assert result.schedule.results["transfers"]["count"] == len(result.schedule.transfers)

@@ -1,29 +1,22 @@
 """Bounds beside random policies of all modes, and beside the best schedules with such steps."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
 
-from orsched import BlockMemory, InfeasibleError, InputError, Instance, Requests, Worker
+from orsched import BlockMemory, InfeasibleError, InputError, Instance, Requests, Worker, costs
 from orsched.checker import check
 from orsched.checker.certificates import bound_violations
-from orsched.costs import (
-    AffineCost,
-    BilinearCost,
-    LevelsCost,
-    LinearCost,
-    PoolingCost,
-    RooflineCost,
-)
+from orsched.costs import AffineCost, PoolingCost
 from orsched.data.schedule_classes import ALLOWANCES, allowances_of
 from orsched.instances import catalog
 from orsched.models.bounds.bounds import bound, bound_for, makespan_bound
 from orsched.models.bounds.latency_bounds import OBJECTIVES
 from orsched.simulator import simulate_policy
 from tests.decoding import decoding
+from tests.forged import leaves, with_leaf
 from tests.in_order import in_order
+from tests.models.cases import proven
 from tests.models.least_in_any_mode import Search
 from tests.random_instances import random_batching_instance
 from tests.simulator.batching_policies import BATCHING, TokenBudget
@@ -55,9 +48,8 @@ def sweep(seeds, names):
             bounded = schedule.replace(bound=found.to_dict())
             assert not check(instance, bounded), (seed, name)
             for objective in OBJECTIVES:
-                latency = bound(instance, objective, allows=needed)
+                latency = proven(instance, bound(instance, objective, allows=needed), objective)
                 assert latency.value_ns <= mean(schedule, instance, objective), (seed, name)
-                assert bound_violations(instance, latency.to_dict(), objective) == []
     return seen
 
 
@@ -80,8 +72,7 @@ def test_whoever_allows_more_proves_less(seeds):
         for objective in ("makespan", *OBJECTIVES):
             values = {}
             for allows in SETS:
-                found = bound(instance, objective, allows=allows)
-                assert bound_violations(instance, found.to_dict(), objective) == [], allows
+                found = proven(instance, bound(instance, objective, allows=allows), objective)
                 assert set(allows) <= found.allows
                 values[frozenset(allows)] = found.value_ns
             for some, value in values.items():
@@ -89,37 +80,29 @@ def test_whoever_allows_more_proves_less(seeds):
 
 
 COSTS = (
-    lambda draw: in_order(AffineCost, draw(), draw(), draw(), draw()),
-    lambda draw: LevelsCost(
+    lambda draw: in_order(costs.AffineCost, *(draw() for _ in range(4))),
+    lambda draw: costs.LevelsCost(
         levels=tuple(zip((2, 7), sorted((draw(), draw())), strict=True)), round_fixed_ns=draw()
     ),
-    lambda draw: in_order(BilinearCost, *(draw() * 10**5 for _ in range(8))),
-    lambda draw: in_order(PoolingCost, *(draw() * 10**5 for _ in range(5))),
-    lambda draw: in_order(RooflineCost, *(draw() * 10**5 for _ in range(5))),
-    lambda draw: in_order(LinearCost, *(draw() * 10**5 for _ in range(8))),
+    *(
+        lambda draw, model=model, of=of: in_order(model, *(draw() * 10**5 for _ in range(of)))
+        for model, of in (
+            *((costs.BilinearCost, 8), (costs.PoolingCost, 5)),
+            *((costs.RooflineCost, 5), (costs.LinearCost, 8)),
+        )
+    ),
 )
 
 
 def tiny_instance(rng):
     """One worker and requests of three tokens at most, which all fit."""
     n = rng.choice((1, 2, 2, 3, 3))
-    prompts = [rng.randint(1, 3) for _ in range(n)]
-    outputs = [rng.randint(1, 3) for _ in range(n)]
+    prompts, outputs = ([rng.randint(1, 3) for _ in range(n)] for _ in range(2))
     arrivals = [rng.choice((0, 0, rng.randint(0, 60))) for _ in range(n)]
     sizes = (0, 1, rng.randint(1, 30), rng.randint(1, 300))
-    worker = Worker(
-        rng.choice((1, 2, 2, 3)),
-        rng.choice(COSTS)(lambda: rng.choice(sizes)),
-        rng.choice((None, rng.randint(3, 6))),
-        rng.choice(
-            (
-                None,
-                BlockMemory(rng.randint(6, 9), 1, "whole"),
-                BlockMemory(rng.randint(6, 9), 1, "whole"),
-            )
-        ),
-        padding=rng.random() < 0.3,
-    )
+    cost, cap = rng.choice(COSTS)(lambda: rng.choice(sizes)), rng.choice((None, rng.randint(3, 6)))
+    memory = BlockMemory(rng.randint(6, 9), 1, "whole") if rng.random() < 0.67 else None
+    worker = Worker(rng.choice((1, 2, 2, 3)), cost, cap, memory, padding=rng.random() < 0.3)
     rule = rng.choice(("decode", "prefill"))
     return Instance(Requests(prompts, outputs, arrival_ns=arrivals), worker, first_token=rule)
 
@@ -135,22 +118,20 @@ def against_the_best(seeds):
         )
         for objective in ("makespan", *OBJECTIVES):
             problem = instance if objective == "makespan" else at_once
-            found = bound(problem, objective, allows=allows)
+            found = proven(problem, bound(problem, objective, allows=allows), objective)
             least = Search(problem, allows, objective).least()
             least = least if objective == "makespan" else least // len(problem)
             assert found.value_ns <= least, (seed, objective)
-            assert bound_violations(problem, found.to_dict(), objective) == []
             met += found.value_ns == least
     return met
 
 
-def test_the_bounds_hold_for_the_best_of_all_schedules():
-    assert against_the_best(range(50)) > 50
-
-
-@pytest.mark.full
-def test_the_bounds_hold_for_the_best_of_many_schedules():
-    assert against_the_best(range(10_000, 13_000)) > 3_000
+@pytest.mark.parametrize(
+    ("seeds", "met"),
+    [(range(50), 50), pytest.param(range(10_000, 13_000), 3_000, marks=pytest.mark.full)],
+)
+def test_the_bounds_hold_for_the_best_of_all_schedules(seeds, met):
+    assert against_the_best(seeds) > met
 
 
 BEATEN = {
@@ -178,26 +159,6 @@ def faulty(instance, schedule, bound):
     return {(v.kind.value, v.field) for v in check(instance, schedule.replace(bound=bound))}
 
 
-def leaves(tree, path=()):
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            yield from leaves(value, (*path, key))
-    elif isinstance(tree, list):
-        for key, value in enumerate(tree):
-            yield from leaves(value, (*path, key))
-    else:
-        yield path, tree
-
-
-def changed(tree, path, value):
-    """A copy of JSON data with one leaf replaced."""
-    if not path:
-        return value
-    copy = dict(tree) if isinstance(tree, dict) else list(tree)
-    copy[path[0]] = changed(tree[path[0]], path[1:], value)
-    return copy
-
-
 def test_changed_certificates_are_refused_or_prove_no_more():
     """Whatever is changed: the checker finds it, or the value is not above the best schedule."""
     refused = 0
@@ -208,10 +169,8 @@ def test_changed_certificates_are_refused_or_prove_no_more():
         good = bound(instance, allows=allows).to_dict()
         for path, value in leaves(good):
             for other in [value - 1, value + 1, 2 * value] if type(value) is int else ["", 1]:
-                bad = changed(good, path, other)
-                if bad == good:
-                    continue
-                found = bound_violations(instance, bad)
+                bad = with_leaf(good, path, other)
+                found = [] if bad == good else bound_violations(instance, bad)
                 assert found or bad["value_ns"] <= least, (seed, path, other)
                 refused += bool(found)
     assert refused > 300
@@ -256,24 +215,20 @@ def test_rounds_proven_by_dual_prices_are_used_again():
     instance = catalog.generate("gsm8k", seed=1, requests=60, clients=12)
     lower, schedule = bound(instance), simulate_policy(instance, TokenBudget(0)).schedule
     assert "duals" in lower.certificate["decode_rounds"]
-    found, allows = bound_for(instance, schedule, lower), allowances_of(instance, schedule)
+    found = proven(instance, bound_for(instance, schedule, lower))
+    allows = allowances_of(instance, schedule)
     assert bound(instance, allows=allows).value_ns < found.value_ns <= lower.value_ns
-    assert bound_violations(instance, found.to_dict()) == []
     assert not check(instance, schedule.replace(bound=found.to_dict()))
-
-
-def test_unknown_allowances_are_refused():
-    with pytest.raises(InputError, match="'padding'"):
-        bound(BEATEN["mixed"], allows=("padding",))
 
 
 def test_a_prompt_above_the_cap_can_be_bounded_in_chunks():
     instance = decoding([5, 2], [1, 1], Worker(2, in_order(AffineCost, 1, 1, 1, 1), 3))
     with pytest.raises(InfeasibleError):
         bound(instance)
+    with pytest.raises(InputError, match="'padding'"):
+        bound(instance, allows=("padding",))
     for objective in ("makespan", *OBJECTIVES):
-        found = bound(instance, objective, allows=("chunks",))
-        assert bound_violations(instance, found.to_dict(), objective) == []
+        found = proven(instance, bound(instance, objective, allows=("chunks",)), objective)
         least = Search(instance, ("chunks",), objective).least()
         assert 0 < found.value_ns <= (least if objective == "makespan" else least // 2)
 

@@ -1,8 +1,5 @@
 """Long seeded sweeps: bounds, certificates, methods, checker, simulator and both searches."""
 
-from __future__ import annotations
-
-import copy
 import random
 from dataclasses import replace
 from itertools import combinations
@@ -11,13 +8,16 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched import AffineCost, Instance, LevelsCost, Requests, Worker, summarise
+from orsched import AffineCost, Worker, summarise
 from orsched.checker import check
 from orsched.checker.certificates import certificate_violations
 from orsched.models.bounds.bounds import improving_bounds, makespan_bound, ordering_cannot_help
 from orsched.simulator import simulate_policy
 from tests.brute_force import optimum_ns
+from tests.decoding import decoding
+from tests.forged import leaves, with_leaf
 from tests.in_order import in_order
+from tests.models.cases import CHEAP_STAGES, LEVELS, proven, shuffled
 from tests.oracle import oracle
 from tests.random_instances import random_instance
 from tests.simulator.policies import POLICIES
@@ -25,20 +25,10 @@ from tests.simulator.policies import POLICIES
 pytestmark = pytest.mark.full
 
 SPECS = (
-    "fcfs",
-    "offline",
-    "offline@predicted",
-    "online",
-    "online@predicted",
-    "hybrid",
-    "hybrid@predicted",
-    "online+gate=idle_cost",
-    "online+order=shortest",
-    "hybrid+gate=waited_time",
-    "hybrid+gate_factor=0",
-    "hybrid+gate_factor=999999",
-    "hybrid+steal=false+gate=prefill_first",
-)
+    "fcfs", "offline", "offline@predicted", "online", "online@predicted", "hybrid",
+    "hybrid@predicted", "online+gate=idle_cost", "online+order=shortest", "hybrid+gate=waited_time",
+    "hybrid+gate_factor=0", "hybrid+gate_factor=999999", "hybrid+steal=false+gate=prefill_first",
+)  # fmt: skip
 SEEDS = range(14)
 
 
@@ -48,9 +38,8 @@ def test_bound_at_most_optimum_at_most_every_method(seed):
     rng = random.Random(seed)
     for _ in range(150):
         instance = random_instance(rng)
-        bound, optimum = makespan_bound(instance), optimum_ns(instance)
-        assert bound.value_ns <= optimum
-        assert certificate_violations(instance, bound.to_dict()) == []
+        optimum = optimum_ns(instance)
+        assert proven(instance).value_ns <= optimum
         for spec in rng.sample(SPECS, 3):
             result = orsched.solve(instance, spec, iterations=2)
             assert result.makespan_ns >= optimum
@@ -68,24 +57,14 @@ def test_no_changed_certificate_proves_too_much(seed):
             assert broken["value_ns"] <= optimum or certificate_violations(instance, broken)
 
 
-def _changed(document, path=()):
+def _changed(document):
     """The document with one whole number changed, each of them, in several ways."""
-    owner = document
-    for key in path:
-        owner = owner[key]
-    for key, value in owner.items():
-        if isinstance(value, dict):
-            yield from _changed(document, (*path, key))
-        elif isinstance(value, int):
-            for other in (value + 1, value - 1, 2 * value + 10**9):
-                broken = copy.deepcopy(document)
-                target = broken
-                for step in path:
-                    target = target[step]
-                target[key] = other
-                if key == "value_ns" and not path:
-                    broken["certificate"]["value_ns"] = other
-                yield broken
+    for path, value in leaves(document):
+        for other in (value + 1, value - 1, 2 * value + 10**9) if isinstance(value, int) else ():
+            broken = with_leaf(document, path, other)
+            if path == ("value_ns",):
+                broken["certificate"]["value_ns"] = other
+            yield broken
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -95,9 +74,7 @@ def test_rows_and_units_change_no_bound(seed):
     for _ in range(150):
         instance = random_instance(rng, most=12, longest=40)
         value = makespan_bound(instance).value_ns
-        rows = rng.sample(range(len(instance)), len(instance))
-        permuted = instance.replace(requests=instance.requests.take(rows))
-        assert makespan_bound(permuted).value_ns == value
+        assert makespan_bound(shuffled(instance, rng)).value_ns == value
         if value < 2**40:
             worker = replace(instance.worker, cost=instance.worker.cost.scaled(3))
             late = instance.requests.replace(arrival_ns=instance.requests.arrival_ns * 3)
@@ -184,22 +161,16 @@ def _depth_first(instance):
 def test_long_requests_leave_no_more_than_the_optimum(seed):
     """INV-10 where most requests are equally long: the joint bound with a ``long`` length."""
     rng, used = random.Random(500 + seed), 0
-    costs = (
-        in_order(AffineCost, 9, 0, 10, 1),
-        in_order(AffineCost, 1, 0, 100, 0),
-        LevelsCost(levels=((6, 3), (12, 5)), round_fixed_ns=4),
-    )
+    costs = (CHEAP_STAGES[0], in_order(AffineCost, 1, 0, 100, 0), LEVELS[3])
     for _ in range(60):
         long, n = rng.randint(4, 9), rng.randint(3, 6)
         outputs = [long if rng.random() < 0.55 else rng.randint(1, long + 2) for _ in range(n)]
         arrivals = [rng.randint(0, rng.choice((0, 0, 40))) for _ in range(n)]
-        requests = Requests([rng.randint(1, 4) for _ in range(n)], outputs, arrival_ns=arrivals)
-        instance = Instance(
-            requests, Worker(rng.randint(1, 3), rng.choice(costs)), first_token="decode"
-        )
+        prompts = rng.choices(range(1, 5), k=n)
+        worker = Worker(rng.randint(1, 3), rng.choice(costs))
+        instance = decoding(prompts, outputs, worker, arrival_ns=arrivals)
         optimum = optimum_ns(instance)
         for bound in improving_bounds(instance, lambda: False):
-            assert bound.value_ns <= optimum
-            assert certificate_violations(instance, bound.to_dict()) == []
+            assert proven(instance, bound).value_ns <= optimum
             used += "long" in bound.certificate
     assert used

@@ -1,21 +1,27 @@
-"""No schedule does more bulk work than the bound says, while as many requests meet their limits."""
+"""Bounds on bulk work, and bounds where requests find each other's prefixes in a cache."""
 
-from __future__ import annotations
-
-import copy
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 import orsched
-from orsched import InputError, Instance, ServiceClass
+from orsched import InputError, Instance, PrefixCache, Prefixes, ServiceClass, Step, bulk_bound
 from orsched.certificates.bulk_parts import Demands
 from orsched.certificates.bulk_program import sums_of
-from orsched.checker.certificates import bulk_violations
+from orsched.certificates.scope import Sharing, cut_tokens, relaxed
+from orsched.checker.certificates import bound_violations, bulk_violations
+from orsched.data.schedule_classes import allowances_of
 from orsched.metrics.token_times import request_times
-from orsched.models.bounds.bulk_bound import attainment_bound, bulk_bound, bulk_tokens
-from tests.checker.any_mode import random_schedule
+from orsched.models.bounds.bounds import bound
+from orsched.models.bounds.bulk_bound import attainment_bound, bulk_tokens
+from orsched.simulator import simulate_policy
+from tests.checker.any_mode import COSTS, random_schedule
+from tests.forged import with_leaf, without
 from tests.in_order import in_order
+from tests.models.cases import proven, values_of
+from tests.simulator.prefix_workloads import prefix_instance, prefix_params
+from tests.simulator.scripted import Script
 
 COST = in_order(orsched.AffineCost, 15_000_000, 70_000, 15_000_000, 20_000)
 
@@ -50,12 +56,9 @@ def tokens_in_time(instance, schedule):
         found.append(True)
         if kind.ttft_ns is None or kind.tpot_ns is None:
             continue
-        alone = np.zeros(len(instance), int)
-        alone[row] = 1
-        only = instance.replace(
-            requests=instance.requests.replace(service_class=alone),
-            classes=(ServiceClass("others", bulk=False), ServiceClass("it", bulk=True)),
-        )
+        alone = instance.requests.replace(service_class=np.arange(len(instance)) == row)
+        others = ServiceClass("others", bulk=False), ServiceClass("it", bulk=True)
+        only = instance.replace(requests=alone, classes=others)
         there = 0
         for moment in ends.tolist():
             now = bulk_tokens(only, schedule, moment, 0, 1)
@@ -82,10 +85,8 @@ def with_classes(dice, instance, schedule):
         ServiceClass("batch"),
         ServiceClass("soon", ttft_ns=limit(ttft), deadline_ns=limit(jct)),
     )
-    codes = dice.choice([0, 1, 1, 2], n)
-    instance = instance.replace(
-        requests=instance.requests.replace(service_class=codes), classes=kinds
-    )
+    requests = instance.requests.replace(service_class=dice.choice([0, 1, 1, 2], n))
+    instance = instance.replace(requests=requests, classes=kinds)
     end = int(schedule.steps.end_ns.max())
     return instance, max(1, int(dice.integers(1, max(2, end + end // 4))))
 
@@ -99,20 +100,16 @@ def test_no_random_schedule_does_more(seed):
     for measure in ("attained", "in_time"):
         instance, moment = with_classes(dice, plain, schedule)
         met, total = attained(instance, schedule, measure), len(Demands.of(instance).rows)
-        weights = [int(dice.integers(0, 3)), int(dice.integers(1, 3))]
-        credit = str(dice.choice(["output", "prefill"]))
+        options = {
+            "prompt_weight": int(dice.integers(0, 3)),
+            "output_weight": int(dice.integers(1, 3)),
+            "credit": str(dice.choice(["output", "prefill"])),
+            "restarts": None if dice.random() < 0.5 else restarts,
+            "windows": int(dice.choice([1, 4, 30])),
+        }
+        share = met / total if total else 0.9
         try:
-            bound = bulk_bound(
-                instance,
-                met / total if total else 0.9,
-                moment / 1e9,
-                prompt_weight=weights[0],
-                output_weight=weights[1],
-                credit=credit,
-                measure=measure,
-                restarts=None if dice.random() < 0.5 else restarts,
-                windows=int(dice.choice([1, 4, 30])),
-            )
+            bound = bulk_bound(instance, share, moment / 1e9, measure=measure, **options)
         except InputError as error:
             if "no floor" not in str(error):
                 raise
@@ -201,14 +198,13 @@ def test_a_changed_price_does_not_prove_the_value():
     instance = small()
     document = bulk_bound(instance, 0.9).to_dict()
     assert bulk_violations(instance, document) == []
-    assert document["certificate"]["prices"]
-    for at in range(0, len(document["certificate"]["prices"]), 7):
-        broken = copy.deepcopy(document)
-        broken["certificate"]["prices"][at][1] //= 2
-        assert bulk_violations(instance, broken)
-    less = copy.deepcopy(document)
-    less["value"] = less["certificate"]["value"] = document["value"] - 1
-    assert bulk_violations(instance, less)
+    prices = document["certificate"]["prices"]
+    assert prices
+    for at in range(0, len(prices), 7):
+        place = ("certificate", "prices", at, 1)
+        assert bulk_violations(instance, with_leaf(document, place, prices[at][1] // 2))
+    less = with_leaf(document, ("certificate", "value"), document["value"] - 1)
+    assert bulk_violations(instance, {**less, "value": document["value"] - 1})
 
 
 def test_sums_of_rounds():
@@ -220,22 +216,150 @@ def test_sums_of_rounds():
         assert sums_of(11, 5, 2, begin, end) == expected
 
 
-@pytest.mark.parametrize(
-    ("field", "changes"),
-    [
-        ("attainment", {"attainment": 1.5}),
-        ("attainment", {"attainment": None}),
-        ("horizon_s", {"horizon_s": 0}),
-        ("horizon_s", {"horizon_s": -1}),
-        ("prompt_weight", {"prompt_weight": 0.5}),
-        ("credit", {"credit": "all"}),
-        ("measure", {"measure": "most"}),
-        ("allows", {"allows": ["magic"]}),
-        ("restarts", {"restarts": -1}),
-        ("windows", {"windows": 0}),
-    ],
-)
-def test_wrong_arguments_are_named(field, changes):
+WRONG = (
+    ("attainment", 1.5), ("attainment", None), ("horizon_s", 0), ("horizon_s", -1),
+    ("prompt_weight", 0.5), ("credit", "all"), ("measure", "most"), ("allows", ["magic"]),
+    ("restarts", -1), ("windows", 0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG)
+def test_wrong_arguments_are_named(field, value):
     with pytest.raises(InputError) as error:
-        bulk_bound(small(), **changes)
+        bulk_bound(small(), **{field: value})
     assert error.value.field == field
+
+
+OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
+DEAR = in_order(orsched.AffineCost, 1, 100, 1, 1)
+"""Nearly all time is that of prompt tokens, which hits save."""
+FALLING = in_order(orsched.PoolingCost, -1, 10**7, 5 * 10**6, 10**6, 10**6)
+
+
+def with_cost(instance, cost):
+    workers = tuple(replace(worker, cost=cost) for worker in instance.workers)
+    return instance.replace(workers=workers)
+
+
+def served(instance, seed):
+    """The schedule of vLLM with parameters drawn from the seed."""
+    parameters = asdict(prefix_params(seed, instance.workers[0].clients))
+    return orsched.simulate(instance, "vllm", parameters=parameters).schedule
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_no_schedule_with_hits_beats_a_bound(seed):
+    """INV-26: whichever objective, cost and steps."""
+    plain = prefix_instance(seed, workers=1 + seed % 3 // 2)
+    for cost in (plain.workers[0].cost, DEAR, COSTS[seed % len(COSTS)]):
+        instance = with_cost(plain, cost)
+        schedule = served(instance, seed)
+        found = values_of(schedule)
+        for objective in OBJECTIVES:
+            lower = bound(instance, objective, allows=allowances_of(instance, schedule))
+            assert proven(instance, lower, objective).value_ns <= found[objective]
+
+
+def test_hits_make_schedules_shorter_than_bounds_without_a_cache():
+    """Otherwise these tests would pass without any cut."""
+    beaten = 0
+    for seed in range(24):
+        instance = with_cost(prefix_instance(seed), DEAR)
+        schedule = served(instance, seed)
+        memory = replace(instance.worker.memory, prefix_cache=None)
+        uncached = instance.replace(workers=replace(instance.worker, memory=memory))
+        allows = allowances_of(instance, schedule)
+        found = values_of(schedule)
+        beaten += any(
+            bound(uncached, objective, allows=allows).value_ns > found[objective]
+            for objective in OBJECTIVES
+        )
+    assert beaten > 3
+
+
+def test_repeated_prefills_find_their_own_blocks():
+    """INV-26: Evicted after each token, a request computes a block at most for the next one."""
+    dear_rounds = in_order(orsched.AffineCost, 1, 1, 1000, 1)
+    memory = orsched.BlockMemory(20, 4, "paged", PrefixCache("lru"))
+    worker = orsched.Worker(1, dear_rounds, memory=memory)
+    instance = Instance(
+        orsched.Requests([12], [8], service_class=[1]), worker, first_token="prefill"
+    )
+    again = [Step(preempt=[0], decode=()), Step(prefill=[0])] * 7
+    schedule = simulate_policy(instance, Script(Step(prefill=[0]), *again)).schedule
+    schedule = schedule.replace(results=orsched.summarise(instance, schedule))
+    assert orsched.check(instance, schedule) == []
+    allows = allowances_of(instance, schedule)
+    assert {"restarts"} <= allows
+    uncached = instance.replace(workers=replace(worker, memory=orsched.BlockMemory(20, 4, "paged")))
+    for objective in ("makespan", "mean_jct"):
+        assert bound(instance, objective, allows=allows).value_ns <= values_of(schedule)[objective]
+        assert bound(uncached, objective, allows=allows).value_ns > values_of(schedule)[objective]
+    horizon = values_of(schedule)["makespan"] / 1e9
+    found = bulk_bound(instance, 0.0, horizon)
+    assert found.done(schedule) == 20
+    assert found.value >= 20
+    assert bulk_bound(instance, 0.0, horizon, restarts=0).value < 20
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_schedule_with_hits_does_more_bulk_work(seed):
+    """INV-27: by any moment."""
+    instance = prefix_instance(seed).with_classes("interactive:ttft=0.00003,tpot=0.000004")
+    schedule = served(instance, seed)
+    end = int(schedule.steps.end_ns.max())
+    restarts = int((schedule.work.stay > 0).sum())
+    total = max(1, int((~instance.bulk).sum()))
+    for measure in ("attained", "in_time"):
+        met = attained(instance, schedule, measure)
+        for horizon in (end // 3, end):
+            found = bulk_bound(
+                instance, met / total, horizon / 1e9, measure=measure, restarts=restarts
+            )
+            assert found.feasible
+            assert found.done(schedule) <= found.value
+
+
+def shared_prompts(prompts, shared, documents, size=4):
+    requests = orsched.Requests(
+        prompts, [3] * len(prompts), prefixes=Prefixes.from_documents(documents, shared, size)
+    )
+    memory = orsched.BlockMemory(100, size, "paged", PrefixCache("lru"))
+    return Instance(requests, orsched.Worker(4, COSTS[0], memory=memory), first_token="prefill")
+
+
+def test_what_a_cache_may_hold_is_cut():
+    """Full blocks of two requests, and at least one token is computed."""
+    instance = shared_prompts([9, 13, 8, 8, 20], [9, 9, 8, 8, 16], [0, 0, 1, 1, 2])
+    assert cut_tokens(instance).tolist() == [8, 8, 4, 4, 0]
+    assert relaxed(instance).requests.prompt_tokens.tolist() == [1, 5, 4, 4, 20]
+    tree = Sharing.of(instance)
+    assert [(s.parent, s.tokens, s.sharers, s.once) for s in tree.segments] == [
+        (-1, 8, 2, 8),
+        (-1, 4, 2, 4),
+        (1, 4, 2, 0),  # both compute the last block of a prompt that is shared whole
+    ]
+    assert tree.last == [0, 0, 1, 1, -1]
+    assert tree.shared == [0, 0, 2, 2, -1]
+
+
+def test_nothing_is_cut_without_a_cache_nor_of_prefills_that_fall():
+    cached = shared_prompts([9, 13], [9, 9], [0, 0])
+    memory = orsched.BlockMemory(100, 4, "paged")
+    instance = cached.replace(workers=replace(cached.worker, memory=memory))
+    assert relaxed(instance) is instance
+    assert "cut_tokens" not in bound(instance).certificate
+    falling = with_cost(cached, FALLING)
+    assert bound(falling).name == "last_arrival"
+    assert bound(falling, "mean_jct").name == "arrivals"
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_certificate_says_what_is_cut(objective):
+    instance = shared_prompts([9, 13, 20], [9, 9, 16], [0, 0, 2])
+    document = bound(instance, objective).to_dict()
+    claim = document["certificate"]
+    assert claim["cut_tokens"] == 16
+    wrong = [{**claim, "cut_tokens": other} for other in (0, 1, 15, 17, 16.0)]
+    for broken in (without(claim, "cut_tokens"), *wrong):
+        assert bound_violations(instance, {**document, "certificate": broken}, objective)

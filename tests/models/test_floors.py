@@ -1,9 +1,8 @@
 """Bounds follow what a cost model states of its own class, whoever wrote it."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import ClassVar
 
 import pytest
@@ -11,39 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched import AffineCost, Floor, LevelsCost, LinearCost, RooflineCost, RoundFloor, StageFloor
 from orsched.checker.certificates import bound_violations
 from orsched.common.registry import resolve
-from orsched.costs import (
-    AffineCost,
-    Floor,
-    LevelsCost,
-    LinearCost,
-    RooflineCost,
-    RoundFloor,
-    StageFloor,
-)
 from orsched.models.bounds.bounds import bound_for, no_floor
 from tests.costs.test_floor import METHODS, SHIPPED, overriding
 from tests.in_order import in_order
+from tests.models.cases import proven, small, values_of
 
+OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
 ALLOWANCES = ((), ("chunks",), ("mixed",), ("chunks", "mixed", "restarts"))
 POLICIES = (
-    "fcfs",
-    "offline",
-    "online",
-    "hybrid",
-    "vllm",
-    "vtc",
-    "static",
-    "one_at_a_time",
-    "sls",
-    "ils",
-    "scls",
-    "scls_continuous",
-    "ssjf",
-    "gittins",
-    "robust",
-)
+    "fcfs", "offline", "online", "hybrid", "vllm", "vtc", "static", "one_at_a_time", "sls", "ils",
+    "scls", "scls_continuous", "ssjf", "gittins", "robust",
+)  # fmt: skip
 
 
 class TwiceHalved(AffineCost):
@@ -59,13 +39,13 @@ class TwiceHalved(AffineCost):
         return rounds * self.round_ns(active)
 
 
-def with_cost(name, cost):
+def with_cost(cost, name="three-jobs-two-clients"):
     instance = orsched.load(name)
     return instance.replace(workers=replace(instance.worker, cost=cost))
 
 
 def test_no_bound_is_above_a_valid_schedule_of_a_faster_class():
-    instance = with_cost("pang-100x20", TwiceHalved())
+    instance = with_cost(TwiceHalved(), "pang-100x20")
     result = orsched.solve(instance, "fcfs")
     assert orsched.check(instance, result.schedule) == []
     assert result.makespan < 20
@@ -78,37 +58,27 @@ def test_no_bound_is_above_a_valid_schedule_of_a_faster_class():
     assert bound_violations(instance, claimed.to_dict()) != []
 
 
-@pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("cost", SHIPPED, ids=lambda cost: cost.model)
 def test_a_class_that_overrides_one_method_has_no_bound_and_certifies_none(cost, method, objective):
-    instance = with_cost("three-jobs-two-clients", cost)
-    other = with_cost("three-jobs-two-clients", overriding(cost, method, 0.1))
-    claimed = orsched.bound(instance, objective)
+    instance, other = with_cost(cost), with_cost(overriding(cost, method, 0.1))
+    claimed = proven(instance, orsched.bound(instance, objective), objective)
     assert claimed.value_ns > 0
-    assert bound_violations(instance, claimed.to_dict(), objective) == []
     assert bound_violations(other, claimed.to_dict(), objective) != []
-    found = orsched.bound(other, objective)
-    assert found.value_ns == 0
+    assert orsched.bound(other, objective).value_ns == 0
     assert no_floor(instance) is None
     assert "states no floor" in no_floor(other)
 
 
-def test_what_computes_times_asks_for_an_exact_floor():
+def test_without_a_floor_exact_refuses_windows_searches_beside_and_auto_takes_a_policy():
+    instance = with_cost(TwiceHalved())
     with pytest.raises(orsched.InputError, match="exact floor"):
-        orsched.solve(with_cost("three-jobs-two-clients", TwiceHalved()), "exact")
-
-
-def test_windows_searches_beside_a_cost_without_a_floor():
-    instance = with_cost("three-jobs-two-clients", TwiceHalved())
+        orsched.solve(instance, "exact")
     found = orsched.solve(instance, "windows", iterations=2)
     assert found.checked
     assert found.makespan_ns <= orsched.solve(instance, "hybrid").makespan_ns
-
-
-def test_auto_takes_a_policy_instead():
-    result = orsched.solve(with_cost("three-jobs-two-clients", TwiceHalved()), "auto")
-    assert result.schedule.method == "hybrid"
+    assert orsched.solve(instance, "auto").schedule.method == "hybrid"
 
 
 @dataclass(frozen=True)
@@ -132,9 +102,8 @@ class Own:
     def prefill_ns(self, prompts):
         return self.floor_.prefill_ns(prompts) + self._more(sum(prompts), len(prompts))
 
-    def round_ns(self, active, context_sum, context_max):
-        least = self.floor_.round_ns(active, context_sum, context_max)
-        return least + self._more(active, context_sum, context_max)
+    def round_ns(self, *load):
+        return self.floor_.round_ns(*load) + self._more(*load)
 
     def rounds_ns(self, rounds, active, context_sum, context_max):
         return sum(
@@ -148,15 +117,14 @@ class Own:
     def floor(self):
         return self.floor_
 
-    def scaled(self, factor):
-        raise NotImplementedError
-
     def to_dict(self):
         return {"floor": repr(self.floor_), "noise_ns": self.noise_ns}
 
     @classmethod
     def from_dict(cls, parameters):
         raise NotImplementedError
+
+    scaled = from_dict
 
 
 class OwnTold(Own):
@@ -206,28 +174,21 @@ def own_costs(draw):
 
 @st.composite
 def own_instances(draw):
-    n = draw(st.integers(1, 7))
-    prompts = draw(st.lists(st.integers(1, 30), min_size=n, max_size=n))
-    outputs = draw(st.lists(st.integers(1, 9), min_size=n, max_size=n))
-    arrivals = draw(st.lists(st.sampled_from((0, 0, 500, 3_000)), min_size=n, max_size=n))
+    plain = draw(small(7, late=(0, 500, 3_000), caps=(None, 40), longest=(30, 9), clients=4))
     memory = draw(st.one_of(st.none(), st.just(orsched.BlockMemory(8, 16, "whole"))))
-    cap, cost = draw(st.sampled_from((None, 40))), draw(own_costs())
-    worker = orsched.Worker(draw(st.integers(1, 4)), cost, cap, memory)
-    return orsched.Instance(
-        orsched.Requests(prompts, outputs, arrival_ns=arrivals, predicted_tokens=outputs),
-        worker,
-        first_token=draw(st.sampled_from(("decode", "prefill"))),
-    )
+    requests = plain.requests.replace(predicted_tokens=plain.requests.output_tokens)
+    worker = replace(plain.worker, cost=draw(own_costs()), memory=memory)
+    return plain.replace(requests=requests, workers=worker)
 
 
 def assert_bounded(instance, policies):
     """Assert that every bound holds of every policy's schedule, and that all are certified."""
-    lowest = {}
-    for allows in ALLOWANCES:
-        for objective in ("makespan", "mean_jct", "mean_ttft"):
-            found = orsched.bound(instance, objective, allows=allows)
-            assert bound_violations(instance, found.to_dict(), objective) == []
-            lowest[objective, allows] = found
+    lowest = {
+        (objective, allows): proven(
+            instance, orsched.bound(instance, objective, allows=allows), objective
+        )
+        for allows, objective in product(ALLOWANCES, OBJECTIVES)
+    }
     for name in policies:
         try:
             result = orsched.solve(instance, name, seed=1)
@@ -235,12 +196,7 @@ def assert_bounded(instance, policies):
             continue
         assert orsched.check(instance, result.schedule) == []
         assert result.makespan_ns >= result.bound_ns
-        values = {
-            "makespan": result.makespan_ns,
-            "mean_jct": result.schedule.results["jct_ns"]["mean"],
-            "mean_ttft": result.schedule.results["ttft_ns"]["mean"],
-        }
-        for objective, value in values.items():
+        for objective, value in values_of(result.schedule).items():
             plain = lowest[objective, ()]
             holds = bound_for(instance, result.schedule, plain, objective=objective)
             assert holds.value_ns <= value, (name, objective, holds)
@@ -281,23 +237,14 @@ TOLD = (
 def test_bounds_hold_of_chunks_that_pay_for_what_is_cached(cost, pairs, budget, rule, paged):
     prompts, outputs = map(list, zip(*pairs, strict=True))
     memory = orsched.BlockMemory(20, 4, "paged") if paged else None
-    requests = orsched.Requests(prompts, outputs)
     worker = orsched.Worker(2, cost, memory=memory)
-    instance = orsched.Instance(requests, worker, first_token=rule)
-    parameters = {"max_num_batched_tokens": budget}
-    result = orsched.solve(instance, "vllm", parameters=parameters)
+    instance = orsched.Instance(orsched.Requests(prompts, outputs), worker, first_token=rule)
+    result = orsched.solve(instance, "vllm", parameters={"max_num_batched_tokens": budget})
     assert orsched.check(instance, result.schedule) == []
-    values = {
-        "makespan": result.makespan_ns,
-        "mean_jct": result.schedule.results["jct_ns"]["mean"],
-        "mean_ttft": result.schedule.results["ttft_ns"]["mean"],
-    }
     for allows in (("chunks",), ("chunks", "mixed"), ("chunks", "mixed", "restarts")):
-        for objective, value in values.items():
+        for objective, value in values_of(result.schedule).items():
             found = orsched.bound(instance, objective, allows=allows)
-            assert bound_violations(instance, found.to_dict(), objective) == []
-            if "restarts" in allows:
-                assert found.value_ns <= value, objective
+            assert proven(instance, found, objective).value_ns <= value or "restarts" not in allows
 
 
 def test_a_copy_of_affine_with_its_floor_is_bounded_and_solved_as_affine_is():
@@ -308,15 +255,11 @@ def test_a_copy_of_affine_with_its_floor_is_bounded_and_solved_as_affine_is():
         def floor(self):
             return super().floor()
 
-    instance, own = orsched.load("pang-100x20"), with_cost("pang-100x20", Copy())
+    instance, own = orsched.load("pang-100x20"), with_cost(Copy(), "pang-100x20")
     assert orsched.bound(own).to_dict() == orsched.bound(instance).to_dict()
-    small = with_cost("three-jobs-two-clients", Copy())
-    result = orsched.solve(small, "exact")
+    result, other = (orsched.solve(with_cost(cost), "exact") for cost in (Copy(), AffineCost()))
     assert result.certified or result.bound_ns <= result.makespan_ns
-    assert (
-        result.makespan_ns
-        == orsched.solve(with_cost("three-jobs-two-clients", AffineCost()), "exact").makespan_ns
-    )
+    assert result.makespan_ns == other.makespan_ns
 
 
 def test_every_policy_above_is_one():

@@ -1,7 +1,5 @@
 """Children: they stream, are ended in time, and never outlive or trouble their parent."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -83,13 +81,10 @@ def test_a_message_can_stop_the_child():
     assert gone(seen[0])
 
 
-def test_errors_of_the_library_arrive_whole():
+def test_errors_of_the_library_arrive_whole_and_others_with_their_traceback():
     with pytest.raises(InputError, match="row 3, field 'payload': no such thing") as caught:
         run_in_child(refuse, None, 60)
     assert (caught.value.row, caught.value.field) == (3, "payload")
-
-
-def test_other_errors_arrive_with_their_traceback():
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         run_in_child(break_down, 0, 60)
 
@@ -116,13 +111,13 @@ def test_what_on_message_raises_ends_the_child():
 
 def test_ctrl_c_ends_the_child_and_returns():
     seen = []
-    # A solver of an earlier test may have left another handler behind.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt(pid):
         seen.append(pid)
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
 
+    # A solver of an earlier test may have left another handler behind.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         outcome = run_in_child(stall, None, 60, interrupt)
     finally:
@@ -155,10 +150,13 @@ def test_a_child_follows_its_parent(tmp_path):
         "import tests.models.test_killable_call as t\n"
         "run_in_child(t.stall, None, None, lambda pid: print(pid, flush=True))\n"
     )
+    paths = os.pathsep.join(p or "." for p in sys.path)
     parent = subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, text=True, env=_with_checkout()
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
     )
-    assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     parent.kill()
     parent.wait()
@@ -168,7 +166,3 @@ def test_a_child_follows_its_parent(tmp_path):
             break
         time.sleep(0.05)
     assert gone(pid)
-
-
-def _with_checkout():
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}

@@ -1,7 +1,5 @@
 """The precedence graph: acyclic, complete, and its longest path accounts for the makespan."""
 
-from __future__ import annotations
-
 import json
 
 import networkx as nx
@@ -14,6 +12,7 @@ from orsched import InputError, Schedule, Steps, Work
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.models.bounds.precedence import critical_path, critical_path_summary, precedence_graph
 from tests.by_the_book import Book
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
 from tests.models.full_mip.small import instances
@@ -52,11 +51,9 @@ def test_every_request_and_every_change_of_a_client_is_an_arc(instance):
         for reason in data["reasons"]:
             found[reason].add((before, after))
     assert len(found["worker"]) == len(schedule.steps) - 1
-    expected, taken = set(), set()
-    last_of_client = {}
-    for request in np.argsort(
-        [int(work.first_step[work.request == r][0]) for r in range(len(instance))]
-    ):
+    expected, taken, last_of_client = set(), set(), {}
+    begin = [int(work.first_step[work.request == r][0]) for r in range(len(instance))]
+    for request in np.argsort(begin):
         rows = np.flatnonzero(work.request == request)
         client = int(work.client[rows[0]])
         if len(rows) == 2:
@@ -80,40 +77,40 @@ def test_longest_path_agrees_with_networkx(name):
     assert nx.dag_longest_path_length(graph) + tail == length
 
 
-def test_two_workers_have_the_path_of_the_busier_one():
-    requests = orsched.Requests([1, 1], [1, 2])
-    cost = in_order(orsched.AffineCost, 10, 0, 5, 0)
-    instance = orsched.Instance(
-        requests, (orsched.Worker(1, cost), orsched.Worker(1, cost)), first_token="decode"
-    )
-    steps = in_order(
-        Steps, [0, 1, 0, 1], [0, 0, 1, 1], [0, 0, 10, 10], [10, 10, 15, 20], [1, 1, 1, 2]
-    )
-    work = Work([0, 0, 1, 1], [0] * 4, [0, 1, 0, 1], [0, 2, 1, 3], [0, 2, 1, 3], [1] * 4)
-    schedule = Schedule(instance.sha256, steps, work, "hand", "none")
-    graph = precedence_graph(instance, schedule)
-    assert critical_path(graph) == [1, 3]
-    summary = critical_path_summary(instance, schedule)
-    assert (summary["worker"], summary["length_ns"], summary["idle_ns"]) == (1, 20, 0)
-    assert summary["longest_client"] == {"worker": 1, "client": 0, "busy_ns": 20, "requests": ["1"]}
+TWO = (orsched.Worker(1, in_order(orsched.AffineCost, 10, 0, 5, 0)),) * 2
+STEPS = {
+    # Two workers have the path of the busier one.
+    "each on its worker": (
+        decoding([1, 1], [1, 2], TWO),
+        ([0, 1, 0, 1], [0, 0, 1, 1], [0, 0, 10, 10], [10, 10, 15, 20], [1, 1, 1, 2]),
+        ([0, 0, 1, 1], [0] * 4, [0, 1, 0, 1], [0, 2, 1, 3], [0, 2, 1, 3], [1] * 4),
+        [1, 3],
+        {"worker": 1, "length_ns": 20, "idle_ns": 0},
+        {"worker": 1, "client": 0, "busy_ns": 20, "requests": ["1"]},
+    ),
+    # A request that changes workers takes the path with it.
+    "one on both": (
+        decoding([1], [3], TWO),
+        ([0, 0, 1, 1], [0, 1, 0, 1], [0, 10, 17, 27], [10, 15, 27, 37], [1, 1, 1, 2]),
+        ([0] * 4, [0] * 4, [0, 1, 0, 1], range(4), range(4), [1, 1, 2, 1], [0, 0, 1, 1]),
+        [0, 1, 2, 3],
+        {"worker": 1, "length_ns": 35, "idle_ns": 2, "decode_rounds": 3},
+        {"worker": 1, "client": 0, "busy_ns": 20, "requests": ["0"]},
+    ),
+}
 
 
-def test_a_request_that_changes_workers_takes_the_path_with_it():
-    cost = in_order(orsched.AffineCost, 10, 0, 5, 0)
-    workers = (orsched.Worker(1, cost), orsched.Worker(1, cost))
-    instance = orsched.Instance(orsched.Requests([1], [3]), workers, first_token="decode")
-    steps = in_order(
-        Steps, [0, 0, 1, 1], [0, 1, 0, 1], [0, 10, 17, 27], [10, 15, 27, 37], [1, 1, 1, 2]
-    )
-    work = Work([0] * 4, [0] * 4, [0, 1, 0, 1], range(4), range(4), [1, 1, 2, 1], [0, 0, 1, 1])
-    schedule = Schedule(instance.sha256, steps, work, "hand", "none")
+@pytest.mark.parametrize("case", STEPS)
+def test_paths_on_two_workers_by_hand(case):
+    instance, steps, work, path, totals, longest = STEPS[case]
+    schedule = Schedule(instance.sha256, in_order(Steps, *steps), Work(*work), "hand", "none")
     graph = precedence_graph(instance, schedule)
-    assert graph.edges[1, 2]["reasons"] == ("request",)
-    assert critical_path(graph) == [0, 1, 2, 3]
+    assert critical_path(graph) == path
+    if len(instance) == 1:
+        assert graph.edges[1, 2]["reasons"] == ("request",)
     summary = critical_path_summary(instance, schedule)
-    assert (summary["worker"], summary["length_ns"], summary["idle_ns"]) == (1, 35, 2)
-    assert summary["decode_rounds"] == 3
-    assert summary["longest_client"] == {"worker": 1, "client": 0, "busy_ns": 20, "requests": ["0"]}
+    assert {name: summary[name] for name in totals} == totals
+    assert summary["longest_client"] == longest
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -140,15 +137,12 @@ def test_every_step_follows_the_last_one_of_its_worker_and_of_its_requests(seed)
         assert summary["longest_client"]["busy_ns"] <= summary["length_ns"]
 
 
-def test_an_empty_schedule_has_an_empty_path():
-    instance = orsched.Instance(orsched.Requests([], []), orsched.Worker(1), first_token="decode")
+def test_an_empty_schedule_has_an_empty_path_and_steps_that_overlap_are_refused():
+    instance = decoding([], [], orsched.Worker(1))
     schedule = orsched.solve(instance, "fcfs").schedule
     assert critical_path(precedence_graph(instance, schedule)) == []
     assert critical_path_summary(instance, schedule)["longest_client"] is None
-
-
-def test_steps_that_overlap_are_refused():
-    instance = orsched.Instance(orsched.Requests([1], [1]), orsched.Worker(1), first_token="decode")
+    instance = decoding([1], [1], orsched.Worker(1))
     steps = in_order(Steps, [0, 0], [0, 1], [0, 5], [10, 15], [1, 1])
     work = Work([0, 0], [0, 0], [0, 1], [0, 1], [0, 1], [1, 1])
     with pytest.raises(InputError, match="step 1 starts before step 0 has ended"):

@@ -1,7 +1,5 @@
 """Oracles of the DP batcher, by the paper's formulas and exhaustive search, and random inputs."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,8 +1,7 @@
-"""Answers in nanoseconds, the two memory rules, and what is refused."""
-
-from __future__ import annotations
+"""The DP batcher: one answer by every method, the least by exhaustive search, and refusals."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,6 +10,9 @@ from hypothesis import strategies as st
 
 from orsched import AffineCost, BilinearCost, InputError
 from orsched.models.batch import DEEPSPEED, PaddedMemory, TableMemory, batch
+from orsched.models.batch.batch_problem import build
+from orsched.models.batch.recurrences import Hulls
+from orsched.models.batch.recurrences import fits as fits_into_64_bits
 from tests.in_order import in_order
 from tests.models.batch.oracles import (
     accepted,
@@ -22,6 +24,7 @@ from tests.models.batch.oracles import (
     serving_fs,
 )
 
+METHODS = ("reference", "fast", "lines", "auto")
 COST = BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.00061, 0.09, 0.0021, 29.3))
 PADDED = BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.005, 0.09, 0.0021, 29.3))
 FIGURE_11 = [10] * 15 + [1024]
@@ -43,22 +46,18 @@ def test_times_are_the_cost_models(cost):
 
 
 def test_rounding_changes_nothing_where_all_is_whole():
-    result = batch(
-        [3, 4, 9, 9], in_order(BilinearCost, *[10**6 * k for k in range(1, 9)]), 4, max_batch=3
-    )
+    whole = in_order(BilinearCost, *(10**6 * k for k in range(1, 9)))
+    result = batch([3, 4, 9, 9], whole, 4, max_batch=3)
     assert result.rounding_ns == 0
     assert result.total_fs == result.total_ns * 10**6
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=6), st.data())
 def test_rounding_is_within_its_bound(lengths, data):
-    values = [data.draw(st.integers(0, 1_500_000)) for _ in range(8)]
-    cost = in_order(BilinearCost, *values)
+    cost = in_order(BilinearCost, *(data.draw(st.integers(0, 1_500_000)) for _ in range(8)))
     result = batch(lengths, cost, 2, max_batch=3)
-    ordered = sorted(lengths)
     least = [0]
-    for i in range(1, len(ordered) + 1):
-        longest = ordered[i - 1]
+    for i, longest in enumerate(sorted(lengths), 1):
         least.append(
             min(
                 least[j] + cost.prefill_ns([longest] * (i - j))
@@ -79,7 +78,7 @@ def test_short_requests_are_not_padded_to_a_long_one():
 
 
 def test_no_requests_need_no_batch():
-    for method in ("auto", "reference", "fast", "lines"):
+    for method in METHODS:
         result = batch([], COST, 128, DEEPSPEED, method=method)
         assert len(result) == len(list(result)) == result.total_ns == result.total_fs == 0
         assert result.boundaries.tolist() == [0]
@@ -127,25 +126,19 @@ def test_a_wrong_length_is_named(lengths):
         batch(lengths, COST, 128)
 
 
-@pytest.mark.parametrize(
-    ("field", "arguments"),
-    [
-        ("slice_tokens", {"slice_tokens": 0}),
-        ("slice_tokens", {"slice_tokens": 1.5}),
-        ("max_batch", {"max_batch": 0}),
-        ("memory", {"memory": 512}),
-        ("cost", {"cost": AffineCost()}),
-        ("method", {"method": "greedy"}),
-        ("method", {"method": None}),
-    ],
-)
-def test_a_wrong_argument_is_named(field, arguments):
-    given_arguments = {"lengths": [5, 6], "cost": COST, "slice_tokens": 128} | arguments
+WRONG = (
+    ("slice_tokens", 0), ("slice_tokens", 1.5), ("max_batch", 0), ("memory", 512),
+    ("cost", AffineCost()), ("method", "greedy"), ("method", None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG)
+def test_a_wrong_argument_is_named(field, value):
     with pytest.raises(InputError, match=f"field '{field}'"):
-        batch(**given_arguments)
+        batch(**{"lengths": [5, 6], "cost": COST, "slice_tokens": 128, field: value})
 
 
-@pytest.mark.parametrize("method", ["auto", "reference", "fast", "lines"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_request_that_fits_into_no_batch_is_named(method):
     lengths = [3, 90, 2, 80, 90]
     with pytest.raises(InputError, match=r"row 1, .*a request of 90 tokens and a slice of 20"):
@@ -154,47 +147,46 @@ def test_a_request_that_fits_into_no_batch_is_named(method):
         batch([3, 3, 2, 80, 90], COST, 20, TableMemory(((99, 4),)), method=method)
 
 
-def test_a_batch_of_negative_time_is_refused():
-    cost = in_order(BilinearCost, 1, -100, 0, 250, 0, 0, 0, 0)
-    with pytest.raises(InputError, match=r"a batch of 3 requests of 7 tokens .*negative"):
-        batch([7, 7, 7], cost, 1)
-    assert len(batch([7, 7, 7], cost, 1, max_batch=2)) == 2
-
-
-def test_a_negative_round_is_refused_though_its_batch_is_positive():
-    with pytest.raises(InputError, match="negative"):
-        batch([2], in_order(BilinearCost, 0, 0, 0, 100, 0, 0, -1, 5), 4)
-    assert len(batch([2], in_order(BilinearCost, 0, 0, 0, 100, 0, 0, -1, 5), 3)) == 1
-
-
-def test_a_time_that_no_column_holds_is_refused():
-    with pytest.raises(InputError, match=r"above 2\*\*62"):
-        batch([2**31 - 1] * 3, in_order(BilinearCost, 2**62, 0, 0, 0, 0, 0, 0, 0), 1)
-
-
 @pytest.mark.parametrize(
-    ("field", "make"),
+    ("case", "reason", "fits_with"),
     [
-        ("capacity_bytes", lambda: PaddedMemory(0, 1)),
-        ("capacity_bytes", lambda: PaddedMemory(10, 1, 6, 4)),
-        ("token_bytes", lambda: PaddedMemory(10, 0)),
-        ("zeta_ppm", lambda: PaddedMemory(10, 1, zeta_ppm=1_000_001)),
-        ("zeta_ppm", lambda: PaddedMemory(10, 1, zeta_ppm=0.9)),
-        ("model_bytes", lambda: PaddedMemory(10, 1, model_bytes=-1)),
-        ("limits", lambda: TableMemory(())),
-        ("limits", lambda: TableMemory(3)),
-        ("limits", lambda: TableMemory(((3, 2), (3, 1)))),
-        ("limits", lambda: TableMemory(((3, -2),))),
-        ("limits", lambda: TableMemory((3, 2))),
-        ("beyond", lambda: TableMemory(((3, 2),), math.nan)),
+        (
+            ([7, 7, 7], (1, -100, 0, 250, 0, 0, 0, 0), 1),
+            r"a batch of 3 requests of 7 tokens .*negative",
+            {"max_batch": 2},
+        ),
+        # A negative round, though its batch is positive.
+        (([2], (0, 0, 0, 100, 0, 0, -1, 5), 4), "negative", {"slice_tokens": 3}),
+        (([2**31 - 1] * 3, (2**62, 0, 0, 0, 0, 0, 0, 0), 1), r"above 2\*\*62", None),
     ],
+    ids=["batch", "round", "column"],
 )
+def test_times_that_are_negative_or_that_no_column_holds_are_refused(case, reason, fits_with):
+    lengths, values, tokens = case
+    arguments = {"cost": in_order(BilinearCost, *values), "slice_tokens": tokens}
+    with pytest.raises(InputError, match=reason):
+        batch(lengths, **arguments)
+    if fits_with is not None:
+        assert len(batch(lengths, **arguments | fits_with)) == -(-len(lengths) // 2)
+
+
+WRONG_RULES = (
+    ("capacity_bytes", lambda: PaddedMemory(0, 1)), ("token_bytes", lambda: PaddedMemory(10, 0)),
+    ("capacity_bytes", lambda: PaddedMemory(10, 1, 6, 4)),
+    ("zeta_ppm", lambda: PaddedMemory(10, 1, zeta_ppm=1_000_001)),
+    ("zeta_ppm", lambda: PaddedMemory(10, 1, zeta_ppm=0.9)),
+    ("model_bytes", lambda: PaddedMemory(10, 1, model_bytes=-1)),
+    ("limits", lambda: TableMemory(())), ("limits", lambda: TableMemory(3)),
+    ("limits", lambda: TableMemory(((3, 2), (3, 1)))), ("limits", lambda: TableMemory((3, 2))),
+    ("limits", lambda: TableMemory(((3, -2),))),
+    ("beyond", lambda: TableMemory(((3, 2),), math.nan)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "make"), WRONG_RULES)
 def test_a_wrong_memory_rule_is_named(field, make):
     with pytest.raises(InputError, match=f"field '{field}'"):
         make()
-
-
-METHODS = ("reference", "fast", "lines")
 
 
 def priced(result, case):
@@ -219,15 +211,22 @@ def well_formed(result, lengths):
     assert result.longest.tolist() == [ordered[cut - 1] for cut in cuts[1:]]
 
 
-@given(cases(most=9), st.sampled_from(METHODS))
-def test_least_over_all_partitions_with_nonnegative_coefficients(case, method):
+def solved(case, method):
+    """The answer: well formed, as dear as it says, and least over what it says."""
     result = accepted(lambda: batch(*case, method=method))
     assume(result is not None)
     well_formed(result, case[0])
     assert result.total_fs == priced(result, case)
     if result.optimal_over == "all partitions":
         assert result.total_fs == least_over_all(*case)
-    else:  # only a table whose N_max grows somewhere can break it
+    return result
+
+
+@given(cases(most=9), st.sampled_from(METHODS))
+def test_least_over_all_partitions_with_nonnegative_coefficients(case, method):
+    result = solved(case, method)
+    if result.optimal_over != "all partitions":
+        # Only a table whose N_max grows somewhere can break it.
         assert isinstance(case[3], TableMemory)
         assert not result.conditions["largest_batch_falls"]
         assert result.total_fs == least_contiguous(*case)
@@ -235,40 +234,28 @@ def test_least_over_all_partitions_with_nonnegative_coefficients(case, method):
 
 @given(cases(most=9, negative=True), st.sampled_from(METHODS))
 def test_least_over_what_it_says_with_negative_coefficients(case, method):
-    result = accepted(lambda: batch(*case, method=method))
-    assume(result is not None)
-    well_formed(result, case[0])
-    assert result.total_fs == priced(result, case) == least_contiguous(*case)
-    if result.optimal_over == "all partitions":
-        assert result.total_fs == least_over_all(*case)
+    assert solved(case, method).total_fs == least_contiguous(*case)
 
 
-def exhaustive(seed, count, most, oracle):
-    """Compare all methods with an oracle; return how many were proven over all partitions."""
+def exhaustive(seed, count, most):
+    """Compare all methods with all ways to cut; return how many are proven over all partitions."""
     rng = np.random.default_rng(seed)
     done = over_all = 0
     while done < count:
         case = random_case(rng, most)
-        for method in METHODS:
-            result = accepted(lambda m=method, c=case: batch(*c, method=m))
-            if result is None:
-                break
-            assert result.total_fs == oracle(*case), (case, method)
-            if oracle is least_over_all:
-                continue
-        else:
-            done += 1
-            over_all += result.optimal_over == "all partitions"
+        results = [accepted(lambda m=method, c=case: batch(*c, method=m)) for method in METHODS]
+        if results[0] is None:
+            continue
+        least = least_contiguous(*case)
+        assert [result.total_fs for result in results] == [least] * len(METHODS), case
+        done += 1
+        over_all += results[2].optimal_over == "all partitions"
     return over_all
 
 
-def test_least_contiguous_up_to_twelve():
-    assert 0 < exhaustive(1, 12, 12, least_contiguous) < 12
-
-
-@pytest.mark.full
-def test_least_contiguous_up_to_twelve_at_length():
-    assert 0 < exhaustive(2, 500, 12, least_contiguous) < 500
+@pytest.mark.parametrize(("seed", "count"), [(1, 12), pytest.param(2, 500, marks=pytest.mark.full)])
+def test_least_contiguous_up_to_twelve(seed, count):
+    assert 0 < exhaustive(seed, count, 12) < count
 
 
 @pytest.mark.full
@@ -284,24 +271,170 @@ def test_least_over_all_partitions_at_length():
         assert result.total_fs == least_over_all(*case), case
 
 
-def test_a_partition_that_is_not_contiguous_can_be_better_and_is_not_denied():
-    # One more token saves 5 fs a batch: the best batches pair short with long.
-    cost = in_order(BilinearCost, 0, 0, -5, 30, 0, 0, 0, 0)
-    case = ([1, 1, 5, 5], cost, 1, None, 2)
+@pytest.mark.parametrize(
+    ("values", "rules", "broken", "least"),
+    [
+        # One more token saves 5 fs a batch: the best batches pair short with long.
+        ((0, 0, -5, 30), (None, 2), "batch_time_grows", 10),
+        # A table that grows.
+        ((0, 0, 0, 10), (TableMemory(((3, 1),), 2), None), "largest_batch_falls", 20),
+    ],
+)
+def test_a_partition_that_is_not_contiguous_can_be_better(values, rules, broken, least):
+    case = ([1, 1, 5, 5], in_order(BilinearCost, *values, 0, 0, 0, 0), 1, *rules)
     result = batch(*case)
     assert result.optimal_over == "contiguous partitions"
-    assert not result.conditions["batch_time_grows"]
+    held = ("batch_time_grows", "windows_advance", "largest_batch_falls")
+    assert next(name for name in held if not result.conditions[name]) == broken
     assert result.total_fs == least_contiguous(*case) == 30
-    assert least_over_all(*case) == 10
+    assert least_over_all(*case) == least
 
 
-def test_a_table_that_grows_can_be_beaten_and_is_not_denied():
-    cost = in_order(BilinearCost, 0, 0, 0, 10, 0, 0, 0, 0)
-    case = ([1, 1, 5, 5], cost, 1, TableMemory(((3, 1),), 2), None)
-    result = batch(*case)
-    assert result.optimal_over == "contiguous partitions"
-    assert result.conditions["batch_time_grows"]
-    assert result.conditions["windows_advance"]
-    assert not result.conditions["largest_batch_falls"]
-    assert result.total_fs == least_contiguous(*case) == 30
-    assert least_over_all(*case) == 20
+def of_stages(*values):
+    """A cost whose rounds take no time."""
+    return in_order(BilinearCost, *values, 0, 0, 0, 0)
+
+
+def same(case):
+    """Whether all methods return one partition; None if the input is refused."""
+    results = [accepted(lambda m=method: batch(*case, method=m)) for method in METHODS]
+    if results[0] is None:
+        assert results == [None] * len(METHODS)
+        return None
+    first, *others = (
+        (found.boundaries.tolist(), found.serving_ns.tolist(), found.total_fs, found.conditions)
+        for found in results
+    )
+    assert others == [first] * len(others), case
+    return results[2]
+
+
+def test_ties_go_to_the_smaller_last_batch():
+    # Two batches whatever the cut; the loop takes the last one as small as it can be.
+    found = same(([1, 2, 2], of_stages(0, 1, 0, 9), 1, None, 2))
+    assert found.sizes.tolist() == [2, 1]
+    # A falls: position 1, cut off its piece by the window, is as good as the later position 2.
+    rng, seen = np.random.default_rng(4), 0
+    for _ in range(300):
+        lengths = rng.integers(1, 5, 9).tolist()
+        cost = of_stages(-1, 5, int(rng.integers(0, 3)), int(rng.integers(0, 4)))
+        seen += same((lengths, cost, 1, None, 3)) is not None
+    assert seen > 250
+
+
+@given(cases(most=40))
+def test_methods_agree(case):
+    assume(same(case) is not None)
+
+
+@given(cases(most=40, negative=True))
+def test_methods_agree_with_negative_coefficients(case):
+    assume(same(case) is not None)
+
+
+def agree(seed, count, most):
+    """Run random cases; return how often each structure answered the line queries."""
+    rng, seen = np.random.default_rng(seed), Counter()
+    while seen.total() < count:
+        found = same(random_case(rng, most))
+        if found is not None:
+            seen[found.why.partition("; ")[2]] += 1
+    return seen
+
+
+def test_methods_agree_on_random_inputs_by_every_structure():
+    assert len(agree(5, 150, 60)) == 4  # both conditions met, one broken, the other, both
+
+
+@pytest.mark.full
+def test_methods_agree_on_thousands_of_random_inputs():
+    assert min(agree(6, 6000, 80).values()) > 20
+
+
+@pytest.mark.full
+def test_methods_agree_on_longer_inputs():
+    rng = np.random.default_rng(7)
+    for memory in (None, PaddedMemory(10**9, 10**4), DEEPSPEED):
+        for distinct in (3, 50, 700):
+            lengths = rng.integers(1, distinct + 1, 1500)
+            assert same((lengths, COST, 128, memory, None)) is not None
+
+
+@pytest.mark.parametrize("memory", [None, PaddedMemory(60 * 2**30, 819_200), DEEPSPEED])
+def test_fast_and_lines_agree_on_many_requests(memory):
+    lengths = np.clip(np.rint(np.random.default_rng(8).lognormal(4.5, 1, 20_000)), 1, 600)
+    results = [batch(lengths, COST, 128, memory, 100, method=m) for m in ("fast", "lines")]
+    assert results[0].boundaries.tolist() == results[1].boundaries.tolist()
+    assert int(results[0].sizes.max()) <= 100
+
+
+def hull_that_forgets(lengths, slope, base, size):
+    """Least total by the usual monotone queue of lines, expired lines dropped from its front."""
+    least, queue = [0], [0]
+    for i, length in enumerate(lengths, 1):
+        a = slope[0] * length + slope[1]
+        while queue[0] < i - size:
+            queue.pop(0)
+        while len(queue) > 1 and least[queue[1]] - a * queue[1] <= least[queue[0]] - a * queue[0]:
+            queue.pop(0)
+        least.append(least[queue[0]] + a * (i - queue[0]) + base[0] * length + base[1])
+        while len(queue) > 1:
+            j1, j2 = queue[-2:]
+            if (least[j2] - least[j1]) * (i - j2) < (least[i] - least[j2]) * (j2 - j1):
+                break
+            queue.pop()
+        queue.append(i)
+        if queue[0] < i + 1 - size:
+            queue.pop(0)
+    return least[-1]
+
+
+def test_a_queue_that_forgets_the_window_is_wrong_and_ours_is_not():
+    rng = np.random.default_rng(9)
+    wrong = 0
+    for _ in range(200):
+        lengths = np.sort(rng.integers(1, 60, 40)).tolist()
+        p1, p2, p3, p4 = rng.integers(0, 50, 4).tolist()
+        size = int(rng.integers(2, 8))
+        right, loop = (
+            batch(lengths, of_stages(p1, p2, p3, p4), 1, max_batch=size, method=method)
+            for method in ("auto", "reference")
+        )
+        assert right.method == "lines"
+        assert right.total_fs == loop.total_fs
+        found = hull_that_forgets(lengths, (p1, p2), (p3, p4), size)
+        assert found >= right.total_fs
+        wrong += found > right.total_fs
+    assert wrong > 50
+
+
+def test_totals_beyond_64_bits_stay_exact():
+    big = in_order(BilinearCost, 2**50, 2**52, 2**55, 2**56, 0, 0, 0, 1)
+    lengths = [1, 2, 2, 3, 3, 3, 4, 4, 5] * 60
+    case = (lengths, big, 2, None, 3)
+    assert fits_into_64_bits(build(*case))
+    found = same(case)
+    assert found.total_fs > 2**64
+    assert found.total_ns == int(found.serving_ns.sum())
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_numbers_beyond_64_bits_stay_exact(sign):
+    huge = in_order(BilinearCost, sign * 2**50, 2**62, 2**58, 2**62, 2**30, 2**61, 3, 2**62)
+    case = ([1, 7, 7, 8, 2, 900, 2, 2, 7] * 4, huge, 50, TableMemory(((60, 5), (70, 9)), 2), None)
+    assert not fits_into_64_bits(build(*case))
+    assert same(case).total_fs > 2**64
+
+
+def test_hulls_find_the_least_line_of_every_suffix():
+    rng = np.random.default_rng(10)
+    hulls, lines = Hulls(), []
+    assert hulls.query(0, 1) is None
+    for j in np.cumsum(rng.integers(1, 4, 70)).tolist():
+        time = int(rng.integers(-50, 50))
+        hulls.add(j, time)
+        lines.append((j, time))
+        for first in range(len(lines)):
+            slope = int(rng.integers(-60, 60))
+            least = min((t - slope * k, -k) for k, t in lines[first:])
+            assert hulls.query(first, slope) == (least[0], -least[1])

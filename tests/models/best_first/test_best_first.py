@@ -1,9 +1,6 @@
 """The best-first search against exhaustive search and the full MIP, and what it says early."""
 
-from __future__ import annotations
-
 import random
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -11,7 +8,7 @@ import pytest
 from hypothesis import given
 
 import orsched
-from orsched import AffineCost, BlockMemory, InputError, Instance, LevelsCost, Requests, Worker
+from orsched import AffineCost, InputError, Requests, Worker
 from orsched.instances.synthetic import gsm8k
 from orsched.models.best_first import solve_best_first
 from orsched.models.best_first.packed import Packed
@@ -21,6 +18,7 @@ from orsched.models.exact_search.aims import ExactSearch
 from orsched.models.exact_search.stage_plan import read_problem, schedule_of
 from orsched.models.full_mip import solve_full_mip
 from tests.brute_force import optimum_ns
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.models.full_mip.small import instances
 
@@ -31,13 +29,15 @@ STAGE_COSTS = (
 )
 
 
+FIFTEEN = gsm8k(2, requests=15, clients=3)
+SHORTEST = 46_814_230_000
+"""Also without leaving any state out."""
+
+
 def at_once(instance):
     """The instance with all its requests there from the start, at a moment that is not 0."""
-    requests = instance.requests
-    arrivals = [17] * len(requests)
-    return instance.replace(
-        requests=Requests(requests.prompt_tokens, requests.output_tokens, arrival_ns=arrivals)
-    )
+    late = instance.requests.replace(arrival_ns=[17] * len(instance))
+    return instance.replace(requests=late)
 
 
 def plain(seed, most=6, clients=3):
@@ -46,38 +46,30 @@ def plain(seed, most=6, clients=3):
     n = rng.randint(1, most)
     lengths = [rng.choice((1, 2, 3, 5, 5, 8)) for _ in range(n)]
     worker = Worker(rng.randint(1, clients), rng.choice(STAGE_COSTS))
-    return Instance(
-        Requests([rng.randint(1, 9) for _ in range(n)], lengths), worker, first_token="decode"
-    )
+    return decoding([rng.randint(1, 9) for _ in range(n)], lengths, worker)
+
+
+def optimal(instance):
+    """Search to the end, beside exhaustive search; the bound of the start is below it."""
+    result, optimum = solve_best_first(instance, alone=True), optimum_ns(instance)
+    assert result.status == "optimal"
+    assert result.makespan_ns == result.bound_ns == optimum
+    assert orsched.check(instance, result.schedule) == []
+    problem = read_problem(instance)
+    states = States(problem)
+    assert problem.to_ns(states.least(states.start, ())) <= optimum
 
 
 @given(instances())
 def test_it_finds_the_optimum_of_exhaustive_search(drawn):
-    instance = at_once(drawn)
-    result = solve_best_first(instance, alone=True)
-    assert result.status == "optimal"
-    assert result.makespan_ns == result.bound_ns == optimum_ns(instance)
-    assert orsched.check(instance, result.schedule) == []
+    optimal(at_once(drawn))
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_it_finds_the_optimum_where_a_stage_takes_a_fixed_time(seed):
     instance = plain(seed)
     assert States(read_problem(instance)).is_plain
-    assert solve_best_first(instance, alone=True).makespan_ns == optimum_ns(instance)
-
-
-@pytest.mark.parametrize("memory", [None, BlockMemory(30, 1, "whole")])
-@pytest.mark.parametrize(
-    "cost",
-    [in_order(AffineCost, 40, 1, 10, 1), LevelsCost(levels=((9, 30), (14, 40)), round_fixed_ns=10)],
-)
-def test_caps_levels_and_memory_are_kept(cost, memory):
-    worker = Worker(3, cost, 12, memory)
-    instance = Instance(Requests([6, 5, 4, 7, 2], [3, 5, 5, 1, 2]), worker, first_token="decode")
-    result = solve_best_first(instance, alone=True)
-    assert result.makespan_ns == optimum_ns(instance)
-    assert orsched.check(instance, result.schedule) == []
+    optimal(instance)
 
 
 @cache
@@ -119,14 +111,6 @@ def test_the_bound_of_every_state_is_below_what_it_takes(seed):
         assert states.least(waiting, active) <= _to_go(states, waiting, active)
 
 
-@given(instances())
-def test_the_bound_of_the_start_is_below_the_optimum_with_caps_and_memory(drawn):
-    instance = at_once(drawn)
-    problem = read_problem(instance)
-    states = States(problem)
-    assert problem.to_ns(states.least(states.start, ())) <= optimum_ns(instance)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_the_full_mip_has_the_same_optimum(seed):
     instance = gsm8k(seed, requests=7, clients=3)
@@ -138,11 +122,9 @@ def test_the_full_mip_has_the_same_optimum(seed):
 
 
 def test_fifteen_requests_on_three_clients_are_proven_in_seconds():
-    instance = gsm8k(2, requests=15, clients=3)
-    result = solve_best_first(instance, time_limit=600)
+    result = solve_best_first(FIFTEEN, time_limit=600)
     assert result.status == "optimal"
-    assert result.makespan_ns == 46_814_230_000  # also without leaving any state out
-    assert result.makespan_ns >= orsched.bound(instance).value_ns
+    assert result.makespan_ns == SHORTEST >= orsched.bound(FIFTEEN).value_ns
 
 
 def test_nothing_left_out_changes_the_optimum(monkeypatch):
@@ -156,29 +138,22 @@ def test_nothing_left_out_changes_the_optimum(monkeypatch):
     assert first.left_out > 0
 
 
-def test_the_same_instance_gives_the_same_search():
-    one, other = (solve_best_first(gsm8k(1, requests=12, clients=3)) for _ in range(2))
-    assert one == other
-
-
-def test_the_order_of_the_requests_plays_no_part():
+def test_the_same_instance_gives_the_same_search_and_the_order_of_requests_plays_no_part():
     instance = gsm8k(1, requests=12, clients=3)
+    one, other = (solve_best_first(instance) for _ in range(2))
+    assert one == other
     req = instance.requests
     turned = instance.replace(requests=Requests(req.prompt_tokens[::-1], req.output_tokens[::-1]))
-    assert (
-        solve_best_first(instance, alone=True).makespan_ns
-        == solve_best_first(turned, alone=True).makespan_ns
-    )
+    one, other = (solve_best_first(each, alone=True).makespan_ns for each in (instance, turned))
+    assert one == other
 
 
 @pytest.mark.parametrize("states", [1, 30, 300])
 def test_out_of_memory_it_says_what_it_has_proven(states):
-    instance = gsm8k(2, requests=15, clients=3)
-    result = solve_best_first(instance, max_states=states)
+    result = solve_best_first(FIFTEEN, max_states=states)
     assert (result.status, result.termination) == ("feasible", "too_large")
     assert f"more than {states} states" in result.notes
-    assert orsched.bound(instance).value_ns <= result.bound_ns <= 46_814_230_000
-    assert result.makespan_ns >= 46_814_230_000
+    assert orsched.bound(FIFTEEN).value_ns <= result.bound_ns <= SHORTEST <= result.makespan_ns
 
 
 def test_a_time_limit_ends_it():
@@ -189,40 +164,28 @@ def test_a_time_limit_ends_it():
 
 def test_callbacks_see_growing_bounds_and_end_it():
     seen = []
-    solve_best_first(gsm8k(2, requests=15, clients=3), callback=seen.append)
+    solve_best_first(FIFTEEN, callback=seen.append)
     assert len(seen) > 2
     assert seen[-1].bound_ns == seen[-1].makespan_ns
     assert all(a.bound_ns <= b.bound_ns for a, b in pairwise(seen))
     assert all(a.makespan_ns >= b.makespan_ns for a, b in pairwise(seen))
-    result = solve_best_first(gsm8k(2, requests=15, clients=3), callback=lambda _: True)
-    assert result.termination == "stopped"
+    assert solve_best_first(FIFTEEN, callback=lambda _: True).termination == "stopped"
 
 
-def test_arrivals_are_refused():
+def test_arrivals_and_too_many_first_stages_are_refused_and_nothing_is_done_at_once():
     with pytest.raises(InputError) as caught:
-        solve_best_first(
-            Instance(Requests([1, 1], [2, 2], arrival_ns=[0, 5]), Worker(1), first_token="decode")
-        )
+        solve_best_first(decoding([1, 1], [2, 2], Worker(1), arrival_ns=[0, 5]))
     assert caught.value.field == "requests.arrival_ns"
-
-
-def test_too_many_first_stages_are_refused():
     result = solve_best_first(orsched.load("pang-100x20"), time_limit=600)
     assert (result.status, result.termination) == ("feasible", "too_large")
     assert result.expanded == 0
-
-
-def test_nothing_to_do():
-    empty = gsm8k(0, requests=1, clients=3)
-    assert solve_best_first(empty).status == "optimal"
-    none = replace(empty, requests=Requests([], []))
-    assert solve_best_first(none).makespan_ns == 0
+    assert solve_best_first(gsm8k(0, requests=1, clients=3)).status == "optimal"
+    assert solve_best_first(decoding([], [], Worker(3))).makespan_ns == 0
 
 
 PLACE = "orsched.models.best_first.solve.AFTER_STATES"
 """Changed here, so that small instances come to it."""
 NONE = 2**62
-FIFTEEN = gsm8k(2, requests=15, clients=3)
 NOW = 10.0**7
 """What the clock says where it stands still."""
 
@@ -254,15 +217,12 @@ def test_out_of_time_the_schedule_is_shorter_than_the_first_one(asked, monkeypat
     monkeypatch.setattr(BestFirst, "beat", noted)
     monkeypatch.setattr(PLACE, 100)
     result = solve_best_first(instance, max_states=20_000)
-    assert asked == [True]
-    assert result.termination == "too_large"
+    assert (asked, result.termination) == ([True], "too_large")
     assert result.bound_ns <= result.makespan_ns < first
     assert orsched.check(instance, result.schedule) == []
     assert result.history[-1].makespan_ns == result.makespan_ns
-    problem = read_problem(instance)
-    assert [[problem.to_ns(each) for each in pair] for pair in beaten] == [
-        [first, result.makespan_ns]
-    ]
+    (pair,) = beaten
+    assert [read_problem(instance).to_ns(each) for each in pair] == [first, result.makespan_ns]
 
 
 @pytest.mark.parametrize("kind", [BestFirst, Packed])
@@ -287,8 +247,8 @@ def test_what_was_found_elsewhere_is_beaten_or_proven(kind, above, seed):
     assert search.best == search.bound == whole.best
     assert (search.plan() is None) == (above == 0)
     if above:
-        found = schedule_of(instance, search.plan(), "best-first")
-        assert found.makespan_ns == problem.to_ns(whole.best)
+        found = schedule_of(instance, search.plan(), "best-first").makespan_ns
+        assert found == problem.to_ns(whole.best)
     whole.beat(whole.best - 1)  # the plan is of what was the best
     assert whole.plan() is None
 
@@ -303,21 +263,15 @@ def test_small_searches_short_ones_and_searches_alone_have_none(asked, monkeypat
     assert len(asked) == 1
 
 
-@pytest.fixture
-def _stopped_clock(monkeypatch):
-    monkeypatch.setattr("orsched.models.best_first.solve.perf_counter", lambda: NOW)
-
-
 def begun(ago, limit):
     """A search that began some seconds ago, and its end."""
-    begin = NOW - ago
-    search = ExactSearch(FIFTEEN, read_problem(FIFTEEN), None, begin, time_limit=limit)
+    search = ExactSearch(FIFTEEN, read_problem(FIFTEEN), None, NOW - ago, time_limit=limit)
     return SecondStart(search, 0, True)
 
 
-@pytest.mark.usefixtures("_stopped_clock")
-def test_it_is_due_after_many_states_or_a_tenth_of_the_time():
+def test_it_is_due_after_many_states_or_a_tenth_of_the_time(monkeypatch):
     pytest.importorskip("numba")
+    monkeypatch.setattr("orsched.models.best_first.solve.perf_counter", lambda: NOW)
     assert begun(5, 60).is_due(AFTER_STATES)
     assert not begun(5, 60).is_due(AFTER_STATES - 1)
     assert begun(6.1, 60).is_due(1)

@@ -1,7 +1,5 @@
 """The search over packed states against exhaustive search, the plain one, and compiled itself."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from itertools import product
@@ -9,48 +7,54 @@ from itertools import product
 import numpy as np
 import pytest
 
-from orsched import AffineCost, Instance, Requests, Worker
+from orsched import AffineCost, Worker
 from orsched.instances.synthetic import gsm8k
 from orsched.models.best_first import expansion, packed, packed_bounds, solve_best_first
 from orsched.models.best_first.packed import Packed, bins_of, engine, fits
 from orsched.models.best_first.states import BestFirst, States
 from orsched.models.exact_search.stage_plan import read_problem, schedule_of
 from tests.brute_force import optimum_ns
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.models.best_first.test_best_first import STAGE_COSTS, _every_stage, _to_go, plain
 
 _NONE = 2**62
 
 
+def of_lengths(lengths, clients, *times):
+    """An instance of prompts of one token."""
+    return decoding([1] * len(lengths), lengths, Worker(clients, in_order(AffineCost, *times)))
+
+
 def packable(seed, most=6, clients=3):
     """A small instance whose rounds take time."""
     instance = plain(seed, most, clients)
-    worker = instance.worker
-    cost = STAGE_COSTS[seed % 2]
-    return instance.replace(workers=(Worker(worker.clients, cost),))
+    worker = Worker(instance.worker.clients, STAGE_COSTS[seed % 2])
+    return instance.replace(workers=(worker,))
 
 
 def varied(seed):
     """An instance of different lengths, in which states leave out others."""
     rng = random.Random(seed)
-    lengths = [rng.randint(5, 60) for _ in range(rng.randint(8, 9))]
-    return Instance(
-        Requests([1] * len(lengths), lengths),
-        Worker(3, in_order(AffineCost, 25, 0, 29, 0)),
-        first_token="decode",
-    )
+    return of_lengths([rng.randint(5, 60) for _ in range(rng.randint(8, 9))], 3, 25, 0, 29, 0)
 
 
 def never():
     return False
 
 
-def searched(instance, module=expansion, best=_NONE, weights=()):
+def searched(instance, module=expansion, weights=()):
     states = States(read_problem(instance))
     assert fits(states)
-    found = Packed(states, best, 0, 10**6, weights, module)
+    found = Packed(states, _NONE, 0, 10**6, weights, module)
     assert found.run(never, never) == "finished"
     return found
+
+
+def best_of_the_plain_search(instance):
+    found = BestFirst(States(read_problem(instance)), _NONE, 0, 10**6)
+    assert found.run(never, never) == "finished"
+    return found.best
 
 
 def some_weights(rng, lengths):
@@ -61,19 +65,16 @@ def some_weights(rng, lengths):
 def test_it_finds_the_optimum_of_exhaustive_search(seed):
     instance = packable(seed)
     found = searched(instance, weights=some_weights(random.Random(seed), (1, 2, 3, 5, 8)))
-    problem = read_problem(instance)
-    assert found.bound == found.best
-    assert problem.to_ns(found.best) == optimum_ns(instance)
     schedule = schedule_of(instance, found.plan(), "best-first")
-    assert schedule.makespan_ns == optimum_ns(instance)
+    best = read_problem(instance).to_ns(found.best)
+    assert found.bound == found.best
+    assert best == schedule.makespan_ns == optimum_ns(instance)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_it_finds_what_the_plain_search_finds(seed):
     instance = varied(seed) if seed % 2 else packable(1000 + seed, most=11, clients=4)
-    other = BestFirst(States(read_problem(instance)), _NONE, 0, 10**6)
-    assert other.run(never, never) == "finished"
-    assert searched(instance).best == other.best
+    assert searched(instance).best == best_of_the_plain_search(instance)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -82,14 +83,9 @@ def test_full_blocks_of_equal_requests_may_come_first(seed):
     clients = rng.randint(2, 3)
     few = [rng.randint(3, 12) for _ in range(rng.randint(1, 3))]
     lengths = [rng.choice(few) for _ in range(rng.randint(2 * clients, 4 * clients))]
-    worker = Worker(
-        clients, in_order(AffineCost, rng.choice((0, 4, 25)), 0, rng.choice((3, 10)), 0)
-    )
-    instance = Instance(Requests([1] * len(lengths), lengths), worker, first_token="decode")
-    other = BestFirst(States(read_problem(instance)), _NONE, 0, 10**6)
-    assert other.run(never, never) == "finished"
+    instance = of_lengths(lengths, clients, rng.choice((0, 4, 25)), 0, rng.choice((3, 10)), 0)
     found = searched(instance)
-    assert (found.best, found.bound) == (other.best, other.best)
+    assert found.best == found.bound == best_of_the_plain_search(instance)
 
 
 def test_nothing_left_out_changes_the_optimum(monkeypatch):
@@ -131,13 +127,7 @@ def test_equal_requests_begin_at_no_fewer_stages(seed):
     most = rng.randint(length, 3 * length + 2)
     left = sorted(rng.randint(0, 4) for _ in range(clients))
     equal = clients - rng.randint(0, 1)
-    case = searched(
-        Instance(
-            Requests([1], [1]),
-            Worker(clients, in_order(AffineCost, 1, 0, 1, 0)),
-            first_token="decode",
-        )
-    ).case
+    case = searched(of_lengths([1], clients, 1, 0, 1, 0)).case
     fewest = _fewest_starts(left, most, length, equal)
     for count in range(1, 8):
         least = packed_bounds.starts(case, np.array(left), most, count, length, equal)
@@ -198,23 +188,15 @@ def test_twenty_requests_on_four_clients_are_proven():
     assert result.expanded > 1000
 
 
-def test_without_the_compiled_search_the_optimum_is_the_same(monkeypatch):
-    instance = gsm8k(2, requests=12, clients=3)
-    first = solve_best_first(instance)
-    monkeypatch.setattr("orsched.models.best_first.solve.fits", lambda _: False)
-    assert solve_best_first(instance).makespan_ns == first.makespan_ns
+def case_of(instance):
+    return Packed(States(read_problem(instance)), _NONE, 0, 10).case
 
 
 def drawn(rng):
     """A case, how many of each kind wait, and the clients' remaining rounds, ascending."""
     lengths = [rng.choice((3, 4, 7, 7, 9, 12)) for _ in range(rng.randint(1, 8))]
     clients = rng.randint(1, 4)
-    instance = Instance(
-        Requests([1] * len(lengths), lengths),
-        Worker(clients, in_order(AffineCost, 9, 0, 5, 0)),
-        first_token="decode",
-    )
-    case = Packed(States(read_problem(instance)), 2**62, 0, 10).case
+    case = case_of(of_lengths(lengths, clients, 9, 0, 5, 0))
     waiting = [rng.randint(0, count) for count in case.counts.tolist()]
     return case, np.array(waiting), np.array(sorted(rng.randint(0, 9) for _ in range(clients)))
 
@@ -243,13 +225,7 @@ def test_it_says_whether_requests_fit(seed):
 
 def test_after_many_steps_it_says_yes(monkeypatch):
     monkeypatch.setattr(packed_bounds, "MOST_TRIED", 1)
-    lengths = [5, 5, 5]
-    instance = Instance(
-        Requests([1] * 3, lengths),
-        Worker(2, in_order(AffineCost, 9, 0, 5, 0)),
-        first_token="decode",
-    )
-    case = Packed(States(read_problem(instance)), 2**62, 0, 10).case
+    case = case_of(of_lengths([5, 5, 5], 2, 9, 0, 5, 0))
     assert packed_bounds.packs(case, np.array([3]), np.array([0, 0]), 9, bins_of(case))
     monkeypatch.undo()
     assert not packed_bounds.packs(case, np.array([3]), np.array([0, 0]), 9, bins_of(case))

@@ -1,7 +1,5 @@
 """Small instances that map into the full MIP and that exhaustive search can solve."""
 
-from __future__ import annotations
-
 import random
 
 from hypothesis import strategies as st

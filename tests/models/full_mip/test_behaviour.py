@@ -1,7 +1,5 @@
 """One set of behaviours for both back ends: status, bound, warm start, callbacks, interruption."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -10,19 +8,14 @@ import pytest
 
 import orsched
 import orsched.models.full_mip.solve as module
-from orsched import BlockMemory, Requests, Worker
-from orsched.common.errors import (
-    InfeasibleError,
-    InputError,
-    InvalidScheduleError,
-    OrschedError,
-    TimeLimitError,
-)
+from orsched import InfeasibleError, InputError, InvalidScheduleError, OrschedError, TimeLimitError
+from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA, generate, load_named
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.models.exact_search.aims import ExactSearch
 from orsched.models.exact_search.stage_plan import plan_of, read_problem
 from orsched.models.full_mip import solve_full_mip, solve_windows_mip
+from tests.decoding import decoding
 from tests.in_order import in_order
 
 BACKENDS = module.BACKENDS
@@ -75,16 +68,17 @@ def test_too_few_stages_are_infeasible(backend):
     assert result.makespan is None
 
 
-def test_an_infeasible_request_is_named(backend):
-    requests = Requests([3, 9], [2, 2], ids=["short", "long"])
-    with pytest.raises(InfeasibleError, match=r"request long \(row 1\).*prefill stage"):
-        solve_full_mip(
-            orsched.Instance(requests, Worker(1, prefill_cap_tokens=8), first_token="decode"),
-            backend,
-        )
-    memory = Worker(1, memory=BlockMemory(1, 8, "whole"))
-    with pytest.raises(InfeasibleError, match=r"request long \(row 1\).*memory blocks"):
-        solve_full_mip(orsched.Instance(requests, memory, first_token="decode"), backend)
+@pytest.mark.parametrize(
+    ("limits", "what"),
+    [
+        ({"prefill_cap_tokens": 8}, "prefill stage"),
+        ({"memory": orsched.BlockMemory(1, 8, "whole")}, "memory blocks"),
+    ],
+)
+def test_an_infeasible_request_is_named(backend, limits, what):
+    instance = decoding([3, 9], [2, 2], Worker(1, **limits), ids=["short", "long"])
+    with pytest.raises(InfeasibleError, match=rf"request long \(row 1\).*{what}"):
+        solve_full_mip(instance, backend)
 
 
 def test_time_ends_with_incumbent_and_bound(backend):
@@ -128,31 +122,28 @@ def test_progress_never_gets_worse(backend):
     seen = []
     first = orsched.solve(instance, "fcfs").schedule
     result = solve_full_mip(instance, backend, initial_schedule=first, callback=seen.append)
-    makespans = [p.makespan_ns for p in seen]
-    bounds = [p.bound_ns for p in seen]
-    assert makespans[0] == first.makespan_ns
+    makespans, bounds = [p.makespan_ns for p in seen], [p.bound_ns for p in seen]
+    assert (makespans[0], makespans[-1]) == (first.makespan_ns, result.makespan_ns)
     assert makespans == sorted(makespans, reverse=True)
     assert bounds == sorted(bounds)
     assert [p.elapsed_s for p in seen] == sorted(p.elapsed_s for p in seen)
-    assert all(b <= KNOWN_OPTIMA["packing"].makespan_ns for b in bounds)
-    assert makespans[-1] == result.makespan_ns
+    assert bounds[-1] <= KNOWN_OPTIMA["packing"].makespan_ns
 
 
 @pytest.mark.parametrize("after", [1, 2])
 def test_a_callback_can_stop_the_search(backend, after):
-    instance = hard()
     calls = []
-    result = solve_full_mip(
-        instance,
-        backend,
-        initial_schedule=orsched.solve(instance, "fcfs").schedule,
-        callback=lambda progress: calls.append(progress) or len(calls) == after,
-        alone=True,
-    )
+
+    def stop(progress):
+        calls.append(progress)
+        return len(calls) == after
+
+    given = {"initial_schedule": orsched.solve(hard(), "fcfs").schedule, "alone": True}
+    result = solve_full_mip(hard(), backend, callback=stop, **given)
     assert (result.status, result.termination) == ("feasible", "stopped")
     assert len(calls) == after
-    assert result.makespan_ns == calls[-1].makespan_ns
-    assert result.bound_ns == calls[-1].bound_ns
+    last = calls[-1].makespan_ns, calls[-1].bound_ns
+    assert (result.makespan_ns, result.bound_ns) == last
 
 
 def test_ctrl_c_returns_incumbent_and_bound(backend):
@@ -193,46 +184,39 @@ def test_a_solver_that_dies_leaves_the_incumbent(backend, monkeypatch):
 
 
 def test_no_requests(backend):
-    instance = orsched.Instance(Requests([], []), Worker(2), first_token="decode")
     for alone in (False, True):
-        result = solve_full_mip(instance, backend, alone=alone)
+        result = solve_full_mip(decoding([], [], Worker(2)), backend, alone=alone)
         assert (result.status, result.makespan_ns, result.bound_ns) == ("optimal", 0, 0)
 
 
-def test_what_does_not_map_is_refused(backend):
-    requests = Requests([1, 2], [3, 4])
-    for cost in (
-        in_order(orsched.BilinearCost, *[1] * 8),
-        in_order(orsched.PoolingCost, 1, 1, 1, 1, 1),
-    ):
-        with pytest.raises(InputError, match="does not map into Pang's MIP"):
-            solve_full_mip(
-                orsched.Instance(requests, Worker(1, cost), first_token="decode"), backend
-            )
-    with pytest.raises(InputError, match="the instance has 2"):
-        solve_full_mip(
-            orsched.Instance(requests, (Worker(1), Worker(1)), first_token="decode"), backend
-        )
-    huge = orsched.LevelsCost(levels=((9, 2**54 + 1),), round_fixed_ns=2)
-    with pytest.raises(InputError, match="too many for a solver"):
-        solve_full_mip(orsched.Instance(requests, Worker(1, huge), first_token="decode"), backend)
+HUGE = orsched.LevelsCost(levels=((9, 2**54 + 1),), round_fixed_ns=2)
 
 
 @pytest.mark.parametrize(
-    ("options", "field"),
+    ("workers", "reason"),
     [
-        ({"stages": 0}, "stages"),
-        ({"stages": 2.5}, "stages"),
-        ({"time_limit": 0}, "time_limit"),
-        ({"time_limit": float("nan")}, "time_limit"),
-        ({"seed": -1}, "seed"),
-        ({"formulation": "terse"}, "formulation"),
+        (Worker(1, in_order(orsched.BilinearCost, *[1] * 8)), "does not map into Pang's MIP"),
+        (Worker(1, in_order(orsched.PoolingCost, *[1] * 5)), "does not map into Pang's MIP"),
+        ((Worker(1), Worker(1)), "the instance has 2"),
+        (Worker(1, HUGE), "too many for a solver"),
     ],
 )
-def test_wrong_arguments_are_named(backend, options, field):
+def test_what_does_not_map_is_refused(backend, workers, reason):
+    with pytest.raises(InputError, match=reason):
+        solve_full_mip(decoding([1, 2], [3, 4], workers), backend)
+
+
+WRONG = (
+    {"stages": 0}, {"stages": 2.5}, {"time_limit": 0}, {"time_limit": float("nan")}, {"seed": -1},
+    {"formulation": "terse"}, {"formulation": "windows", "objective": "jct_mean"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", WRONG)
+def test_wrong_arguments_are_named(backend, options):
     with pytest.raises(InputError) as caught:
         solve_full_mip(load_named("packing"), backend, **options)
-    assert caught.value.field == field
+    assert caught.value.field == next(iter(options))
 
 
 def test_a_wrong_objective_is_a_bug(backend):
@@ -247,13 +231,10 @@ def test_a_wrong_objective_is_a_bug(backend):
         search.on_message(("solution", (objective - 1, plan_of(instance, schedule), True)))
 
 
-def test_the_window_mip_has_the_same_interface(backend):
+def test_the_window_mip_has_the_same_interface_and_an_unknown_back_end_is_named(backend):
     result = solve_windows_mip(load_named("gate"), backend)
     assert (result.status, result.makespan_ns) == ("optimal", KNOWN_OPTIMA["gate"].makespan_ns)
     assert result.start_accepted
-
-
-def test_an_unknown_back_end_is_named(backend):
     with pytest.raises(InputError, match="'gurobi' is unknown"):
         solve_full_mip(load_named("packing"), "gurobi")
 
@@ -284,9 +265,7 @@ def test_a_start_that_pauses_a_request_is_no_solution(backend):
             return orsched.Step(decode=[1] if view.rounds == 1 else None)
 
     cost = in_order(orsched.AffineCost, 5, 1, 2, 1)
-    instance = orsched.Instance(
-        orsched.Requests([1, 1], [3, 3]), [orsched.Worker(2, cost)], first_token="decode"
-    )
+    instance = decoding([1, 1], [3, 3], Worker(2, cost))
     start = orsched.solve(instance, Pauses).schedule
     with pytest.raises(InputError, match="with pauses"):
         plan_of(instance, start)

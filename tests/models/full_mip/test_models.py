@@ -1,42 +1,51 @@
-"""The models themselves: equal optima, sizes known before, sufficient K, files that read back."""
-
-from __future__ import annotations
+"""The models themselves: optima of each objective, sizes known before, files that read back."""
 
 import os
+import random
 import signal
+from array import array
+from fractions import Fraction
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import orsched
-from orsched import InputError, LevelsCost, Requests, Worker
+from orsched import SLO, InputError, Instance, LevelsCost, Requests, Termination, Worker, solve
+from orsched.data.schedule_classes import allowances_of
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
+from orsched.metrics.objective_values import objective_value
+from orsched.models.exact_search.aims import MissesAim, TimesAim
 from orsched.models.exact_search.stage_plan import plan_of, read_problem, schedule_of
-from orsched.models.full_mip import write_full_mip
+from orsched.models.exact_search.starts import served_alone
+from orsched.models.full_mip import solve_full_mip, write_full_mip
 from orsched.models.full_mip.formulation import FullMip, WindowsMip
+from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
 from orsched.models.full_mip.linear_solvers import BACKENDS as SOLVERS
 from orsched.models.full_mip.linear_solvers import INTEGER, LinearModel
-from orsched.models.full_mip.programs import Size, full_mip_size, windows_mip_size
+from orsched.models.full_mip.programs import Size, full_mip_size, read_program, windows_mip_size
 from orsched.models.full_mip.solve import least_makespan_ns, stages_that_suffice
-from tests.brute_force import optimum_ns
+from orsched.models.mip import file_lines
+from orsched.solving.methods import Outcome
+from orsched.solving.objectives import objective_named
+from tests.brute_force import least_total, most_attained, optimum_ns
+from tests.decoding import decoding
 from tests.in_order import in_order
-from tests.models.full_mip.small import instances, random_instance
+from tests.models.full_mip.small import TIMES, instances, optimum, random_instance, weighted
 
 QUICK = [0, 1, 2, 3, 5, 8, 11, 12, 15, 17, 20, 22, 25, 28, 31]
 
 
-def optimum(instance, model, solver):
+def solved(instance, model, solver):
     """The optimum of a model, read back through the checker, with its bound and hint tested."""
     solutions, bounds = [], []
-    found = SOLVERS[solver].solve(
-        model.model,
-        None,
-        None,
-        0,
-        lambda values, objective: solutions.append((objective, model.plan_of(values))),
-        bounds.append,
-    )
-    assert found["status"] == "optimal"
+
+    def found(values, objective):
+        solutions.append((objective, model.plan_of(values)))
+
+    result = SOLVERS[solver].solve(model.model, None, None, 0, found, bounds.append)
+    assert result["status"] == "optimal"
     objective, plan = solutions[-1]
     schedule = schedule_of(instance, plan)
     assert schedule.makespan_ns == model.problem.to_ns(objective)
@@ -63,7 +72,7 @@ def models(problem, stages):
 def test_back_ends_leave_ctrl_c_to_python(solver):
     """INV: Python's own handler acts after a solve in the same process."""
     instance = load_named("gate")
-    optimum(instance, FullMip(read_problem(instance), 3), solver)
+    solved(instance, FullMip(read_problem(instance), 3), solver)
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -72,9 +81,8 @@ def test_back_ends_leave_ctrl_c_to_python(solver):
 @pytest.mark.parametrize("name", KNOWN_OPTIMA)
 def test_known_optima(name, solver):
     instance = load_named(name)
-    problem = read_problem(instance)
-    full = FullMip(problem, len(instance))
-    assert optimum(instance, full, solver) == KNOWN_OPTIMA[name].makespan_ns
+    full = FullMip(read_problem(instance), len(instance))
+    assert solved(instance, full, solver) == KNOWN_OPTIMA[name].makespan_ns
 
 
 @pytest.mark.parametrize("seed", QUICK)
@@ -96,25 +104,26 @@ def agree(instance, in_both, in_cpsat):
     built = models(problem, len(instance))
     for name in in_both:
         for solver in SOLVERS:
-            assert optimum(instance, built[name], solver) == least, (name, solver)
+            assert solved(instance, built[name], solver) == least, (name, solver)
     for name in in_cpsat:
-        assert optimum(instance, built[name], "cpsat") == least, name
+        assert solved(instance, built[name], "cpsat") == least, name
     enough, _ = stages_that_suffice(problem, orsched.solve(instance, "fcfs").makespan_ns)
-    assert optimum(instance, FullMip(problem, enough), "cpsat") == least
+    assert solved(instance, FullMip(problem, enough), "cpsat") == least
+
+
+def size_of(mip):
+    return Size(len(mip.model.names), len(mip.model.rows), mip.model.nonzeros)
 
 
 @given(instances(most=6))
 def test_sizes_are_known_before_the_model_is_built(instance):
     problem = read_problem(instance)
-    for stages in (1, len(instance)):
-        for symmetry in (False, True):
-            for formulation in ("compact", "printed"):
-                model = FullMip(problem, stages, formulation, symmetry).model
-                built = Size(len(model.names), len(model.rows), model.nonzeros)
-                assert built == full_mip_size(problem, stages, formulation, symmetry)
-            model = WindowsMip(problem, stages, symmetry).model
-            built = Size(len(model.names), len(model.rows), model.nonzeros)
-            assert built == windows_mip_size(problem, stages, symmetry)
+    for stages, symmetry in product((1, len(instance)), (False, True)):
+        for formulation in ("compact", "printed"):
+            built = size_of(FullMip(problem, stages, formulation, symmetry))
+            assert built == full_mip_size(problem, stages, formulation, symmetry)
+        built = size_of(WindowsMip(problem, stages, symmetry))
+        assert built == windows_mip_size(problem, stages, symmetry)
 
 
 def test_the_size_of_pangs_main_case():
@@ -149,9 +158,7 @@ def test_plans_and_schedules_are_two_forms_of_one_thing(instance):
 def test_fewer_bins_where_the_incumbent_proves_it():
     """A stage of 1,000 and rounds of 1 each: three stages take longer than two and all rounds."""
     cost = in_order(orsched.AffineCost, 1000, 0, 1, 0)
-    instance = orsched.Instance(
-        Requests([1] * 4, [2, 3, 4, 5]), Worker(2, cost), first_token="decode"
-    )
+    instance = decoding([1] * 4, [2, 3, 4, 5], Worker(2, cost))
     problem = read_problem(instance)
     assert stages_that_suffice(problem, None)[0] == 4
     known = optimum_ns(instance)
@@ -163,40 +170,30 @@ def test_fewer_bins_where_the_incumbent_proves_it():
 
 def test_levels_bound_the_number_of_stages_together_with_the_tokens():
     cost = LevelsCost(levels=((4, 10), (8, 20), (12, 30)), round_fixed_ns=1)
-    problem = read_problem(
-        orsched.Instance(Requests([4, 4, 4], [1, 1, 1]), Worker(3, cost), first_token="decode")
-    )
+    problem = read_problem(decoding([4, 4, 4], [1, 1, 1], Worker(3, cost)))
     assert least_makespan_ns(problem, 1) >= 10 + 1
     assert least_makespan_ns(problem, 3) == 3 * 10 + 1
 
 
 @pytest.mark.parametrize("suffix", [".mps", ".lp", ".MPS"])
 @pytest.mark.parametrize("name", ["gate", "with-arrivals"])
-def test_an_exported_model_reads_back_with_the_same_optimum(tmp_path, name, suffix):
-    from pyscipopt import Model
-
-    path = tmp_path / f"model{suffix}"
-    unit = write_full_mip(load_named(name), path, 4)
+def test_an_exported_model_is_that_of_the_program(tmp_path, name, suffix):
+    """Solvers read it with the same optimum (``tests/models/mip``)."""
+    path, program = tmp_path / f"model{suffix}", read_program(load_named(name), stages=4)
+    assert write_full_mip(load_named(name), path, 4) == program.unit_ns
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
-    scip = Model()
-    scip.hideOutput()
-    scip.setParam("misc/catchctrlc", False)
-    scip.readProblem(str(path), extension=suffix[1:].lower())
-    scip.optimize()
-    assert scip.getStatus() == "optimal"
-    assert round(scip.getObjVal() * unit) == KNOWN_OPTIMA[name].makespan_ns
+    assert path.read_text() == "".join(file_lines(program, suffix[1:].lower()))
 
 
 def test_exports_are_refused_with_a_reason(tmp_path):
-    instance = load_named("packing")
-    with pytest.raises(InputError, match="not a suffix"):
-        write_full_mip(instance, tmp_path / "model.txt")
-    with pytest.raises(InputError, match="cannot write"):
-        write_full_mip(instance, tmp_path / "missing" / "model.mps")
-    with pytest.raises(InputError, match="nonzeros"):
-        write_full_mip(load_named("gsm8k-llama65b"), tmp_path / "model.mps", 45)
-    with pytest.raises(InputError, match="'windows' is unknown"):
-        write_full_mip(instance, tmp_path / "model.mps", formulation="windows")
+    for name, reason, file, options in (
+        ("packing", "not a suffix", "model.txt", {}),
+        ("packing", "cannot write", "missing/model.mps", {}),
+        ("gsm8k-llama65b", "nonzeros", "model.mps", {"stages": 45}),
+        ("packing", "'windows' is unknown", "model.mps", {"formulation": "windows"}),
+    ):
+        with pytest.raises(InputError, match=reason):
+            write_full_mip(load_named(name), tmp_path / file, **options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -213,3 +210,155 @@ def test_an_objective_is_a_sum_of_several_variables(solver):
     values, objective = found[-1]
     assert [round(value) for value in values] == [3, 1, 5]
     assert objective == model.value([3, 1, 5]) == 4
+
+
+def best_attainment(instance, slo, pauses=False):
+    arrivals = instance.requests.arrival_ns.tolist()
+    outputs = instance.requests.output_tokens.tolist()
+
+    def met(i, first, finish):
+        if slo.ttft_ns is not None and first - arrivals[i] > slo.ttft_ns:
+            return False
+        paced = slo.tpot_ns is None or outputs[i] < 2
+        return paced or (finish - first) // (outputs[i] - 1) <= slo.tpot_ns
+
+    return Fraction(most_attained(instance, met, pauses), len(instance))
+
+
+def limits(seed, timed):
+    """A limit on TTFT, one on TPOT or both; with arrivals none on TPOT, where a wait may help."""
+    rng = random.Random(seed)
+    ttft, tpot = rng.randint(5, 150), rng.randint(1, 80)
+    if timed:
+        return SLO(ttft_ns=ttft)
+    return rng.choice([SLO(ttft_ns=ttft), SLO(ttft_ns=ttft, tpot_ns=tpot), SLO(tpot_ns=tpot)])
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32))
+def test_the_oracle_of_the_makespan_is_that_of_sums(seed):
+    instance = random_instance(seed, 4)
+    n = len(instance)
+    assert least_total(instance, 1, [0] * n, [0] * n) == optimum_ns(instance)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32), st.sampled_from(TIMES))
+def test_bounds_are_below_the_optimum_and_policies_above(seed, objective):
+    instance = weighted(seed, 4)
+    best = optimum(instance, objective)
+    problem = read_problem(instance, exact=True)
+    aim = TimesAim(instance, problem, objective_named(objective))
+    assert aim.fraction(aim.lower(0, {}, served_alone(instance, problem))) <= best
+    for method in ("fcfs", "offline", "gittins@clairvoyant", "mc_sf", "vllm"):
+        result = solve(instance, method, objective=objective)
+        value = objective_value(instance, result.schedule, objective)
+        whole = not {"mixed", "chunks", "restarts"} & allowances_of(instance, result.schedule)
+        assert not whole or value >= best
+        if result.objective_bound is not None and whole:
+            assert Fraction(result.objective_bound) <= best / 10**9 + Fraction(1, 10**12)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32))
+def test_no_more_attain_than_could_alone_and_no_policy_beats_the_best(seed):
+    instance = random_instance(seed, 4)
+    slo = limits(seed, bool(instance.requests.arrival_ns.any()))
+    best = best_attainment(instance, slo)
+    problem = read_problem(instance, exact=True)
+    aim = MissesAim(instance, problem, slo)
+    assert aim.fraction(aim.lower(served_alone(instance, problem))) >= best
+    for method in ("fcfs", "offline"):
+        result = solve(instance, method, objective="slo_attainment", slo=slo)
+        assert result.slo_attainment <= best
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.sampled_from(TIMES), st.sampled_from(["fcfs", "hybrid"]))
+def test_schedules_are_solutions_with_the_same_value(seed, objective, method):
+    instance = weighted(seed, 6)
+    problem = read_problem(instance, exact=True)
+    aim = TimesAim(instance, problem, objective_named(objective))
+    schedule = solve(instance, method, iterations=1).schedule
+    in_round = instance.first_token != "prefill"
+    mip = LatencyMip(problem, bins_that_suffice(problem), aim.terms, in_round)
+    values = mip.values_of(plan_of(instance, schedule))
+    assert mip.model.violation(values) is None
+    assert aim.of_units(mip.model.value(values)) == aim.of(schedule)
+    again = mip.plan_of([float(value) for value in values])
+    assert mip.values_of(again) == values
+
+
+@pytest.mark.parametrize(
+    ("seed", "most", "backend"),
+    [
+        *((seed, 3, "cpsat") for seed in range(4)),
+        *(
+            pytest.param(seed, 4, backend, marks=pytest.mark.full)
+            for seed in range(4, 12)
+            for backend in ("cpsat", "scip")
+        ),
+    ],
+)
+def test_solvers_prove_what_exhaustive_search_finds(seed, most, backend):
+    instance = weighted(seed, most)
+    for objective in TIMES:
+        found = solve_full_mip(instance, backend, objective=objective, alone=most > 3)
+        assert found.value == optimum(instance, objective)
+        assert objective_value(instance, found.schedule, objective) == found.value
+        assert backend == "scip" or (found.status, found.value_bound) == ("optimal", found.value)
+        assert backend == "scip" or found.gap in (0.0, None)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_cpsat_proves_the_best_attainment(seed):
+    instance = random_instance(seed, 3)
+    slo = limits(seed, bool(instance.requests.arrival_ns.any()))
+    found = solve_full_mip(instance, "cpsat", objective="slo_attainment", slo=slo)
+    assert found.status == "optimal"
+    assert found.value == found.value_bound == best_attainment(instance, slo)
+    assert solve(instance, found_by(found), slo=slo).slo_attainment == float(found.value)
+
+
+def found_by(found):
+    """Return a method that answers with a schedule that is there already."""
+
+    class Ready:
+        name, information, summary = "ready", ("clairvoyant",), ""
+
+        def __call__(self, instance, run):
+            schedule = found.schedule.replace(method="ready", information="clairvoyant")
+            return Outcome(schedule, Termination.FINISHED, array("q"), {})
+
+    return Ready()
+
+
+def test_a_wait_that_no_arrival_asks_for_can_keep_a_limit_between_tokens():
+    # The second request comes in the middle of the first one's rounds, and its prefill takes long:
+    # with a wait both tokens of the first come behind it.
+    worker = Worker(2, in_order(orsched.AffineCost, 20, 0, 10, 0))
+    requests = Requests([1, 1], [3, 1], arrival_ns=[0, 30])
+    instance = Instance(requests, worker, first_token="prefill")
+    slo = SLO(ttft_ns=45, tpot_ns=12)
+    found = solve_full_mip(instance, "cpsat", objective="slo_attainment", slo=slo)
+    assert found.status == "optimal"
+    assert found.value >= best_attainment(instance, slo)
+
+
+def test_too_few_bins_prove_nothing():
+    instance = random_instance(5, 4)
+    found = solve_full_mip(instance, "cpsat", stages=2, objective="jct_mean")
+    assert found.value_bound is None
+    assert found.status in ("optimal_for_K", "infeasible", "feasible", "unknown")
+
+
+def test_the_method_exact_says_what_was_proven_and_by_whom():
+    instance = weighted(3, 3)
+    result = solve(instance, "exact", objective="jct_mean")
+    assert objective_value(instance, result.schedule, "jct_mean") == optimum(instance, "jct_mean")
+    assert result.status == "optimal"
+    options = {"search": "best_first", "stages": 4}
+    with pytest.raises(InputError, match="best first"):
+        solve(instance, "exact", objective="jct_mean", parameters=options)
+    empty = instance.replace(requests=Requests([], []))
+    assert solve_full_mip(empty, objective="jct_mean").status == "optimal"

@@ -11,7 +11,7 @@ import pytest
 
 import orsched
 from orsched import BlockMemory, InputError, Instance, Requests, Worker
-from orsched.costs import AffineCost, LinearCost, splits
+from orsched.costs import AffineCost, LevelsCost, LinearCost, splits
 from orsched.metrics.objective_values import objective_value
 from orsched.models.latency_search import plan_moves as moves
 from orsched.models.latency_search.latency_plans import (
@@ -25,29 +25,20 @@ from orsched.models.latency_search.latency_plans import (
 from orsched.models.latency_search.method import Search
 from orsched.simulator import simulate_policy
 from orsched.solving.objectives import objective_named
+from tests.brute_force import least_sum_ns
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.models.least_in_any_mode import Search as Exhaustive
-from tests.models.least_sums import least_sum_ns
 from tests.random_instances import random_batching_instance
 from tests.stops import TimeUp
 
 OBJECTIVES = ("jct_mean", "ttft_mean", "weighted_jct_mean", "0.25*makespan+0.75*jct_mean")
 
 
-class Plain:
-    """An engine as it is without numba."""
-
-    module, is_compiled = listed(), False
-
-    @staticmethod
-    def wait():
-        """There is nothing to wait for."""
-
-
-class OnArrays:
-    """The sources of both engines, as they stand."""
-
-    module, is_compiled = moves, False
+Plain = SimpleNamespace(module=listed(), is_compiled=False, wait=lambda: None)
+"""An engine as it is without numba."""
+OnArrays = SimpleNamespace(module=moves, is_compiled=False)
+"""The sources of both engines, as they stand."""
 
 
 def instance(rng, workers=1, cost=None, memory=None, n=14, spread=300):
@@ -73,6 +64,15 @@ def search_of(problem_instance, objective, seed, engine_=Plain, *, mixed=True, c
     return search
 
 
+def solved(case, objective="jct_mean", options="", **how):
+    return orsched.solve(case, f"latency_search{options}", objective, **how)
+
+
+def gittins(case):
+    """The mean JCT of the policy that begins."""
+    return orsched.solve(case, "gittins@clairvoyant").jct_mean_s
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_decoded_is_what_the_simulator_makes_of_it(seed):
     rng = random.Random(seed)
@@ -84,8 +84,9 @@ def test_what_is_decoded_is_what_the_simulator_makes_of_it(seed):
     search.anneal(150, search.best / len(case) * 0.3)
     schedule = search.carry_out(case, "it").schedule
     value = objective_value(case, schedule, objective)
-    constant, scale = search.problem.coefficients.constant, search.problem.coefficients.denominator
-    assert (search.best - constant) / scale == pytest.approx(float(value), rel=1e-12)
+    terms = search.problem.coefficients
+    decoded = (search.best - terms.constant) / terms.denominator
+    assert decoded == pytest.approx(float(value), rel=1e-12)
     assert orsched.check(case, schedule) == []
     assert mixed or not (schedule.steps.phase == 2).any()
 
@@ -109,9 +110,8 @@ def test_values_kept_along_the_way_are_those_of_a_fresh_decoding(seed):
         search.anneal(60, search.best / len(case) * 0.2)
         kept = search.value
         assert search.engine.module.evaluate_all(search.tables) == pytest.approx(kept, rel=1e-12)
-        ordered = [
-            search.tables.sequences[j, : search.tables.lengths[j]].tolist() for j in range(2)
-        ]
+        tables = search.tables
+        ordered = [tables.sequences[j, : tables.lengths[j]].tolist() for j in range(2)]
         assert sorted(i for order in ordered for i in order) == list(range(40))
 
 
@@ -147,42 +147,37 @@ def test_without_numba_many_requests_have_fewer_plans_and_moves(monkeypatch):
     monkeypatch.setattr("orsched.models.latency_search.method.engine", lambda: Plain)
     monkeypatch.setattr("orsched.models.latency_search.method.PLAIN_REQUESTS", 60 * 30)
     case = instance(random.Random(2), n=30)
-    found = orsched.solve(case, "latency_search", "jct_mean", iterations=2)
-    assert found.jct_mean_s <= orsched.solve(case, "gittins@clairvoyant").jct_mean_s
+    assert solved(case, iterations=2).jct_mean_s <= gittins(case)
     assert sum(tried) == 2 * 100  # of 60 in parts of 50
     assert len(decoded) <= 6 * 60 + 2
     decoded.clear()
-    late = orsched.solve(case, "latency_search", "jct_mean", stop=TimeUp())
-    assert late.checked
+    assert solved(case, stop=TimeUp()).checked
     assert len(decoded) <= 1
     assert sum(tried) == 2 * 100
 
 
+def tiny(seed, n, longest, cap):
+    rng = random.Random(seed)
+    prompts, outputs = ([rng.randint(1, most) for _ in range(n)] for most in longest)
+    worker = Worker(2, in_order(AffineCost, 5, 1, 7, 2), cap)
+    rule = rng.choice(("decode", "prefill"))
+    return Instance(Requests(prompts, outputs), worker, first_token=rule)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_without_mixed_steps_small_optima_are_found(seed):
-    rng = random.Random(seed)
-    case = Instance(
-        Requests([rng.randint(1, 9) for _ in range(5)], [rng.randint(1, 6) for _ in range(5)]),
-        Worker(2, in_order(AffineCost, 5, 1, 7, 2), 12),
-        first_token=rng.choice(("decode", "prefill")),
-    )
+    case = tiny(seed, 5, (9, 6), 12)
     for objective, named in (("jct_mean", "mean_jct"), ("ttft_mean", "mean_ttft")):
-        least = least_sum_ns(case, named)
-        method = "latency_search+mixed=false+chunks=false"
-        found = orsched.solve(case, method, objective, iterations=3)
-        assert objective_value(case, found.schedule, objective) * 5 == least
+        found = solved(case, objective, "+mixed=false+chunks=false", iterations=3)
+        value = objective_value(case, found.schedule, objective)
+        assert value * 5 == least_sum_ns(case, named)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_with_mixed_steps_small_optima_are_found(seed):
-    rng = random.Random(seed)
-    case = Instance(
-        Requests([rng.randint(1, 4) for _ in range(4)], [rng.randint(1, 4) for _ in range(4)]),
-        Worker(2, in_order(AffineCost, 5, 1, 7, 2), 6),
-        first_token=rng.choice(("decode", "prefill")),
-    )
+    case = tiny(seed, 4, (4, 4), 6)
+    found = solved(case, options="+chunks=false", iterations=3)
     least = Exhaustive(case, {"mixed"}, "mean_jct").least()
-    found = orsched.solve(case, "latency_search+chunks=false", "jct_mean", iterations=3)
     assert objective_value(case, found.schedule, "jct_mean") * 4 == least
 
 
@@ -190,20 +185,16 @@ def test_any_instance_gets_a_schedule_that_is_no_worse_than_the_one_given():
     rng, made = random.Random(11), 0
     while made < 25:
         case = random_batching_instance(rng)
-        if any(worker.padding for worker in case.workers):
-            continue
-        if len({worker.memory for worker in case.workers}) > 1:
+        padding = any(worker.padding for worker in case.workers)
+        if padding or len({worker.memory for worker in case.workers}) > 1:
             continue
         made += 1
         given = orsched.solve(case, "fcfs_batched").schedule
         objective = rng.choice(OBJECTIVES)
-        found = orsched.solve(
-            case, "latency_search", objective, iterations=1, initial_schedule=given
-        )
+        found = solved(case, objective, iterations=1, initial_schedule=given)
         assert found.checked
-        assert objective_value(case, found.schedule, objective) <= objective_value(
-            case, given, objective
-        )
+        values = [objective_value(case, each, objective) for each in (found.schedule, given)]
+        assert values[0] <= values[1]
 
 
 def test_a_seed_repeats_its_schedule_and_iterations_do_not_make_it_worse():
@@ -211,33 +202,27 @@ def test_a_seed_repeats_its_schedule_and_iterations_do_not_make_it_worse():
     values = []
     for _ in range(2):
         seen = []
-        found = orsched.solve(
-            case, "latency_search", "jct_mean", iterations=3, seed=4, callback=seen.append
-        )
+        found = solved(case, iterations=3, seed=4, callback=seen.append)
         values.append(found)
         assert [each.iteration for each in seen] == [0, 1, 2, 3]
         assert all(a.value >= b.value for a, b in itertools.pairwise(seen))
         assert seen[-1].value == pytest.approx(float(found.objective_value) * 1e9)
     assert values[0].schedule.work == values[1].schedule.work
-    gittins = orsched.solve(case, "gittins@clairvoyant").jct_mean_s
-    assert values[0].jct_mean_s < gittins
+    assert values[0].jct_mean_s < gittins(case)
 
 
 def test_a_time_limit_and_a_gap_end_it():
     case = instance(random.Random(2), n=30)
-    found = orsched.solve(case, "latency_search", "jct_mean", stop=TimeUp(2))
+    found = solved(case, stop=TimeUp(2))
     assert found.termination == "time_limit"
     assert found.objective_bound > 0
-    easy = orsched.solve(case, "latency_search", "jct_mean", gap=0.99)
-    assert easy.termination == "target_gap"
+    assert solved(case, gap=0.99).termination == "target_gap"
 
 
 def test_it_takes_up_where_another_search_has_ended():
     case = instance(random.Random(8), 2, n=30)
-    first = orsched.solve(case, "latency_search", "jct_mean", iterations=3)
-    again = orsched.solve(
-        case, "latency_search", "jct_mean", iterations=1, seed=1, initial_schedule=first.schedule
-    )
+    first = solved(case, iterations=3)
+    again = solved(case, iterations=1, seed=1, initial_schedule=first.schedule)
     assert again.jct_mean_s <= first.jct_mean_s
     orders = orders_of(case, first.schedule)
     assert sorted(i for order in orders for i in order) == list(range(30))
@@ -253,32 +238,23 @@ def test_it_takes_up_where_another_search_has_ended():
 )
 def test_workers_that_it_does_not_plan_for_are_refused(workers, field):
     with pytest.raises(InputError) as caught:
-        orsched.solve(
-            Instance(Requests([1], [1]), workers, first_token="decode"),
-            "latency_search",
-            iterations=1,
-        )
+        solved(decoding([1], [1], workers), iterations=1)
     assert caught.value.field == field
     assert caught.value.remedy
 
 
 def test_a_cost_without_lines_is_searched_beside_and_carried_out_itself():
-    from orsched.costs import LevelsCost
-
     cost = LevelsCost(levels=((16, 40), (32, 60), (64, 90)), round_fixed_ns=30)
     assert splits(cost)
     case = instance(random.Random(1), cost=cost, n=12)
-    found = orsched.solve(case, "latency_search", "jct_mean", iterations=2)
+    found = solved(case, iterations=2)
     assert found.checked
-    assert found.jct_mean_s <= orsched.solve(case, "gittins@clairvoyant").jct_mean_s
+    assert found.jct_mean_s <= gittins(case)
 
 
 def test_steps_of_requests_to_come_wait_for_them():
-    case = Instance(
-        Requests([3, 3], [2, 2], arrival_ns=[0, 1000]),
-        Worker(1, in_order(AffineCost, 5, 1, 7, 2)),
-        first_token="decode",
-    )
+    worker = Worker(1, in_order(AffineCost, 5, 1, 7, 2))
+    case = decoding([3, 3], [2, 2], worker, arrival_ns=[0, 1000])
     problem = problem_of(case, objective_named("jct_mean"), mixed=True, chunks=True)
     search = Search(problem, Plain, np.random.default_rng(0), mixed=True)
     search.start(plans_of(case, orsched.solve(case, "fcfs").schedule, problem, mixed=True))
@@ -291,9 +267,8 @@ def test_a_request_that_ends_with_its_prefill_needs_room_beside_those_that_decod
     """Prefilled in a stage, it ends at once: 6 blocks beside the 6 of the first are 12 of 11."""
     worker = Worker(2, in_order(AffineCost, 25, 1, 29, 2), memory=BlockMemory(11, 1, "paged"))
     requests = Requests([3, 5, 1, 6], [6, 3, 6, 1], arrival_ns=[24, 39, 59, 82])
-    assert orsched.solve(
-        Instance(requests, worker, first_token="prefill"), "latency_search", iterations=2
-    ).checked
+    case = Instance(requests, worker, first_token="prefill")
+    assert solved(case, "makespan", iterations=2).checked
 
 
 def test_an_edit_of_what_a_kernel_calls_is_seen_by_the_cache(tmp_path):

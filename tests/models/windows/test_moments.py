@@ -1,7 +1,5 @@
 """Moments moved by prices: the program beside a fresh one, its bounds, and the search over it."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations, combinations_with_replacement
 from types import SimpleNamespace
@@ -114,12 +112,9 @@ def test_what_is_missing_falls_and_whole_paths_keep_the_end(monkeypatch):
     heuristic = int(terms.least * 1.06)
     left = iter(range(10**6, 0, -1))
     found = search(heuristic, lambda: heuristic, lambda: 30.0, lambda: next(left) < 10**6 - 3000)
-    assert found is not None
     state = found.state
     assert len(found.stages) == state.stages
-    assert len(state.tables.start) == 160
-    assert len(state.paths()) <= 40
-    assert search.best is not None
+    assert (len(state.tables.start), len(state.paths()) <= 40) == (160, True)
     assert search._estimate(search.best) < terms.least * 1.02
     assert state.end >= terms.rounds
     assert state.missing < 40
@@ -138,10 +133,8 @@ def test_targets_with_less_keep_to_the_bounds():
         assert max(target.times) < target.end
     here.end = terms.rounds
     assert all(target.end == terms.rounds for target in search._less(here))
-    here.capacity = [
-        search.full * (least - len(here.times) + 1),
-        *[search.full] * (len(here.times) - 1),
-    ]
+    others = len(here.times) - 1
+    here.capacity = [search.full * (least - others), *[search.full] * others]
     assert search._less(here) == []
     assert NOTHING < 1
 
@@ -179,17 +172,14 @@ def _all_paths(stages):
 
 def _least_missing(lengths, times, clients, capacity):
     """V under the best of all sets of paths, one by one."""
-    stages, best = len(times) - 1, None
+    stages, found = len(times) - 1, []
     for used in range(1, clients + 1):
         for paths in combinations_with_replacement(_all_paths(stages), used):
             starts = [stage for path in paths for stage in path]
-            if len(starts) != len(lengths):
-                continue
-            if any(starts.count(k) > capacity[k] for k in range(stages)):
-                continue
-            state = Windows(lengths, times[:-1], times[-1], paths)
-            best = state.missing if best is None else min(best, state.missing)
-    return best
+            fits = all(starts.count(k) <= capacity[k] for k in range(stages))
+            if fits and len(starts) == len(lengths):
+                found.append(Windows(lengths, times[:-1], times[-1], paths).missing)
+    return min(found, default=None)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -209,9 +199,8 @@ def test_whole_paths_are_the_best_of_all(seed):
         assert found is None
         return
     missing, paths = found
-    assert missing == least
     state = Windows(lengths, times[:-1], times[-1], paths)
-    assert state.missing == missing
+    assert missing == state.missing == least
     assert all(state.tables.counts[k] <= capacity[k] for k in range(stages))
     relaxed = program.relaxed(times, capacity)
     assert relaxed.missing <= least + 1e-6
@@ -248,7 +237,6 @@ def test_repair_keeps_the_end_and_less_is_missing(seed):
     before = state.copy()
     made = repair(state, 10.0)
     assert state.tables == before.tables
-    assert made is not None
     assert made.end == state.end
     assert len(made.tables.start) == len(state.tables.start)
     assert set(made.tables.times) <= set(state.tables.times)
@@ -259,7 +247,6 @@ def test_repair_keeps_the_end_and_less_is_missing(seed):
 def test_lengthened_has_so_many_rounds_more():
     """As stretched does, but by a number of rounds; what is missing falls."""
     state, _ = _short_state(0, 4)
-    assert state.missing > 0
     longer = lengthened(state, 2)
     assert longer.end == state.end + 2
     assert longer.missing < state.missing
@@ -286,12 +273,11 @@ def test_anchors_are_whole_longest_requests_from_both_ends():
 
 def test_late_stages_have_prices_of_their_own():
     """A stage after which no longest request fits is late, and a move across that line pays."""
-    lengths = np.array([10, 4, 4, 4])
-    state = Windows(lengths, [0, 8, 14], 20, [[0, 1], [0, 2]], (0, 5, 6, 7, 8), (0, 1, 2, 3, 4))
-    assert state.tables.spent[0] == 6 + 5 + 1
-    stretched(state, 5)
-    later = Windows(lengths, [0, 12, 14], 20, [[0, 1], [0, 2]], (0, 5, 6, 7, 8), (0, 1, 2, 3, 4))
-    assert later.tables.spent[0] == 6 + 1 + 1
+    rows = (0, 5, 6, 7, 8), (0, 1, 2, 3, 4)
+    for second, spent in ((8, 6 + 5 + 1), (12, 6 + 1 + 1)):
+        state = Windows(np.array([10, 4, 4, 4]), [0, second, 14], 20, [[0, 1], [0, 2]], *rows)
+        assert state.tables.spent[0] == spent
+        stretched(state, 5)
 
 
 def test_token_rows_price_what_a_stage_wastes():

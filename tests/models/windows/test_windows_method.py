@@ -1,9 +1,8 @@
 """Given schedules as the start of windows: read, continued, never worse."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -11,17 +10,17 @@ import orsched
 from orsched import Information, MaxIterations, MaxRuntime, Termination
 from orsched.common.errors import InvalidScheduleError, TimeLimitError
 from orsched.common.registry import resolve
-from orsched.costs import AffineCost, LevelsCost, PoolingCost
+from orsched.costs import AffineCost, PoolingCost
 from orsched.instances.synthetic import gsm8k
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.models.windows import method
-from orsched.models.windows import method as windows_method
 from orsched.models.windows.method import NEAR_GAP, SHORT_S, WINDOWS, _Follower, given_start
 from orsched.models.windows.stage_prices import smoothed, terms_of
 from orsched.models.windows.state_changes import state_of
 from orsched.models.windows.window_state import compiled
 from orsched.solving.methods import Run
 from tests.in_order import in_order
+from tests.models.windows.test_windows import CAPS, levelled, with_cost
 from tests.stops import TimeUp
 
 
@@ -29,23 +28,20 @@ def _case(seed=1):
     return gsm8k(seed, requests=40, clients=10)
 
 
+def _on_levels(levels=None):
+    return levelled(gsm8k(0, requests=40, clients=8), levels)
+
+
 def test_a_search_goes_on_from_a_schedule_near_the_bound(monkeypatch):
     """It starts there, without the heuristic, and each part of the way is no worse."""
     instance = _case()
-    monkeypatch.setattr(windows_method, "NEAR_GAP", 1.0)
+    monkeypatch.setattr(method, "NEAR_GAP", 1.0)
     best = orsched.solve(instance, "windows", iterations=6)
-    monkeypatch.setattr(windows_method.WindowsMethod, "_warm_start", None)
+    monkeypatch.setattr(method.WindowsMethod, "_warm_start", None)
     for seed in range(3):
-        seen: list[int] = []
-        again = orsched.solve(
-            instance,
-            "windows",
-            iterations=6,
-            seed=seed,
-            initial_schedule=best.schedule,
-            callback=lambda progress, seen=seen: seen.append(progress.makespan_ns),
-        )
-        assert seen[0] == best.makespan_ns
+        seen, given = [], {"seed": seed, "initial_schedule": best.schedule}
+        again = orsched.solve(instance, "windows", iterations=6, callback=seen.append, **given)
+        assert seen[0].makespan_ns == best.makespan_ns
         assert again.makespan_ns <= best.makespan_ns
         assert again.schedule.method == "windows"
         assert not orsched.check(instance, again.schedule)
@@ -75,66 +71,46 @@ def test_the_state_is_read_out_of_the_schedule():
     assert len(state.paths()) <= 10
 
 
-def test_schedules_in_chunks_have_no_stages_to_start_from():
+def test_schedules_in_chunks_have_no_stages_to_start_from_and_those_of_others_are_refused():
     """They are valid, and the result is no worse; the search itself starts from the heuristic."""
     instance = _case(3)
     chunks = orsched.solve(instance, "vllm").schedule
     assert given_start(instance, chunks, "windows") is None
     result = orsched.solve(instance, "windows", iterations=2, initial_schedule=chunks)
     assert result.makespan_ns <= chunks.makespan_ns
-
-
-def test_schedules_of_other_instances_are_refused():
-    other = orsched.solve(_case(4), "fcfs").schedule
     with pytest.raises(InvalidScheduleError, match="initial schedule"):
-        orsched.solve(_case(5), "windows", iterations=1, initial_schedule=other)
+        orsched.solve(_case(5), "windows", iterations=1, initial_schedule=chunks)
 
 
 def test_costs_that_do_not_split_go_on_too(monkeypatch):
     """The plan is carried over to the affine cost beside, and searched on from there."""
-    monkeypatch.setattr(windows_method, "NEAR_GAP", 10.0)
+    monkeypatch.setattr(method, "NEAR_GAP", 10.0)
     instance, cost = _case(6), in_order(PoolingCost, 9_000, 20_000, 300_000, 1_000, 5_000_000)
-    instance = instance.replace(workers=replace(instance.worker, cost=cost))
+    instance = with_cost(instance, cost)
     first = orsched.solve(instance, "windows", iterations=3)
     again = orsched.solve(instance, "windows", iterations=3, initial_schedule=first.schedule)
     assert again.makespan_ns <= first.makespan_ns
 
 
-CAPS = (256, 512, 1024, 2048)
-
-
-def _levelled(requests=40, clients=8, levels=None, seed=0):
-    instance = gsm8k(seed, requests=requests, clients=clients)
-    of = AffineCost()
-    levels = levels or tuple((cap, of.prefill_ns([cap])) for cap in CAPS)
-    cost = LevelsCost(levels=levels, round_fixed_ns=of.round_ns(clients, 0, 0))
-    return instance.replace(workers=replace(instance.worker, cost=cost))
-
-
 def test_the_line_meets_the_levels_and_keeps_rounds_and_cap():
-    instance = _levelled()
+    instance = _on_levels()
     cost, line = instance.worker.cost, smoothed(instance).worker.cost
-    assert [line.prefill_ns([cap]) for cap in CAPS] == [time for _, time in cost.levels]
+    assert [line.prefill_ns([cap]) for cap, _ in cost.levels] == [time for _, time in cost.levels]
     assert line.round_ns(1, 0, 0) == line.round_ns(8, 0, 0) == cost.round_fixed_ns
     assert smoothed(instance).worker.prefill_limit == CAPS[-1]
-
-
-def test_levels_above_a_cap_do_not_count():
-    instance = _levelled()
+    # Levels above a cap do not count.
     capped = instance.replace(workers=replace(instance.worker, prefill_cap_tokens=600))
     line = smoothed(capped).worker
     assert line.prefill_limit == 600
-    assert [line.cost.prefill_ns([cap]) for cap in CAPS[:2]] == [
-        time for _, time in instance.worker.cost.levels[:2]
-    ]
+    assert all(line.cost.prefill_ns([cap]) == time for cap, time in cost.levels[:2])
 
 
 @pytest.mark.parametrize(
     "instance",
     [
         pytest.param(gsm8k(0, requests=9, clients=3), id="affine"),
-        pytest.param(_levelled(levels=((2048, 9),)), id="one level"),
-        pytest.param(_levelled(levels=((256, 5), (2048, 2000))), id="a line from below 0"),
+        pytest.param(_on_levels(((2048, 9),)), id="one level"),
+        pytest.param(_on_levels(((256, 5), (2048, 2000))), id="a line from below 0"),
     ],
 )
 def test_other_costs_are_not_smoothed(instance):
@@ -143,7 +119,7 @@ def test_other_costs_are_not_smoothed(instance):
 
 def test_a_search_that_begins_smoothed_ends_with_a_schedule(monkeypatch):
     monkeypatch.setattr(method, "MOST_TO_RESTART", 0)
-    instance = _levelled()
+    instance = _on_levels()
     result = orsched.solve(instance, "windows", stop=TimeUp(9, seconds=1.5))
     assert not orsched.check(instance, result.schedule)
     hybrid = orsched.solve(instance, "hybrid")
@@ -152,7 +128,7 @@ def test_a_search_that_begins_smoothed_ends_with_a_schedule(monkeypatch):
 
 def test_what_the_smoothed_part_found_is_kept_when_it_is_interrupted(monkeypatch):
     monkeypatch.setattr(method, "MOST_TO_RESTART", 0)
-    instance = _levelled()
+    instance = _on_levels()
     start = None
 
     def interrupt(progress):
@@ -176,7 +152,7 @@ def test_no_time_for_a_smoothed_start_leaves_the_other_one(monkeypatch):
         return warm_start(self, instance, run)
 
     monkeypatch.setattr(method.WindowsMethod, "_warm_start", late)
-    instance = _levelled()
+    instance = _on_levels()
     result = orsched.solve(instance, "windows", stop=TimeUp(2, seconds=1.0))
     assert not orsched.check(instance, result.schedule)
     assert result.bound <= result.makespan
@@ -192,34 +168,17 @@ def _searches(seconds, requests):
     stop = MaxRuntime(seconds)
     stop.start()
     lower = makespan_bound(instance).value_ns
-    run = Run(
-        Information.CLAIRVOYANT,
-        stop,
-        0,
-        {},
-        None,
-        bound_ns=lower,
-        initial_schedule=None,
-        observer=None,
-        begin=0.0,
-    )
-    start = resolve("methods", "hybrid")(
-        instance, Run(Information.CLAIRVOYANT, MaxIterations(1), 0, {}, None, bound_ns=lower)
-    )
+    run = partial(Run, Information.CLAIRVOYANT, bound_ns=lower)
+    start = resolve("methods", "hybrid")(instance, run(stop=MaxIterations(1)))
     follower = _Follower(instance, start, "windows")
-    found = list(WINDOWS._searches(follower, run, 1, compiled()))
+    found = list(WINDOWS._searches(follower, run(stop=stop, begin=0.0), 1, compiled()))
     return [(search.run.stop.seconds_left, search.run.seed) for search, _ in found]
 
 
 @pytest.mark.parametrize("requests", [12, method.MOST_TO_RESTART + 1])
 def test_a_long_search_begins_with_all_of_a_short_one(requests):
     short, long = _searches(SHORT_S, requests), _searches(6 * SHORT_S, requests)
-    first = long[: len(short)]
-    assert [seed for _, seed in first] == [seed for _, seed in short]
-    assert [left for left, _ in first] == [left for left, _ in short]
+    assert long[: len(short)] == short
     assert long[-1][0] == 6 * SHORT_S
     assert len(long) == 2 * len(short)
-
-
-def test_without_a_limit_there_is_one_search():
-    assert len(_searches(math.inf, 12)) == 1
+    assert len(_searches(math.inf, requests)) == 1
