@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 
 
-def until(page, expression):
-    """Wait until an expression is true; the page's own policy forbids to poll inside it."""
+def settled(page, read, wanted):
+    """Wait until what is read is as wanted, and return it; the page's policy forbids to poll."""
     for _ in range(200):
-        if page.evaluate(expression):
-            return
+        found = read(page)
+        if wanted(found):
+            return found
         page.wait_for_timeout(50)
-    pytest.fail(f"never true: {expression}")
+    pytest.fail(f"never as wanted: {found}")
+
+
+def until(page, expression):
+    """Wait until an expression is true."""
+    settled(page, lambda page: page.evaluate(expression), bool)
 
 
 def centre(page, selector):
@@ -48,14 +54,23 @@ def ranges(page):
     )
 
 
-def settled(page, wanted):
+def ranged(page, wanted):
     """Wait until the ranges are as wanted, and return them."""
-    for _ in range(200):
-        found = ranges(page)
-        if wanted(found):
-            return found
-        page.wait_for_timeout(50)
-    pytest.fail(f"never as wanted: {found}")
+    return settled(page, ranges, wanted)
+
+
+def told(page, *place):
+    """What the first chart says where one points at a client and a time in seconds."""
+    page.mouse.move(0, 0)
+    page.mouse.move(*point(page, *place))
+    label = page.locator("#gantt-0 .hoverlayer .hovertext")
+    label.wait_for()
+    return label.text_content()
+
+
+def names(page, chart):
+    """The names of what a chart draws."""
+    return page.evaluate(f"document.getElementById('{chart}').data.map((t) => t.name)")
 
 
 def point(page, lane, seconds, index=0):

@@ -1,6 +1,9 @@
-"""Schedules to draw and to export."""
+"""Schedules to draw and to export, and a reader of pages."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from html.parser import HTMLParser
 
 import numpy as np
 
@@ -67,17 +70,13 @@ def by_hand():
 
 def every_kind():
     """Two workers: a static batch that holds a request, and mixed steps with a paused request."""
+    cost = in_order(AffineCost, 10, 1, 4, 1)
     workers = (
-        Worker(
-            2, in_order(AffineCost, 10, 1, 4, 1), memory=BlockMemory(9, 2, "paged"), padding=True
-        ),
-        Worker(
-            2, in_order(AffineCost, 10, 1, 4, 1), memory=BlockMemory(9, 4, "whole"), name="mixed"
-        ),
+        Worker(2, cost, memory=BlockMemory(9, 2, "paged"), padding=True),
+        Worker(2, cost, memory=BlockMemory(9, 4, "whole"), name="mixed"),
     )
-    instance = Instance(
-        Requests([3, 5, 4, 6], [1, 3, 4, 3]), workers, name="every kind", first_token="decode"
-    )
+    requests = Requests([3, 5, 4, 6], [1, 3, 4, 3])
+    instance = Instance(requests, workers, name="every kind", first_token="decode")
     steps = Steps(
         worker=[0, 1, 1, 0, 0, 1, 1, 1],
         phase=[0, 0, 2, 1, 1, 2, 1, 1],
@@ -96,9 +95,22 @@ def every_kind():
     return instance, Schedule(instance.sha256, steps, work, "drawn", "clairvoyant")
 
 
+def alike(n, prompt, output, workers, *, gap_ns=0):
+    """Requests of one size on workers of so many clients, each so much later than the last."""
+    requests = Requests([prompt] * n, [output] * n, arrival_ns=[gap_ns * k for k in range(n)])
+    owners = tuple(Worker(clients) for clients in workers)
+    return Instance(requests, owners, name="all alike", first_token="decode")
+
+
+def one_long():
+    """Many short requests and a long one."""
+    requests = Requests(np.full(300, 10), np.append(np.full(299, 10), 3000))
+    return Instance(requests, Worker(300), name="one long request", first_token="decode")
+
+
 def empty():
     """Nothing to do."""
-    instance = Instance(Requests([], []), (Worker(2),), name="empty", first_token="decode")
+    instance = alike(0, 1, 1, [2])
     return instance, served(instance, bound=False)
 
 
@@ -125,15 +137,72 @@ def mixed(seed=0, policy="vllm", limits=("interactive:ttft=2,tpot=0.05",)):
     return instance, orsched.simulate(instance, policy).schedule
 
 
-def slower(trace, factor=2):
+def timed(plan, start_ns, end_ns, **changes):
+    """The same steps at other times."""
+    steps = replace(plan.steps, start_ns=start_ns, end_ns=end_ns)
+    return plan.replace(steps=steps, results={}, **changes)
+
+
+def slower(trace, factor=2, **changes):
     """Every step of a run takes so many times as long."""
     steps = trace.steps
-    times = (factor * steps.start_ns, factor * steps.end_ns)
-    late = in_order(Steps, steps.worker, steps.phase, *times, steps.rounds)
-    return trace.replace(steps=late, bound=None, results={})
+    return timed(trace, factor * steps.start_ns, factor * steps.end_ns, bound=None, **changes)
+
+
+def begun(schedule, count, run):
+    """A run that was stopped after so many steps."""
+    kept = schedule.work.first_step < count
+    work = {name: column[kept] for name, column in vars(schedule.work).items()}
+    work["last_step"] = work["last_step"].clip(max=count - 1)
+    steps = Steps(**{name: column[:count] for name, column in vars(schedule.steps).items()})
+    return schedule.replace(steps=steps, work=Work(**work), results={}, bound=None,
+                            run={**run, "complete": False})  # fmt: skip
+
+
+def rows_of(*columns):
+    """Columns as a list of rows."""
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def transferred(seed):
     """Pools of workers that hand requests over."""
     instance = pool_instance(seed)
     return instance, simulate_policy(instance, pool_policy(seed)).schedule
+
+
+class Page(HTMLParser):
+    """Elements by tag, scripts by id, the cells of each table row; what is opened is closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.scripts, self.texts, self.rows, self._open = [], {}, [], {}, []
+        self._script = self._table = self._row = None
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        fields = dict(attrs)
+        self.elements.append((tag, fields))
+        if tag not in ("meta", "input", "br"):
+            self._open.append(tag)
+        if tag == "script":
+            self._script = fields.get("id", f"script-{len(self.scripts)}")
+        if tag == "table":
+            self._table = fields.get("id")
+        if tag == "tr":
+            self._row = {}
+            self.rows.setdefault(self._table, []).append(self._row)
+        if "data-field" in fields:
+            self._row[fields["data-field"]] = fields
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+        if tag == "script":
+            self._script = None
+
+    def handle_data(self, data):
+        if self._script:
+            self.scripts[self._script] = self.scripts.get(self._script, "") + data
+        else:
+            self.texts.append(data)

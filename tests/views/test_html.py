@@ -4,65 +4,40 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
-from html.parser import HTMLParser
+from functools import partial
 from itertools import pairwise
 
 import pytest
 
 import orsched
 from orsched.calibration.catalogue import cost_words
-from orsched.common.errors import InputError, MissingDependencyError
+from orsched.common.errors import InputError
 from orsched.metrics.summary import summarise
 from orsched.metrics.token_times import request_times
 from orsched.views import page_data
 from orsched.views.html import write_report
 from orsched.views.report_tables import labels, short_time
 from tests.metrics.any_schedule import any_schedule
-from tests.views.samples import by_hand, empty, every_kind, random_instance, served, use_of
+from tests.views.samples import Page, by_hand, empty, every_kind, random_instance, served, use_of
 
 NASTY = '<script>alert("x")</script><img src="http://example.org/a.png">&amp;'
 
 
-class Page(HTMLParser):
-    """Elements by tag, scripts by id, and the cells of each table row."""
+@pytest.fixture
+def page(tmp_path):
+    """Write a report of one schedule or several, and read it."""
 
-    def __init__(self, text):
-        super().__init__()
-        self.elements, self.scripts, self.texts, self.rows = [], {}, [], {}
-        self._script = self._table = self._row = None
-        self.feed(text)
-        self.close()
+    def write(instance, schedules, **options):
+        several = schedules if isinstance(schedules, list) else [schedules]
+        write_report(instance, several, tmp_path / "a.html", **options)
+        return Page((tmp_path / "a.html").read_text(encoding="utf-8"))
 
-    def handle_starttag(self, tag, attrs):
-        fields = dict(attrs)
-        self.elements.append((tag, fields))
-        if tag == "script":
-            self._script = fields.get("id", f"script-{len(self.scripts)}")
-        if tag == "table":
-            self._table = fields["id"]
-        if tag == "tr":
-            self._row = {}
-            self.rows.setdefault(self._table, []).append(self._row)
-        if "data-field" in fields:
-            self._row[fields["data-field"]] = fields
-
-    def handle_endtag(self, tag):
-        if tag == "script":
-            self._script = None
-
-    def handle_data(self, data):
-        if self._script:
-            self.scripts[self._script] = self.scripts.get(self._script, "") + data
-        else:
-            self.texts.append(data)
+    return write
 
 
-def page(tmp_path, instance, schedules, **options):
-    path = tmp_path / "report.html"
-    write_report(instance, schedules, path, **options)
-    return Page(path.read_text(encoding="utf-8"))
+def chart_of(page, index=0):
+    return json.loads(page.scripts["orsched-data"])["methods"][index]
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +47,9 @@ def sample():
     return instance, [schedule, schedule.replace(method="second", bound=None, run={})]
 
 
-def test_the_table_holds_the_exact_numbers(tmp_path, sample):
+def test_the_table_holds_the_exact_numbers(page, sample):
     instance, schedules = sample
-    found = page(tmp_path, instance, schedules).rows["comparison"][1:]
+    found = page(instance, schedules).rows["comparison"][1:]
     assert len(found) == 2
     for row, schedule in zip(found, schedules, strict=True):
         results = summarise(instance, schedule)
@@ -91,9 +66,9 @@ def test_the_table_holds_the_exact_numbers(tmp_path, sample):
     assert "data-value" not in found[1]["gap"]
 
 
-def test_bubbles_and_latencies_are_exact_and_bubbles_add_up(tmp_path, sample):
+def test_bubbles_and_latencies_are_exact_and_bubbles_add_up(page, sample):
     instance, schedules = sample
-    tables = page(tmp_path, instance, schedules).rows
+    tables = page(instance, schedules).rows
     results = summarise(instance, schedules[0])
     uses = {k: int(v["data-ns"]) for k, v in tables["bubbles-table"][1].items()}
     assert uses.pop("busy") == results["busy_client_ns"]
@@ -105,38 +80,34 @@ def test_bubbles_and_latencies_are_exact_and_bubbles_add_up(tmp_path, sample):
     assert float(latency["jct-mean"]["data-ns"]) == results["jct_ns"]["mean"]
 
 
-def test_batches_and_memory_are_exact(tmp_path, sample):
-    kinds = [(sample[0], sample[1][0]), every_kind(), *(any_schedule(seed) for seed in range(4))]
-    for instance, schedule in kinds:
-        row = page(tmp_path, instance, [schedule]).rows["batches"][1]
-        results = summarise(instance, schedule)
-        expected = {
-            "batch-prefill": results["batch_size"]["prefill"],
-            "batch-decode": results["batch_size"]["decode"],
-            "worker-end-min": results["worker_end_ns"]["min"],
-            "worker-end-max": results["worker_end_ns"]["max"],
-            "worker-end-std": results["worker_end_ns"]["std"],
-            "kv-peak": (results["kv_blocks"] or {}).get("peak"),
-            "kv-mean": (results["kv_blocks"] or {}).get("mean"),
-        }
-        for name in ("mixed_steps", "restarts", "invalid_tokens", "pad_tokens"):
-            expected[name.replace("_", "-")] = results[name]
-        found = {k: v.get("data-ns" if "end" in k else "data-value") for k, v in row.items()}
-        assert {k: None if v is None else float(v) for k, v in found.items()} == expected
+@pytest.mark.parametrize(
+    "case", [None, every_kind, *(partial(any_schedule, seed) for seed in range(4))]
+)
+def test_batches_and_memory_are_exact(page, sample, case):
+    instance, schedule = case() if case else (sample[0], sample[1][0])
+    results = summarise(instance, schedule)
+    row = page(instance, schedule).rows["batches"][1]
+    expected = {f"batch-{phase}": results["batch_size"][phase] for phase in ("prefill", "decode")}
+    expected |= {f"worker-end-{k}": results["worker_end_ns"][k] for k in ("min", "max", "std")}
+    expected |= {f"kv-{k}": (results["kv_blocks"] or {}).get(k) for k in ("peak", "mean")}
+    for name in ("mixed_steps", "restarts", "invalid_tokens", "pad_tokens"):
+        expected[name.replace("_", "-")] = results[name]
+    found = {k: v.get("data-ns" if "end" in k else "data-value") for k, v in row.items()}
+    assert {k: None if v is None else float(v) for k, v in found.items()} == expected
 
 
-def test_charts_hold_pauses_invalid_rounds_restarts_and_mixed_steps(tmp_path):
-    found = page(tmp_path, *report_of(every_kind()))
-    chart = json.loads(found.scripts["orsched-data"])["methods"][0]
+def test_charts_hold_pauses_invalid_rounds_restarts_and_mixed_steps(page):
+    found = page(*every_kind())
+    chart = chart_of(found)
     assert (chart["invalid"]["start"], chart["invalid"]["end"]) == ([26], [38])
     assert (chart["paused"]["start"], chart["paused"]["lane"]) == ([42], [2])
     assert chart["stages"]["phase"].count(2) == 2
     assert chart["restarts"]["start"] == []
     assert {"mixed step", "paused", "invalid tokens"} <= set(found.texts)
     assert "restart" not in found.texts
-    again = page(tmp_path, *by_hand_report())
-    chart = json.loads(again.scripts["orsched-data"])["methods"][0]
-    assert chart["restarts"] == {"start": [24], "lane": [0], "request": [1], "stay": [1]}
+    again = page(*by_hand())
+    restarts = {"start": [24], "lane": [0], "request": [1], "stay": [1]}
+    assert chart_of(again)["restarts"] == restarts
     assert "restart" in again.texts
     assert "mixed step" not in again.texts
 
@@ -144,10 +115,8 @@ def test_charts_hold_pauses_invalid_rounds_restarts_and_mixed_steps(tmp_path):
 @pytest.mark.parametrize("seed", range(6))
 def test_usage_adds_up_to_the_client_time(seed):
     instance, schedule = any_schedule(seed, requests=6)
-    found, results = (
-        page_data.chart_of(instance, schedule).columns["usage"],
-        summarise(instance, schedule),
-    )
+    found = page_data.chart_of(instance, schedule).columns["usage"]
+    results = summarise(instance, schedule)
     widths = [b - a for a, b in pairwise(found["borders"])]
     clients, requests, *memory = found["rows"]
     areas = Counter()
@@ -166,27 +135,18 @@ def test_usage_adds_up_to_the_client_time(seed):
         assert len(blocks) == sum(worker.memory is not None for worker in instance.workers)
 
 
-def test_facts_name_padding_and_paged_memory(tmp_path):
-    texts = page(tmp_path, *report_of(every_kind())).texts
+def test_facts_name_padding_paged_memory_and_the_machine(page):
+    texts = page(*every_kind()).texts
     assert "9 blocks of 2 tokens (paged), 9 blocks of 4 tokens (whole)" in texts
     assert "yes, no" in texts
-
-
-def test_facts_name_the_machine(tmp_path):
     instance = orsched.load("two-by-two")
-    texts = page(tmp_path, instance, [orsched.simulate(instance, "fcfs").schedule]).texts
-    worker = instance.workers[0]
-    assert cost_words(worker.cost, worker.clients) in texts
+    texts = page(instance, orsched.simulate(instance, "fcfs").schedule).texts
+    assert cost_words(instance.worker.cost, instance.worker.clients) in texts
 
 
-def report_of(case):
-    return case[0], [case[1]]
-
-
-def test_the_charts_hold_every_bar(tmp_path, sample):
+def test_the_charts_hold_every_bar(page, sample):
     instance, schedules = sample
-    found = page(tmp_path, instance, schedules)
-    chart = json.loads(found.scripts["orsched-data"])["methods"][0]
+    chart = chart_of(page(instance, schedules))
     times = request_times(instance, schedules[0])
     use = use_of(instance, schedules[0])
     for name, expected in (("prefill", use.prefill), ("decode", use.decode)):
@@ -201,7 +161,7 @@ def test_the_charts_hold_every_bar(tmp_path, sample):
     assert chart["shown_ns"] == chart["makespan"] == schedules[0].makespan_ns
 
 
-def test_a_schedule_with_too_many_bars_is_shown_up_to_a_time(tmp_path, sample, monkeypatch):
+def test_a_schedule_with_too_many_bars_is_shown_up_to_a_time(sample, monkeypatch):
     monkeypatch.setattr(page_data, "MAX_BARS", 10)
     instance, schedules = sample
     chart = page_data.chart_of(instance, schedules[0]).columns
@@ -213,8 +173,8 @@ def test_a_schedule_with_too_many_bars_is_shown_up_to_a_time(tmp_path, sample, m
     assert max(chart["stages"]["start"]) < shown
 
 
-def test_nothing_is_loaded_from_anywhere(tmp_path, sample):
-    found = page(tmp_path, *sample)
+def test_nothing_is_loaded_from_anywhere(page, sample):
+    found = page(*sample)
     for tag, fields in found.elements:
         assert tag not in ("link", "img", "iframe", "object", "embed", "base")
         assert not {"src", "href", "srcset", "action"} & fields.keys()
@@ -225,42 +185,33 @@ def test_nothing_is_loaded_from_anywhere(tmp_path, sample):
     assert not re.search(r"url\(|@import", style)
 
 
-def test_names_are_text_everywhere(tmp_path):
+def test_names_are_text_everywhere(page):
     ids = [f"{NASTY}{k}\u2028\ud800" for k in range(5)]
     instance = random_instance(n=5, ids=ids, name=NASTY, description=NASTY)
-    schedule = served(instance).replace(method=NASTY)
-    plain = page(tmp_path, *by_hand_report())
-    nasty = page(tmp_path, instance, [schedule], title=NASTY, notes=[NASTY])
+    plain = page(*by_hand())
+    nasty = page(instance, served(instance).replace(method=NASTY), title=NASTY, notes=[NASTY])
     tags = [t for t, _ in nasty.elements]
     assert tags.count("script") == [t for t, _ in plain.elements].count("script") == 4
     assert "img" not in tags
     assert NASTY in nasty.texts  # it is there, as text
-    data = json.loads(nasty.scripts["orsched-data"])["methods"][0]
-    assert data["requests"]["id"] == ids
+    assert chart_of(nasty)["requests"]["id"] == ids
     assert "<" not in nasty.scripts["orsched-data"]
 
 
-def by_hand_report():
-    instance, schedule = by_hand()
-    return instance, [schedule]
-
-
-def test_a_wrong_schedule_is_called_wrong(tmp_path):
-    found = page(tmp_path, *by_hand_report())  # its times are not those of the cost model
+def test_a_wrong_schedule_is_called_wrong(page):
+    found = page(*by_hand())  # its times are not those of the cost model
     assert int(found.rows["comparison"][1]["checked"]["data-violations"]) > 0
 
 
-def test_a_schedule_that_meets_its_bound_says_so(tmp_path, sample):
+def test_a_schedule_that_meets_its_bound_says_so_and_notes_are_printed(page, sample):
     instance = random_instance(n=1, clients=1)
     schedule = served(instance)
     assert schedule.bound["value_ns"] == schedule.makespan_ns
-    said = [t for t in page(tmp_path, instance, [schedule]).texts if "is the shortest among" in t]
+    said = [t for t in page(instance, schedule).texts if "is the shortest among" in t]
     assert len(said) == 1
-    assert not [t for t in page(tmp_path, *sample).texts if "is the shortest among" in t]
-
-
-def test_notes_are_printed(tmp_path, sample):
-    assert "Look here." in page(tmp_path, *sample, notes=["Look here."]).texts
+    texts = page(*sample, notes=["Look here."]).texts
+    assert not [t for t in texts if "is the shortest among" in t]
+    assert "Look here." in texts
 
 
 def test_schedules_of_one_method_are_told_apart():
@@ -276,11 +227,10 @@ def test_short_times_have_a_fitting_unit():
     assert short_time(4_321) == "4.3 µs"
 
 
-def test_an_empty_schedule_has_a_report(tmp_path):
-    instance, schedule = empty()
-    found = page(tmp_path, instance, [schedule])
-    assert found.rows["comparison"][1]["makespan"]["data-ns"] == "0"
-    assert "data-value" not in found.rows["comparison"][1]["utilization"]
+def test_an_empty_schedule_has_a_report(page):
+    row = page(*empty()).rows["comparison"][1]
+    assert row["makespan"]["data-ns"] == "0"
+    assert "data-value" not in row["utilization"]
 
 
 def test_equal_bytes_come_twice_outside_the_run_block(tmp_path, sample):
@@ -304,30 +254,21 @@ def test_paper_scale_with_four_schedules_keeps_the_size_limit(tmp_path):
     assert 4_000_000 < path.stat().st_size <= 8_000_000
 
 
-def test_wrong_input_is_refused(tmp_path, sample):
+def test_wrong_input_is_refused(page, tmp_path, sample):
     instance, schedules = sample
     with pytest.raises(InputError, match="no schedule"):
-        write_report(instance, [], tmp_path / "a.html")
-    other = random_instance(n=3)
+        page(instance, [])
     with pytest.raises(InputError, match="another instance") as caught:
-        write_report(instance, [schedules[0], served(other)], tmp_path / "a.html")
+        page(instance, [schedules[0], served(random_instance(n=3))])
     assert caught.value.row == 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_plotly_says_what_to_install(tmp_path, sample, monkeypatch):
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    with pytest.raises(MissingDependencyError, match="pip install plotly"):
-        write_report(*sample, tmp_path / "a.html")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_critical_path_adds_up_to_the_makespan(tmp_path):
+def test_critical_path_adds_up_to_the_makespan(page):
     instance = random_instance(3)
     schedule = served(instance)
-    write_report(instance, [schedule], tmp_path / "r.html")
-    rows = Page((tmp_path / "r.html").read_text(encoding="utf-8")).rows["path-table"]
-    found = {name: int(fields["data-ns"]) for name, fields in rows[-1].items()}
+    row = page(instance, schedule).rows["path-table"][-1]
+    found = {name: int(fields["data-ns"]) for name, fields in row.items()}
     assert found["prefill-ns"] + found["decode-ns"] == found["length-ns"]
     assert found["mixed-ns"] == 0
     assert found["length-ns"] + found["idle-ns"] == schedule.makespan_ns

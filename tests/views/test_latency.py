@@ -22,7 +22,7 @@ from orsched.views.latency_curves import (
 )
 from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
-from tests.views.samples import empty, every_kind, mixed, random_instance, served
+from tests.views.samples import empty, every_kind, mixed, one_long, random_instance, served
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 599, 601, 5000])
@@ -75,10 +75,8 @@ def test_attainment_over_multiples_is_that_of_multiplied_limits(seed, limits):
             met += bool(first and later)
         assert int((need <= multiple).sum()) == met
     if None not in limits:
-        assert (
-            int((need <= 1).sum())
-            == summarise(instance, schedule, in_order(SLO, *limits))["slo"]["attained"]
-        )
+        attained = summarise(instance, schedule, in_order(SLO, *limits))["slo"]["attained"]
+        assert int((need <= 1).sum()) == attained
 
 
 def test_classes_are_judged_by_their_own_limits():
@@ -87,6 +85,10 @@ def test_classes_are_judged_by_their_own_limits():
     reported = summarise(instance, schedule)["classes"]["interactive"]
     assert len(need) == reported["requests"]
     assert int((need <= 1).sum()) == reported["slo"]["attained"]
+    part = latency_data(instance, [schedule])["attainment"]
+    assert part["over"] == "multiple"
+    share = part["methods"][0][part["x"].index(1.0)]
+    assert share == pytest.approx(reported["slo"]["attainment"], abs=1e-6)
 
 
 def curves(axes):
@@ -110,16 +112,12 @@ def test_lines_are_the_distributions_and_the_dot_the_attainment():
     assert [t.get_text() for t in axes[0].figure.legends[0].get_texts()] == ["a", "b"]
 
 
-def test_without_limits_there_are_three_panels_and_of_one_schedule_no_legend():
-    instance = random_instance(n=30)
+def test_of_one_schedule_without_limits_there_are_three_panels_and_no_legend():
+    """And an axis is logarithmic where values lie far apart."""
+    instance = random_instance(n=60)
     axes = latency(instance, served(instance))
     assert len(axes) == 3
     assert axes[0].figure.legends == []
-
-
-def test_an_axis_is_logarithmic_where_values_lie_far_apart():
-    instance = random_instance(n=60)
-    axes = latency(instance, served(instance))
     ttft = latencies(instance, served(instance)).ttft_ns
     assert ttft.max() > 30 * ttft.min()
     assert [ax.get_xscale() for ax in axes[:2]] == ["log", "linear"]
@@ -136,8 +134,7 @@ def test_no_legend_is_cut_off_and_no_words_leave_the_picture(many):
     (legend,) = figure.legends
     assert len(legend.get_texts()) == many
     box, page = legend.get_window_extent(), figure.bbox
-    assert page.x0 <= box.x0
-    assert box.x1 <= page.x1
+    assert page.x0 <= box.x0 <= box.x1 <= page.x1
     assert page.y0 <= box.y0
     looks = {(line.get_color(), str(line.get_linestyle()), str(line._dash_pattern))
              for line in legend.get_lines()}  # fmt: skip
@@ -158,14 +155,11 @@ def test_a_run_that_was_stopped_has_no_latencies():
         latency(instance, stopped)
 
 
-def test_nothing_to_do_is_drawn(tmp_path):
-    instance = orsched.Instance(
-        orsched.Requests([], []), orsched.Worker(2), name="empty", first_token="decode"
-    )
-    save_latency(
-        instance, served(instance, bound=False), tmp_path / "a.png", slo=SLO(ttft_ns=1, tpot_ns=1)
-    )
+def test_nothing_to_do_is_drawn_and_has_no_data(tmp_path):
+    instance, schedule = empty()
+    save_latency(instance, schedule, tmp_path / "a.png", slo=SLO(ttft_ns=1, tpot_ns=1))
     assert (tmp_path / "a.png").stat().st_size > 1000
+    assert latency_data(instance, [schedule]) is None
 
 
 @pytest.mark.parametrize("n", [1, 30, 900])
@@ -203,15 +197,6 @@ def test_attainment_at_factor_one_is_the_reported_one(limits):
     assert shares[part["x"].index(1.0)] == pytest.approx(expected, abs=1e-6)
 
 
-def test_limits_of_classes_judge_their_own_requests():
-    instance, schedule = mixed()
-    part = latency_data(instance, [schedule])["attainment"]
-    results = summarise(instance, schedule)
-    expected = results["classes"]["interactive"]["slo"]["attainment"]
-    assert part["over"] == "multiple"
-    assert part["methods"][0][part["x"].index(1.0)] == pytest.approx(expected, abs=1e-6)
-
-
 def test_without_limits_attainment_is_over_limits_on_ttft():
     instance, schedule = mixed(limits=())
     part = latency_data(instance, [schedule])["attainment"]
@@ -224,15 +209,10 @@ def test_without_limits_attainment_is_over_limits_on_ttft():
 
 
 def test_values_far_beyond_the_others_are_beyond_the_border():
-    requests = orsched.Requests(np.full(300, 10), np.append(np.full(299, 10), 3000))
-    instance = orsched.Instance(requests, orsched.Worker(300), first_token="decode")
-    found = latency_data(instance, [served(instance, bound=False)])
+    instance = one_long()
+    schedule = served(instance, bound=False)
+    found = latency_data(instance, [schedule])
     (curve,) = found["jct"]["methods"]
-    usual = summarise(instance, served(instance))["jct_ns"]["p99"]
+    usual = summarise(instance, schedule)["jct_ns"]["p99"]
     assert usual < found["jct"]["border"] < curve["values"][-1]
     assert found["ttft"]["border"] is None
-
-
-def test_nothing_without_requests():
-    instance, schedule = empty()
-    assert latency_data(instance, [schedule]) is None

@@ -14,49 +14,33 @@ from orsched.metrics.summary import summarise
 from orsched.metrics.timeline import Timeline
 from orsched.views import curves as module
 from orsched.views import style
-from orsched.views.curves import (
-    Curve,
-    block_curves,
-    borders_of,
-    class_curves,
-    client_curves,
-    curve_of,
-    has_class_curves,
-    interval_curve,
-    load_curves,
-    means,
-    named_blocks,
-    sum_of,
-    tells_classes_apart,
-)
+from orsched.views.curves import Curve, class_curves, client_curves, load_curves, means, sum_of
 from orsched.views.gantt import gantt
 from orsched.views.over_time import classes, timeline_chart, usage
 from tests.metrics.any_schedule import any_schedule
-from tests.views.samples import (
-    by_hand,
-    empty,
-    every_kind,
-    mixed,
-    random_instance,
-    served,
-    transferred,
-    use_of,
-)
+from tests.views import samples
+from tests.views.samples import by_hand, every_kind, mixed, random_instance, served, use_of
 
 
 def pairs(curve):
-    return list(zip(curve.time_ns.tolist(), curve.value.tolist(), strict=True))
+    return samples.rows_of(curve.time_ns, curve.value)
 
 
 def area(curve, until):
     return int((np.diff(curve.time_ns, append=until) * curve.value).sum())
 
 
+def shown(axes, figure=None):
+    """What the legends say."""
+    legends = figure.legends if figure else [ax.get_legend() for ax in axes]
+    return [text.get_text() for legend in legends for text in legend.get_texts()]
+
+
 def test_curves_of_changes_and_intervals():
-    assert pairs(curve_of(np.array([5, 2, 5, 2]), np.array([1, 3, -1, 0]))) == [(2, 3)]
-    one = interval_curve(np.array([0, 4, 6]), np.array([6, 4, 9]), np.array([2, 7, 1]))
+    assert pairs(module.curve_of(np.array([5, 2, 5, 2]), np.array([1, 3, -1, 0]))) == [(2, 3)]
+    one = module.interval_curve(np.array([0, 4, 6]), np.array([6, 4, 9]), np.array([2, 7, 1]))
     assert pairs(one) == [(0, 2), (6, 1), (9, 0)]
-    two = interval_curve(np.array([1]), np.array([6]))
+    two = module.interval_curve(np.array([1]), np.array([6]))
     assert pairs(sum_of([one, two])) == [(0, 2), (1, 3), (6, 1), (9, 0)]
     assert pairs(sum_of([])) == []
 
@@ -91,21 +75,6 @@ def test_areas_are_the_reported_client_times(seed):
     assert all((curve.value >= 0).all() for curve in curves.values())
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_blocks_are_those_of_the_steps(seed):
-    instance, schedule = any_schedule(seed)
-    results = summarise(instance, schedule)["kv_blocks"]
-    curves = [c for c in block_curves(Timeline(instance, schedule)) if c is not None]
-    if results is None:
-        assert curves == []
-        return
-    # Between steps the blocks of requests that stay are held as well.
-    areas = sum(area(curve, schedule.makespan_ns) for curve in curves)
-    assert areas >= results["block_ns"]
-    assert max((int(c.value.max(initial=0)) for c in curves), default=0) <= results["peak"]
-    assert all(curve.value[-1:].sum() == 0 for curve in curves)
-
-
 def test_uses_are_stacked_up_to_the_clients():
     axes = usage(*every_kind())
     assert len(axes) == 2
@@ -119,9 +88,10 @@ def test_uses_are_stacked_up_to_the_clients():
     assert [a.get_ydata()[0] for a in limits] == [9, 9]
 
 
-def test_without_memory_there_is_one_picture():
-    assert len(usage(*by_hand())) == 1
-    assert len(usage(*empty())) == 1
+@pytest.mark.parametrize("case", [by_hand, samples.empty])
+def test_without_memory_it_has_no_row(case):
+    assert len(usage(*case())) == 1
+    assert len(timeline_chart(*case())) == 2
 
 
 def test_many_changes_are_drawn_as_means(monkeypatch):
@@ -131,7 +101,7 @@ def test_many_changes_are_drawn_as_means(monkeypatch):
     area = next(a for a in usage(instance, schedule)[0].patches if a.get_gid() == "decode")
     assert len(area.get_data().values) == 20
     curve = client_curves(Timeline(instance, schedule))["decode"]
-    exact = borders_of([curve], schedule.makespan_ns, 10**6)
+    exact = module.borders_of([curve], schedule.makespan_ns, 10**6)
     assert len(exact) == len(np.unique([0, schedule.makespan_ns, *curve.time_ns]))
     now = np.searchsorted(curve.time_ns, exact[:-1], side="right") - 1
     expected = np.where(now >= 0, curve.value[np.maximum(now, 0)], 0)
@@ -139,11 +109,10 @@ def test_many_changes_are_drawn_as_means(monkeypatch):
 
 
 def test_the_blocks_of_many_workers_are_added_up(monkeypatch):
-    instance, schedule = every_kind()
-    line = Timeline(instance, schedule)
-    single = named_blocks(line)
+    line = Timeline(*every_kind())
+    single = module.named_blocks(line)
     monkeypatch.setattr(module, "MAX_WORKERS", 1)
-    ((name, curve, limit),) = named_blocks(line)
+    ((name, curve, limit),) = module.named_blocks(line)
     assert (name, limit) == ("2 workers", 18)
     assert pairs(curve) == pairs(sum_of([c for _, c, _ in single]))
 
@@ -173,35 +142,20 @@ def test_running_and_waiting_are_counted(seed):
 
 @pytest.mark.parametrize("seed", [1, 2, 9])
 def test_a_request_whose_cache_is_on_its_way_waits_once(seed):
-    waiting = load_curves(Timeline(*transferred(seed)))["waiting"]
+    waiting = load_curves(Timeline(*samples.transferred(seed)))["waiting"]
     assert waiting.value.min() >= 0
     assert waiting.value[-1] == 0
-
-
-def test_an_evicted_request_waits_again():
-    curves = load_curves(Timeline(*by_hand()))
-    waiting = curves["waiting"]
-    assert list(zip(waiting.time_ns.tolist(), waiting.value.tolist(), strict=True)) == [
-        (0, 1), (5, 0)
-    ]  # fmt: skip
-
-
-def parts_of(axes):
-    return {patch.get_gid(): patch.get_data() for ax in axes for patch in ax.patches}
 
 
 def test_rows_are_running_waiting_and_memory():
     instance, schedule = every_kind()
     axes = timeline_chart(instance, schedule)
-    assert [ax.get_ylabel() for ax in axes] == ["running requests", "waiting requests",
-                                                "KV blocks (%)"]  # fmt: skip
+    labels = [ax.get_ylabel() for ax in axes]
+    assert labels == ["running requests", "waiting requests", "KV blocks (%)"]
     assert axes[-1].get_xlabel() == "time (s)"
-    found = parts_of(axes)
-    blocks = found["blocks-0"]
+    (blocks,) = (p.get_data() for ax in axes for p in ax.patches if p.get_gid() == "blocks-0")
     total = (blocks.values * np.diff(blocks.edges)).sum() * 18 / 100
     assert total >= summarise(instance, schedule)["kv_blocks"]["block_ns"] / 1e9 * (1 - 1e-9)
-    assert len(timeline_chart(*by_hand())) == 2
-    assert len(timeline_chart(*empty())) == 2
 
 
 def test_several_schedules_are_lines_with_a_legend_inside_the_picture():
@@ -209,12 +163,11 @@ def test_several_schedules_are_lines_with_a_legend_inside_the_picture():
     schedule, figure = served(instance), Figure(figsize=(10, 6.8), layout="constrained")
     names = [f"method {k} with a long name of its own" for k in range(9)]
     axes = timeline_chart(instance, [schedule] * 9, figure, names=names)
-    assert {f"waiting-{k}" for k in range(9)} <= parts_of(axes).keys()
+    assert {f"waiting-{k}" for k in range(9)} <= {p.get_gid() for ax in axes for p in ax.patches}
     figure.canvas.draw()
     box, page = figure.legends[0].get_window_extent(), figure.bbox
-    assert page.x0 <= box.x0
-    assert box.x1 <= page.x1
-    assert [t.get_text() for t in figure.legends[0].get_texts()] == names
+    assert page.x0 <= box.x0 <= box.x1 <= page.x1
+    assert shown(axes, figure) == names
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -238,6 +191,11 @@ def test_areas_of_the_curves_are_the_reported_numbers(seed):
         part = results["tenants"][name]
         assert values[-1] == part["prompt_tokens"] + 2 * part["output_tokens"]
     assert curves.hits is None
+
+
+def summed_prefills(instance, schedule):
+    work = schedule.work
+    return work.tokens[(work.phase == 0) & instance.bulk[work.request]].sum()
 
 
 def test_blocks_of_prefix_caches_are_those_of_running_requests_and_cached_ones():
@@ -264,24 +222,17 @@ def test_blocks_of_prefix_caches_are_those_of_running_requests_and_cached_ones()
     assert running == pytest.approx(results["kv_blocks"]["block_ns"], rel=1e-9)
     assert (sum(owners.values()) <= curves.blocks + 1e-6).all()
     assert results["hit_tokens"] > 0
-    by_class = results["classes"].values()
-    assert sum(part["hit_tokens"] for part in by_class) == results["hit_tokens"]
-    assert sum(part["recomputed_tokens"] for part in by_class) == results["recomputed_tokens"]
+    for name in ("hit_tokens", "recomputed_tokens"):
+        assert sum(part[name] for part in results["classes"].values()) == results[name]
     hits = curves.hits[~np.isnan(curves.hits)]
     assert hits.min() <= results["hit_rate"] <= hits.max()
-    axes = classes(instance, schedule, Figure())
-    words = {text.get_text() for ax in axes for text in ax.get_legend().get_texts()}
-    assert {"cached, free", "prompt tokens found in the cache"} <= words
-
-
-def summed_prefills(instance, schedule):
-    work = schedule.work
-    return work.tokens[(work.phase == 0) & instance.bulk[work.request]].sum()
+    words = shown(classes(instance, schedule, Figure()))
+    assert {"cached, free", "prompt tokens found in the cache"} <= set(words)
 
 
 def test_without_classes_and_tenants_there_is_nothing_to_show():
     instance = random_instance()
-    assert not has_class_curves(instance)
+    assert not module.has_class_curves(instance)
     with pytest.raises(InputError, match="neither classes with limits nor tenants"):
         classes(instance, served(instance))
 
@@ -292,47 +243,41 @@ def test_rows_are_those_that_have_something_to_show():
     assert [ax.get_ylabel() for ax in axes] == [
         "share (%)", "KV blocks", "tokens/s", "service\n(weighted tokens)"
     ]  # fmt: skip
-    gids = {child.get_gid() for ax in axes for child in ax.get_children()}
-    assert {"attainment", "owner-interactive", "owner-bulk", "bulk", "tenant-0"} <= gids
-    words = {text.get_text() for ax in axes for text in ax.get_legend().get_texts()}
-    assert {"tokens in time", "interactive running", "bulk running", "tenant ada"} <= words
-    (bulk,) = [c for c in axes[1].get_children() if c.get_gid() == "owner-bulk"]
-    assert bulk.get_hatch() == style.BULK_HATCH
-    alone = instance.replace(
-        requests=instance.requests.replace(tenant=None, tenants=None), workers=orsched.Worker(8)
-    )
+    found = {child.get_gid(): child for ax in axes for child in ax.get_children()}
+    assert {"attainment", "owner-interactive", "owner-bulk", "bulk", "tenant-0"} <= set(found)
+    words = {"tokens in time", "interactive running", "bulk running", "tenant ada"}
+    assert words <= set(shown(axes))
+    assert found["owner-bulk"].get_hatch() == style.BULK_HATCH
+    requests = instance.requests.replace(tenant=None, tenants=None)
+    alone = instance.replace(requests=requests, workers=orsched.Worker(8))
     axes = classes(alone, orsched.simulate(alone, "vllm").schedule, Figure())
     assert [ax.get_ylabel() for ax in axes] == ["share (%)", "tokens/s"]
 
 
-def collections(ax):
-    return {each.get_gid(): each for each in ax.collections}
-
-
 def test_the_gantt_chart_tells_bulk_requests_apart():
     instance, schedule = mixed(limits=())
-    assert tells_classes_apart(instance)
+    assert module.tells_classes_apart(instance)
     ax = gantt(instance, schedule, Figure().add_subplot())
-    found = collections(ax)
-    bars = len(found["decode"].get_paths()) + len(found["bulk"].get_paths())
-    bulk = instance.bulk[schedule.work.request] & (schedule.work.phase == 1)
-    assert bars == (schedule.work.phase == 1).sum()
-    assert len(found["bulk"].get_paths()) == bulk.sum()
+    found = {each.get_gid(): each for each in ax.collections}
+    bars, bulk = (len(found[name].get_paths()) for name in ("decode", "bulk"))
+    decodes = schedule.work.phase == 1
+    assert bars + bulk == decodes.sum()
+    assert bulk == (instance.bulk[schedule.work.request] & decodes).sum()
     assert found["bulk"].get_hatch() == style.BULK_HATCH
     assert found["decode"].get_hatch() is None
-    assert "decode of a bulk request" in [t.get_text() for t in ax.get_legend().get_texts()]
+    assert "decode of a bulk request" in shown([ax])
 
 
 def test_charts_of_one_class_are_what_they_were():
     ax = gantt(*by_hand(), Figure().add_subplot())
-    assert "bulk" not in collections(ax)
-    assert "decode of a bulk request" not in [t.get_text() for t in ax.get_legend().get_texts()]
+    assert "bulk" not in {each.get_gid() for each in ax.collections}
+    assert "decode of a bulk request" not in shown([ax])
 
 
-def test_colours_differ_in_lightness_where_hatching_is_not_seen():
+@pytest.mark.parametrize("pair", [style.DECODE_COLOURS, style.BULK_COLOURS])
+def test_colours_differ_in_lightness_where_hatching_is_not_seen(pair):
     def lightness(colour):
         red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
-    for pair in (style.DECODE_COLOURS, style.BULK_COLOURS):
-        assert abs(lightness(pair[0]) - lightness(pair[1])) > 40
+    assert abs(lightness(pair[0]) - lightness(pair[1])) > 40

@@ -1,19 +1,25 @@
-"""What all pictures share: files of their kind with equal bytes, whatever the user's settings."""
+"""What all files of views share: they are of their kind with equal bytes, or are refused."""
 
 from __future__ import annotations
+
+import sys
 
 import matplotlib
 import pytest
 
 import orsched
-from orsched.common.errors import InputError
+from orsched.common.errors import InputError, MissingDependencyError
 from orsched.metrics.summary import SLO
 from orsched.runner import RunSettings, run
 from orsched.views.over_time import save_classes
+from orsched.views.perfetto import microseconds, write_chrome_trace
 from orsched.views.plan_and_run import save_plan_and_run
+from orsched.views.records import milliseconds, write_records
+from orsched.views.search_charts import save_history
 from tests.views.samples import every_kind, mixed, slower
 
-MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-1."}
+MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-1.", ".json": b"{",
+         ".csv": b"request_id", ".jsonl": b"{", ".parquet": b"PAR1"}  # fmt: skip
 
 
 def of_a_latency(instance, schedule, path):
@@ -25,6 +31,15 @@ def of_a_run(instance, schedule, path):
     save_plan_and_run(done.instance, done.plan, slower(done.trace), path)
 
 
+def report_of_one(instance, schedule, path):
+    orsched.write_report(instance, [schedule], path)
+
+
+def searched():
+    instance = orsched.load("gate")
+    return instance, orsched.solve(instance, "hybrid", iterations=2).schedule
+
+
 PICTURES = (
     (orsched.save_gantt, every_kind),
     (orsched.save_usage, every_kind),
@@ -32,11 +47,14 @@ PICTURES = (
     (of_a_latency, every_kind),
     (save_classes, mixed),
     (of_a_run, every_kind),
+    (save_history, searched),
 )
+FILES = [(*each, suffix) for each in PICTURES for suffix in (".png", ".svg", ".pdf")]
+FILES += [(write_records, mixed, suffix) for suffix in (".csv", ".jsonl", ".parquet")]
+FILES += [(write_chrome_trace, mixed, ".json")]
 
 
-@pytest.mark.parametrize("suffix", sorted(MAGIC))
-@pytest.mark.parametrize(("save", "case"), PICTURES)
+@pytest.mark.parametrize(("save", "case", "suffix"), FILES)
 def test_files_are_of_their_kind_and_equal_bytes_come_twice(save, case, suffix, tmp_path):
     instance, schedule = case()
     first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix.upper()}"
@@ -49,8 +67,30 @@ def test_files_are_of_their_kind_and_equal_bytes_come_twice(save, case, suffix, 
     assert sorted(p.name for p in tmp_path.iterdir()) == [first.name, second.name]
 
 
-@pytest.mark.parametrize(("save", "case"), PICTURES)
+@pytest.mark.parametrize(("save", "case"), [*PICTURES, (write_records, mixed)])
 def test_other_suffixes_are_refused(save, case, tmp_path):
     with pytest.raises(InputError, match="not a suffix"):
         save(*case(), tmp_path / "a.gif")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "save", "name", "remedy"),
+    [
+        ("matplotlib", orsched.save_gantt, "a.png", "pip install matplotlib"),
+        ("pyarrow", write_records, "a.parquet", r"pip install 'orsched\[parquet\]'"),
+        ("plotly.offline", report_of_one, "a.html", "pip install plotly"),
+    ],
+)
+def test_a_missing_package_says_what_to_install(module, save, name, remedy, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingDependencyError, match=remedy):
+        save(*every_kind(), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_times_are_exact():
+    assert [microseconds(0), milliseconds(0)] == ["0.000", "0.000000"]
+    assert microseconds(1_234_567) == "1234.567"
+    assert microseconds(2**62) == "4611686018427387.904"
+    assert milliseconds(2**62) == "4611686018427.387904"

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from decimal import Decimal
 
 import pytest
 
-from orsched.common.errors import InputError, MissingDependencyError
-from orsched.data.schedule import DECODE, Steps, Work
+from orsched.common.errors import InputError
+from orsched.data.schedule import DECODE
 from orsched.metrics.summary import summarise
-from orsched.metrics.timeline import Timeline
 from orsched.metrics.token_times import request_times
-from orsched.views.records import (
-    COLUMNS,
-    STAYS,
-    TIMES,
-    WRITERS,
-    milliseconds,
-    record_columns,
-    write_records,
-)
-from tests.in_order import in_order
+from orsched.views.records import COLUMNS, STAYS, TIMES, WRITERS, write_records
 from tests.metrics.any_schedule import any_schedule
-from tests.views.samples import by_hand, empty, random_instance, served, transferred
+from tests.views.samples import begun, by_hand, empty, random_instance, served, transferred
 
-SUFFIXES = sorted(WRITERS)
+pytestmark = pytest.mark.parametrize("suffix", sorted(WRITERS))
+
+
+@pytest.fixture
+def written(tmp_path, suffix):
+    """Write records, and return them as dictionaries of nanoseconds, counts and None."""
+
+    def write(instance, schedule):
+        path = tmp_path / f"records{suffix}"
+        write_records(instance, schedule, path)
+        return read(path)
+
+    return write
 
 
 def number(name, text):
@@ -60,15 +61,12 @@ def read(path):
 
 
 @pytest.mark.parametrize("first_token", ["decode", "prefill"])
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_records_hold_the_times_of_the_schedule(tmp_path, suffix, first_token):
+def test_records_hold_the_times_of_the_schedule(written, first_token):
     ids = [f'r,"{k}"\n' for k in range(30)]
     instance = random_instance(latest_ns=60 * 10**9, first_token=first_token, ids=ids)
     schedule = served(instance)
     times = {k: v.tolist() for k, v in request_times(instance, schedule).items()}
-    path = tmp_path / f"records{suffix}"
-    write_records(instance, schedule, path)
-    rows = read(path)
+    rows = written(instance, schedule)
     assert [r["request_id"] for r in rows] == ids
     table = instance.requests
     for k, row in enumerate(rows):
@@ -97,102 +95,52 @@ def test_records_hold_the_times_of_the_schedule(tmp_path, suffix, first_token):
         }
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_missing_values_are_empty(tmp_path, suffix):
-    instance, schedule = by_hand()  # its last request yields one token: no time between tokens
-    path = tmp_path / f"records{suffix}"
-    write_records(instance, schedule, path)
-    rows = read(path)
+def test_missing_values_are_empty(written):
+    rows = written(*by_hand())  # its last request yields one token: no time between tokens
     assert [r["itl_ms"] is None for r in rows] == [False, False, True]
     assert [r["prefill_worker_idx"] for r in rows] == [0, 0, 1]
     assert [r["restarts"] for r in rows] == [0, 1, 0]
     assert [r["stay_worker_idx"] for r in rows] == [[0], [0, 0], [1]]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_restarts_and_invalid_tokens_are_counted(tmp_path, suffix):
-    path = tmp_path / f"records{suffix}"
-    for seed in range(15):
-        instance, schedule = any_schedule(seed)
-        work = schedule.work
-        write_records(instance, schedule, path)
-        rows, results = read(path), summarise(instance, schedule)
-        assert sum(r["restarts"] for r in rows) == results["restarts"]
-        assert sum(r["invalid_tokens"] for r in rows) == results["invalid_tokens"]
-        for k, row in enumerate(rows):
-            assert len(row["stay_worker_idx"]) == work.stay[work.request == k].max() + 1
-            first = work.first_step[work.request == k]
-            assert row["stay_worker_idx"][0] == schedule.steps.worker[first[0]]
-            assert row["stay_worker_idx"][-1] == schedule.steps.worker[first[-1]]
+@pytest.mark.parametrize("seed", range(15))
+def test_restarts_and_invalid_tokens_are_counted(written, seed):
+    instance, schedule = any_schedule(seed)
+    work = schedule.work
+    rows, results = written(instance, schedule), summarise(instance, schedule)
+    assert sum(r["restarts"] for r in rows) == results["restarts"]
+    assert sum(r["invalid_tokens"] for r in rows) == results["invalid_tokens"]
+    for k, row in enumerate(rows):
+        assert len(row["stay_worker_idx"]) == work.stay[work.request == k].max() + 1
+        first = work.first_step[work.request == k]
+        assert row["stay_worker_idx"][0] == schedule.steps.worker[first[0]]
+        assert row["stay_worker_idx"][-1] == schedule.steps.worker[first[-1]]
 
 
-def test_decimals_are_exact():
-    assert milliseconds(0) == "0.000000"
-    assert milliseconds(2**62) == "4611686018427.387904"
+def test_nothing_has_a_header_only(written, tmp_path, suffix):
+    assert written(*empty()) == []
+    if suffix == ".csv":
+        assert (tmp_path / "records.csv").read_text() == ",".join(COLUMNS) + "\n"
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_equal_bytes_come_twice(tmp_path, suffix):
-    instance = random_instance()
-    paths = [tmp_path / f"{name}{suffix}" for name in "ab"]
-    for path in paths:
-        write_records(instance, served(instance), path)
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_nothing_has_a_header_only(tmp_path, suffix):
-    path = tmp_path / f"records{suffix}"
-    write_records(*empty(), path)
-    assert read(path) == []
-
-
-def test_csv_starts_with_the_names(tmp_path):
-    write_records(*empty(), tmp_path / "a.csv")
-    assert (tmp_path / "a.csv").read_text() == ",".join(COLUMNS) + "\n"
-
-
-def test_other_suffixes_are_refused(tmp_path):
-    with pytest.raises(InputError, match="not a suffix"):
-        write_records(*empty(), tmp_path / "records.txt")
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_names_that_no_file_can_hold_are_named(tmp_path, suffix):
+def test_names_that_no_file_can_hold_are_named(written, tmp_path):
     instance = random_instance(n=2, ids=["fine é", "\ud800"])
     with pytest.raises(InputError, match="Unicode") as caught:
-        write_records(instance, served(instance), tmp_path / f"a{suffix}")
+        written(instance, served(instance))
     assert caught.value.row == 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_pyarrow_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'orsched\[parquet\]'"):
-        write_records(*empty(), tmp_path / "a.parquet")
-
-
 @pytest.mark.parametrize("first_token", ["decode", "prefill"])
-def test_what_a_stopped_run_did_not_finish_has_no_last_token(tmp_path, first_token):
+def test_what_a_stopped_run_did_not_finish_has_no_last_token(written, first_token):
     instance = random_instance(30, seed=3, first_token=first_token)
     schedule = served(instance)
-    write_records(instance, schedule, tmp_path / "full.csv")
-    whole = {row["request_id"]: row for row in read(tmp_path / "full.csv")}
+    whole = {row["request_id"]: row for row in written(instance, schedule)}
     count = len(schedule.steps) // 2
     while schedule.steps.phase[count - 1] != DECODE:
         count -= 1
-    kept, work = schedule.work.first_step < count, schedule.work
-    columns = {name: column[kept] for name, column in vars(work).items()}
-    columns["last_step"] = columns["last_step"].clip(max=count - 1)
-    steps = in_order(
-        Steps, *(getattr(schedule.steps, name)[:count] for name in vars(schedule.steps))
-    )
-    part = schedule.replace(
-        steps=steps, work=Work(**columns), results={}, bound=None, run={"complete": False}
-    )
-    write_records(instance, part, tmp_path / "part.csv")
     unfinished = 0
-    for row in read(tmp_path / "part.csv"):
+    for row in written(instance, begun(schedule, count, {})):
         complete = whole[row["request_id"]]
         if row["output_length"] == row["requested_output_length"]:
             assert row["last_token_ms"] == complete["last_token_ms"]
@@ -205,9 +153,10 @@ def test_what_a_stopped_run_did_not_finish_has_no_last_token(tmp_path, first_tok
 
 
 @pytest.mark.parametrize("seed", [1, 2, 9])
-def test_records_tell_transfers_from_restarts(seed):
+def test_records_tell_transfers_from_restarts(written, seed):
     instance, schedule = transferred(seed)
-    columns = record_columns(Timeline(instance, schedule))
-    assert int(columns["restarts"].sum()) == summarise(instance, schedule)["restarts"]
-    moved = columns["prefill_worker_idx"] != columns["decode_worker_idx"]
-    assert moved[schedule.transfers.request].any()
+    rows = written(instance, schedule)
+    restarts = sum(row["restarts"] for row in rows)
+    assert restarts == summarise(instance, schedule)["restarts"]
+    moved = [row["prefill_worker_idx"] != row["decode_worker_idx"] for row in rows]
+    assert any(moved[request] for request in schedule.transfers.request)

@@ -7,7 +7,6 @@ import re
 import pytest
 
 import orsched
-from orsched.data.schedule import Steps
 from orsched.metrics.flat_figures import flat_figures
 from orsched.metrics.summary import summarise
 from orsched.models.bounds.bounds import bound
@@ -21,8 +20,7 @@ from orsched.views.report_tables import (
     ranking_of,
     rows_of,
 )
-from tests.in_order import in_order
-from tests.views.samples import mixed, random_instance, served
+from tests.views.samples import Page, begun, every_kind, mixed, random_instance, served, timed
 
 
 def several(instance, slo=None):
@@ -33,11 +31,13 @@ def several(instance, slo=None):
 def marked(table, field):
     """Labels of the rows whose figure is marked."""
     rows = re.findall(r"<tr.*?</tr>", table)[1:]
-    return [
-        re.search(r'scope="row">([^<]*)', row)[1].strip()
-        for row in rows
-        if re.search(rf'data-field="{field}"[^>]*><b class="best"', row)
-    ]
+    best = [row for row in rows if re.search(rf'data-field="{field}"[^>]*><b class="best"', row)]
+    return [re.search(r'scope="row">([^<]*)', row)[1].strip() for row in best]
+
+
+def badged(page):
+    """Labels with badges, and what these say."""
+    return re.findall(r'scope="row">([^<]*) <span class="badge">([^<]*)<', page)
 
 
 def page_of(tmp_path, instance, schedules, **options):
@@ -51,8 +51,7 @@ def test_all_at_once_the_shortest_is_badged_and_comes_first(tmp_path):
     schedules = several(instance)
     page = page_of(tmp_path, instance, schedules)
     shortest = min(schedules, key=lambda s: s.makespan_ns).method
-    badged = re.findall(r'scope="row">([^<]*) <span class="badge">([^<]*)<', page)
-    assert badged == [(shortest, "shortest")]
+    assert badged(page) == [(shortest, "shortest")]
     assert page.index('id="comparison"') < page.index('id="latency"')
 
 
@@ -62,8 +61,7 @@ def test_with_arrivals_latency_comes_first_and_nothing_is_called_short(tmp_path)
     page = page_of(tmp_path, instance, schedules)
     rows = rows_of(instance, schedules)
     least = min(rows, key=lambda row: row.results["jct_ns"]["mean"]).label
-    badged = re.findall(r'scope="row">([^<]*) <span class="badge">([^<]*)<', page)
-    assert badged == [(least, "least mean JCT")]
+    assert badged(page) == [(least, "least mean JCT")]
     assert page.index('id="latency"') < page.index('id="comparison"')
     assert "shortest" not in page.split("<h2>Words</h2>")[0]
     assert marked(page, "makespan") == []
@@ -194,10 +192,8 @@ def plan(instance):
 
 def run_of(plan, speed=1, **run):
     """Return a plan as a run on a worker so many times as fast as its model."""
-    steps = plan.steps
-    times = (steps.start_ns // speed, steps.end_ns // speed)
-    trace = plan.replace(steps=in_order(Steps, steps.worker, steps.phase, *times, steps.rounds))
-    return trace.replace(run={**MEASURED, **run}, results={})
+    times = (plan.steps.start_ns // speed, plan.steps.end_ns // speed)
+    return timed(plan, *times, run={**MEASURED, **run})
 
 
 def makespans(instance, schedules):
@@ -205,36 +201,26 @@ def makespans(instance, schedules):
     return makespan_table(rows, ranking_of(instance, rows), badged=True)
 
 
-def tables_of(instance, schedules, tmp_path):
-    write_report(instance, schedules, tmp_path / "a.html")
-    page = (tmp_path / "a.html").read_text(encoding="utf-8")
-    return re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
-
-
 def test_runs_are_never_the_shortest(instance, plan, tmp_path):
-    page = tables_of(instance, [plan, plan.replace(method="other")], tmp_path)
+    page = page_of(tmp_path, instance, [plan, plan.replace(method="other")])
     assert all(claim in page for claim in CLAIMS)
     for speed in (1, 2):
         runs = [run_of(plan, speed), run_of(plan, speed)]
-        page = tables_of(instance, runs, tmp_path)
+        page = page_of(tmp_path, instance, runs)
         assert not any(claim in page for claim in CLAIMS)
         assert ("the worker was faster than its model" in page) is (speed == 2)
         assert page.count("yes; times not checked") == 2
         assert 'data-field="gap" data-value="-' not in page
     slow = orsched.solve(instance, "fcfs", parameters={}).schedule
     table = makespans(instance, [run_of(plan, 2), plan, slow])
-    badged = re.findall(r'<th scope="row">([^<]*) <span class="badge">', table)
-    assert "exact, run" not in badged
-    assert "exact" in badged
+    names = [name for name, _ in badged(table)]
+    assert "exact, run" not in names
+    assert "exact" in names
 
 
 def test_an_invalid_schedule_is_not_the_shortest(instance, plan):
-    steps = plan.steps
-    halved = in_order(
-        Steps, steps.worker, steps.phase, steps.start_ns // 2, steps.end_ns // 2, steps.rounds
-    )
-    table = makespans(instance, [plan, plan.replace(steps=halved)])
-    assert "badge" not in table
+    halved = timed(plan, plan.steps.start_ns // 2, plan.steps.end_ns // 2)
+    assert "badge" not in makespans(instance, [plan, halved])
 
 
 def test_no_gap_below_the_bound(instance, plan):
@@ -264,19 +250,79 @@ def test_the_title_of_a_chart_has_no_negative_gap(instance, plan):
 
 
 def test_a_part_of_a_run_says_so_and_has_no_latencies(instance, plan, tmp_path):
-    steps, work, last = plan.steps, plan.work, len(plan.steps) - 1
-    kept = work.last_step < last
-    part = plan.replace(
-        steps=in_order(Steps, *(getattr(steps, name)[:last] for name in vars(steps))),
-        work=orsched.Work(**{name: column[kept] for name, column in vars(work).items()}),
-        results={},
-        run={**MEASURED, "complete": False},
-    )
-    page = tables_of(instance, [plan, part], tmp_path)
+    work, last = plan.work, len(plan.steps) - 1
+    part = begun(plan, last, MEASURED)
+    page = page_of(tmp_path, instance, [plan, part])
     assert labels([part]) == ["exact, partial run"]
-    count = len(instance) - len(set(work.request[~kept].tolist()))
+    count = len(instance) - len(set(work.request[work.last_step >= last].tolist()))
     assert f"partial ({count} of {len(instance)} requests finished)" in page
     assert "Gap" not in part._repr_html_()
     (row,) = rows_of(instance, [part])
     assert row.results["gap"] is row.results["tokens_per_s"] is row.results["jct_ns"] is None
     assert "-1" not in latency_table([row], ranking_of(instance, [row]), badged=True)
+
+
+EVIL = '<script>alert("x")</script>&'
+
+
+TABLE = {"table", "caption", "tbody", "tr", "th", "td"}
+
+
+def parsed(shown):
+    return Page(shown._repr_html_())
+
+
+@pytest.fixture
+def evil():
+    memory = orsched.BlockMemory(10, 128, "whole")
+    worker = orsched.Worker(2, prefill_cap_tokens=900, memory=memory, name=EVIL)
+    requests = orsched.Requests([3, 5], [2, 4])
+    return orsched.Instance(requests, worker, name=EVIL, first_token="decode")
+
+
+def test_instance_tables_hold_the_figures_and_escape_texts(evil):
+    reader = parsed(evil)
+    assert {tag for tag, _ in reader.elements} == TABLE
+    assert {f"Instance {EVIL}", EVIL} <= set(reader.texts)
+    pang = "affine, LLaMA-65B on Ascend 910 (Pang et al.)"
+    said = f"2 clients, {pang}, prefill up to 900 tokens, 10 blocks of 128 tokens (whole)"
+    assert {said, "4.0", "3.0"} <= set(reader.texts)
+
+
+def test_empty_instances_and_many_workers_have_tables():
+    workers = tuple(orsched.Worker(1, name=f"w{i}") for i in range(13))
+    none = orsched.Instance(orsched.Requests([], []), workers, first_token="decode")
+    texts = parsed(none).texts
+    assert "w9" in texts
+    assert "w10" not in texts
+    assert "3" in texts
+
+
+def test_schedule_tables_hold_the_figures_and_escape_texts(evil):
+    schedule = orsched.simulate(evil, "fcfs").schedule.replace(results={}, bound=None)
+    plain = parsed(schedule)
+    assert f"{EVIL} ({evil.sha256[:12]})" in plain.texts
+    assert f"{schedule.makespan_ns / 10**9:.3f} s" in plain.texts
+    full = schedule.replace(
+        method=EVIL,
+        results={"slot_utilization": 0.5, "gap": 0.25, "prefill_stages": 1, "decode_rounds": 4},
+        bound={"name": EVIL, "value_ns": 1_500_000_000, "certificate": {}},
+    )
+    reader = parsed(full)
+    assert {tag for tag, _ in reader.elements} == TABLE
+    for text in (f"Schedule by {EVIL}", "50.00%", "25.00%", "1.500 s", f"Bound {EVIL}"):
+        assert text in reader.texts
+
+
+def test_what_is_rare_is_named_where_it_occurs():
+    instance, schedule = every_kind()
+    reader = parsed(instance)
+    workers = [text for text in reader.texts if text.startswith("2 clients, affine, ")]
+    assert any(text.endswith("9 blocks of 2 tokens (paged), padded") for text in workers)
+    plain = parsed(schedule).texts
+    full = schedule.replace(results=summarise(instance, schedule))
+    found = parsed(full).texts
+    for word in ("Mixed steps", "Invalid tokens", "Pad tokens"):
+        assert word in found
+        assert word not in plain
+    assert "Restarts" not in found
