@@ -1,10 +1,32 @@
-"""The command line in this process."""
+"""The command line in this process, each test in an empty folder."""
 
 from __future__ import annotations
+
+import json
+import sys
 
 import pytest
 
 from orsched.cli.commands import run
+from tests.cli.own_policies import SOURCE
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Work in an empty folder; what a test loads from such a folder is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path.parent)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def own(folder):
+    """Put a file of policies into the folder."""
+    (folder / "own.py").write_text(SOURCE)
 
 
 @pytest.fixture
@@ -13,9 +35,8 @@ def call(capsys):
 
     def invoke(line, *words):
         capsys.readouterr()
-        code = run([*line.split(), *map(str, words)])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+        code = run([*str(line).split(), *map(str, words)])
+        return code, *capsys.readouterr()
 
     return invoke
 
@@ -43,3 +64,9 @@ def done(call):
         return out
 
     return invoke
+
+
+@pytest.fixture
+def as_json(done):
+    """Run a command that succeeds; return the JSON that it prints."""
+    return lambda *words: json.loads(done(*words, "--format", "json"))

@@ -14,17 +14,19 @@ import subprocess
 import sys
 import termios
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic
+from unittest.mock import Mock
 
 import pytest
 
-from orsched.cli.commands import run
 from orsched.cli.ending import kept_interrupts
+from orsched.files import locate
 from orsched.heuristics import pang
 
 
-def test_a_swallowed_interrupt_is_raised_after_loading(monkeypatch, capsys):
-    load = __import__("orsched.files.locate", fromlist=["load"]).load
+def test_a_swallowed_interrupt_is_raised_after_loading(monkeypatch, call):
+    load = locate.load
 
     def swallowing(source):
         with suppress(KeyboardInterrupt):
@@ -32,8 +34,8 @@ def test_a_swallowed_interrupt_is_raised_after_loading(monkeypatch, capsys):
         return load(source)
 
     monkeypatch.setattr("orsched.files.locate.load", swallowing)
-    assert run(["solve", "two-by-two"]) == 130
-    assert capsys.readouterr().err.endswith("orsched: interrupted\n")
+    code, _, err = call("solve two-by-two")
+    assert (code, err.endswith("orsched: interrupted\n")) == (130, True)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -62,17 +64,19 @@ def interrupted_second_run(monkeypatch):
     monkeypatch.setattr(pang, "simulate_policy", simulate_or_stop)
 
 
-def test_an_interrupted_comparison_prints_what_is_done(interrupted_second_run, capsys):
-    methods = "fcfs,hybrid,online"
-    assert run(["compare", "pang-100x20", "--methods", methods, "--format", "json"]) == 130
-    rows = json.loads(capsys.readouterr().out)
-    assert [row["method"] for row in rows] == ["fcfs", "hybrid"]
+def test_an_interrupted_comparison_prints_what_is_done(interrupted_second_run, call):
+    code, out, _ = call("compare pang-100x20 --methods fcfs,hybrid,online --format json")
+    assert code == 130
+    assert [row["method"] for row in json.loads(out)] == ["fcfs", "hybrid"]
 
 
-def test_an_interrupted_first_seed_leaves_nothing_to_print(interrupted_second_run, capsys):
-    arguments = ("--methods", "hybrid", "--set", "requests=50", "--set", "clients=10")
-    assert run(["compare", "gsm8k", "--seeds", "0:3", *arguments]) == 130
-    assert capsys.readouterr().out == ""
+def test_an_interrupted_first_seed_leaves_nothing_to_print(interrupted_second_run, call):
+    few = "--set requests=50 --set clients=10"
+    assert call(f"compare gsm8k --seeds 0:3 --methods hybrid {few}")[:2] == (130, "")
+
+
+def python(script):
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="signals of POSIX")
@@ -87,7 +91,7 @@ def test_ctrl_c_while_the_commands_are_imported_is_quiet():
         "from orsched.cli import main\n"
         "main(['info'])\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = python(script)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "orsched: interrupted\n"
 
@@ -129,7 +133,7 @@ main(["info", "two-by-two"])
 )
 def test_ctrl_c_while_the_interpreter_ends(when, code):
     script = ENDING.format(when=when)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = python(script)
     assert (done.returncode, done.stderr) == (code, "")
     assert "two-by-two" in done.stdout
 
@@ -140,19 +144,16 @@ def test_importing_the_command_line_leaves_ctrl_c_alone():
         "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
         "assert cli.name == 'cli'\n"
     )
-    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+    assert python(script).returncode == 0
 
 
-def test_a_second_ctrl_c_while_the_first_is_told(monkeypatch, capsys):
-    def interrupted(source):
-        raise KeyboardInterrupt
-
+def test_a_second_ctrl_c_while_the_first_is_told(monkeypatch, call):
     def pressed_again(message, err):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("orsched.files.locate.load", interrupted)
+    monkeypatch.setattr("orsched.files.locate.load", Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr("orsched.cli.commands.click.echo", pressed_again)
-    assert run(["solve", "two-by-two"]) == 130
+    assert call("solve two-by-two")[0] == 130
 
 
 PRESSED = """
@@ -175,28 +176,20 @@ main({arguments})
 """
 
 
-def pressed(first, *arguments):
-    """Run a command in which Ctrl-C is pressed before the first step, and while it is checked."""
-    script = PRESSED.format(first=first, arguments=[str(each) for each in arguments])
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-
-
 @pytest.mark.parametrize("first", [1, 2])
-def test_a_run_without_a_step_is_written_reported_and_resumed(tmp_path, capsys, first):
-    trace, page, whole = (tmp_path / name for name in ("t.json", "page.html", "whole.json"))
-    options = ("--worker", "virtual", "-o")
-    done = pressed(first, "run", "two-by-two", *options, trace, "--report", page)
-    assert (done.returncode, "Traceback" in done.stderr) == (130, False), done.stderr
-    assert page.exists()
-    assert run(["check", "two-by-two", str(trace), "--times", "measured"]) == 0
-    for kind, suffix in [("-o", "html"), ("--gantt", "svg"), ("--usage", "svg"),
-                         ("--trace", "json"), ("--records", "csv")]:  # fmt: skip
-        target = tmp_path / f"again{kind}.{suffix}"
-        assert run(["report", "two-by-two", str(trace), kind, str(target)]) == 0
-        assert target.exists()
-    resume = ("--resume", str(trace), *options, str(whole))
-    assert run(["run", "two-by-two", *resume]) == 0
-    assert run(["check", "two-by-two", str(whole), "--times", "measured"]) == 0
+def test_a_run_without_a_step_is_written_reported_and_resumed(done, first):
+    """Ctrl-C is pressed before the first step, and while what there is is checked."""
+    words = ["run", "two-by-two", "--worker", "virtual", "-o", "t.json", "--report", "page.html"]
+    found = python(PRESSED.format(first=first, arguments=words))
+    assert (found.returncode, "Traceback" in found.stderr) == (130, False), found.stderr
+    assert Path("page.html").exists()
+    done("check two-by-two t.json --times measured")
+    for option in ("-o a.html", "--gantt g.svg", "--usage u.svg", "--trace t2.json",
+                   "--records r.csv"):  # fmt: skip
+        done(f"report two-by-two t.json {option}")
+        assert Path(option.split()[1]).exists()
+    done("run two-by-two --resume t.json --worker virtual -o whole.json")
+    done("check two-by-two whole.json --times measured")
 
 
 COMMAND = [sys.executable, "-c", "from orsched.cli import main; main()"]
@@ -248,46 +241,44 @@ def screen(shown):
     return lines
 
 
-@pytest.mark.full
-def test_a_terminal_shows_one_line_that_is_renewed():
-    shown, code = on_terminal([*SEARCH, "8"])
-    assert code == 0, shown
-    assert "\x1b" not in shown
-    status = re.findall(r"\r([^\r\n]*windows[^\r\n]*best[^\r\n]*)", shown.partition("method")[0])
-    assert len(status) > 3
-    for text in status:
-        assert re.match(
-            r"\d+ s: windows: (iteration \d+, )?best 1\d\d\.\d\d s, bound 1\d\d\.\d\d s, "
-            r"gap \d\.\d\d %, \d+ s left *$",
-            text,
-        ), text
-        assert len(text) < 80
+def has_the_table_alone(shown):
+    """Nothing is left of the status."""
     lines = screen(shown)
-    assert lines[0].startswith("machine: ")  # nothing is left of the status
+    assert lines[0].startswith("machine: ")
     assert lines[1].split()[0] == "method"
     assert lines[3].startswith("windows")
 
 
+STATUS = (
+    r"\d+ s: windows: (iteration \d+, )?best 1\d\d\.\d\d s, bound 1\d\d\.\d\d s, gap \d\.\d\d %, "
+    r"\d+ s left *$"
+)
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("columns", [30, 60])
-def test_a_narrow_terminal_loses_pieces_and_is_never_too_small(columns):
+@pytest.mark.parametrize("columns", [30, 60, 80])
+def test_a_terminal_shows_one_line_that_is_renewed(columns):
+    """A narrow one loses pieces, and is never too small."""
     shown, code = on_terminal([*SEARCH, "8"], columns)
-    assert code == 0
+    assert code == 0, shown
+    assert "\x1b" not in shown
     status = re.findall(r"\r([^\r\n]*windows[^\r\n]*)", shown.partition("method")[0])
-    assert any("best" in text for text in status)
+    best = [text for text in status if "best" in text]
+    assert len(best) > (3 if columns == 80 else 0)
     assert all(len(text) < columns for text in status)
-    assert not any("iteration" in text for text in status)
+    if columns < 80:
+        assert not any("iteration" in text for text in status)
+        return
+    for text in best:
+        assert re.match(STATUS, text), text
+    has_the_table_alone(shown)
 
 
 @pytest.mark.full
 def test_ctrl_c_on_a_terminal_prints_the_best_so_far():
     shown, code = on_terminal([*SEARCH, "50"], press_after="best")
-    assert code == 130
-    assert "Traceback" not in shown
-    lines = screen(shown)
-    assert lines[0].startswith("machine: ")
-    assert lines[1].split()[0] == "method"
-    assert lines[3].startswith("windows")
+    assert (code, "Traceback" in shown) == (130, False)
+    has_the_table_alone(shown)
 
 
 @pytest.mark.full
@@ -311,28 +302,20 @@ def test_a_pipe_has_plain_lines_and_a_quiet_command_none():
     assert done.stdout
 
 
-@pytest.mark.parametrize("where", ["before", "behind"])
-def test_quiet_leaves_remarks_out_and_keeps_errors(where, capsys):
-    def quiet(*arguments):
-        return run(["-q", *arguments] if where == "before" else [*arguments, "--quiet"])
-
-    assert run(["solve", "two-by-two", "--method", "exact"]) == 0
-    assert "note: " in capsys.readouterr().err
-    assert quiet("solve", "two-by-two", "--method", "exact") == 0
-    shown = capsys.readouterr()
-    assert shown.err == ""
-    assert "exact" in shown.out
-    assert quiet("solve", "nothing-there") == 2
-    assert "there is no shipped instance" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("where", ["before", "behind"])
-def test_quiet_says_neither_what_was_read_nor_what_was_written(where, capsys, tmp_path):
-    (tmp_path / "r.csv").write_text("prompt_tokens,output_tokens\n5,6\n")
-    asked = ["solve", f"{tmp_path}/r.csv", "--clients", "2", "-o", f"{tmp_path}/s.json"]
-    assert run(asked) == 0
-    shown = capsys.readouterr().err
-    assert "r.csv, format requests: 1 of 1 requests" in shown
-    assert "written to" in shown
-    assert run(["-q", *asked] if where == "before" else [*asked, "-q"]) == 0
-    assert capsys.readouterr().err == ""
+@pytest.mark.parametrize("quiet", ["-q {}", "{} --quiet", "{} -q"])
+def test_quiet_leaves_remarks_out_and_keeps_errors(quiet, call):
+    """Neither what was read nor what was written is said."""
+    Path("r.csv").write_text("prompt_tokens,output_tokens\n5,6\n")
+    for line, remarks in (
+        ("solve two-by-two --method exact", ["note: "]),
+        ("solve r.csv --clients 2 -o s.json",
+         ["r.csv, format requests: 1 of 1 requests", "written to"]),
+    ):  # fmt: skip
+        code, _, err = call(line)
+        assert code == 0
+        assert all(remark in err for remark in remarks)
+        code, out, err = call(quiet.format(line))
+        assert (code, err) == (0, "")
+        assert "method" in out
+    code, _, err = call(quiet.format("solve nothing-there"))
+    assert (code, "there is no shipped instance" in err) == (2, True)

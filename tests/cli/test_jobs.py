@@ -5,14 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shlex
 import sys
 
 import numpy as np
 import pytest
-
-import orsched
-from orsched.cli.commands import run
 
 OWN = '''
 import orsched
@@ -46,42 +42,38 @@ def made(tmp_path_factory):
     """Return a folder with what people bring: requests, a trace, a policy, measurements."""
     folder, rng = tmp_path_factory.mktemp("jobs"), np.random.default_rng(17)
     prompts, outputs = rng.integers(20, 900, 500), rng.integers(5, 120, 500)
-    arrivals = np.sort(rng.uniform(0, 60, 500))
-    with (folder / "mine.csv").open("w") as out:
-        print("prompt_tokens,output_tokens,arrival_s", file=out)
-        for row in zip(prompts, outputs, arrivals, strict=True):
-            print("{},{},{:.6f}".format(*row), file=out)
-    with (folder / "azure.csv").open("w") as out:
-        print("TIMESTAMP,ContextTokens,GeneratedTokens", file=out)
-        for prompt, output, at in zip(prompts, outputs, arrivals, strict=True):
-            print(f"2023-11-16 18:15:{at:010.7f},{prompt},{output}", file=out)
-    with (folder / "measured.csv").open("w") as out:
-        print("phase,count,tokens,longest,duration_ns", file=out)
-        for tokens in range(64, 2049, 64):
-            print(f"prefill,1,{tokens},{tokens},{12_000_000 + 60_000 * tokens}", file=out)
-        for count in range(1, 65):
-            print(f"decode,{count},0,0,{13_000_000 + 45_000 * count}", file=out)
-    (folder / "own.py").write_text(OWN)
-    (folder / "cost.json").write_text(json.dumps(COST))
+    rows = [*zip(prompts, outputs, np.sort(rng.uniform(0, 60, 500)), strict=True)]
+    lines = {
+        "mine.csv": ["prompt_tokens,output_tokens,arrival_s",
+                     *(f"{prompt},{output},{at:.6f}" for prompt, output, at in rows)],
+        "azure.csv": ["TIMESTAMP,ContextTokens,GeneratedTokens",
+                      *(f"2023-11-16 18:15:{at:010.7f},{prompt},{output}"
+                        for prompt, output, at in rows)],
+        "measured.csv": ["phase,count,tokens,longest,duration_ns",
+                         *(f"prefill,1,{tokens},{tokens},{12_000_000 + 60_000 * tokens}"
+                           for tokens in range(64, 2049, 64)),
+                         *(f"decode,{count},0,0,{13_000_000 + 45_000 * count}"
+                           for count in range(1, 65))],
+        "own.py": [OWN],
+        "cost.json": [json.dumps(COST)],
+    }  # fmt: skip
+    for name, text in lines.items():
+        (folder / name).write_text("\n".join(text) + "\n")
     return folder
 
 
 @pytest.fixture
-def do(made, capsys, monkeypatch):
+def do(made, call, monkeypatch):
     """Run a job's commands, at most three, in that folder; return the last stdout and stderr."""
     monkeypatch.chdir(made)
-    monkeypatch.setattr(sys, "path", sys.path.copy())
 
     def all_of(*commands):
         assert len(commands) <= 3
         for command in commands:
-            capsys.readouterr()
-            words = shlex.split(command)
-            assert words[0] == "orsched"
-            code = run(words[1:])
-            shown = capsys.readouterr()
-            assert code == 0, shown.err
-        return shown.out, shown.err
+            assert command.startswith("orsched ")
+            code, out, err = call(command.removeprefix("orsched "))
+            assert code == 0, err
+        return out, err
 
     return all_of
 
@@ -98,8 +90,7 @@ def python(made, monkeypatch):
         exec(compile(source, "job", "exec"), names)
         return names
 
-    yield lines
-    sys.modules.pop("own", None)
+    return lines
 
 
 def test_own_requests_to_a_comparison_and_a_report(do, made):
@@ -114,31 +105,14 @@ def test_own_requests_to_a_comparison_and_a_report(do, made):
 
 
 def test_the_fewest_workers_for_an_azure_trace(do):
-    out, _ = do(
-        "orsched capacity azure.csv --clients 8 --slo-ttft 2 --attainment 0.99 --format json"
-    )
-    found = json.loads(out)
+    fleet = "azure.csv --clients 8 --format json"
+    found = json.loads(do(f"orsched capacity {fleet} --slo-ttft 2 --attainment 0.99")[0])
     assert found["workers"] > 1
-    out, _ = do(
-        f"orsched simulate azure.csv --clients 8 --policy vllm --workers {found['workers']} "
-        "--format json"
+    enough, too_few = (
+        json.loads(do(f"orsched simulate {fleet} --policy vllm --workers {workers}")[0])
+        for workers in (found["workers"], found["workers"] - 1)
     )
-    assert json.loads(out)["ttft_p99_s"] <= 2
-    out, _ = do(
-        f"orsched simulate azure.csv --clients 8 --policy vllm --workers {found['workers'] - 1} "
-        "--format json"
-    )
-    assert json.loads(out)["ttft_p99_s"] > 2
-
-
-def test_an_own_policy_against_fcfs_on_the_command_line(do):
-    out, _ = do(
-        "orsched compare mine.csv --clients 64 --cost cost.json "
-        "--methods fcfs,own.py:ShortestPromptFirst --workers 2 --format json"
-    )
-    rows = {row["method"]: row for row in json.loads(out)}
-    assert list(rows) == ["fcfs", "own.py:ShortestPromptFirst"]
-    assert all(row["checked"] for row in rows.values())
+    assert enough["ttft_p99_s"] <= 2 < too_few["ttft_p99_s"]
 
 
 def test_an_own_policy_against_fcfs_in_python(python):
@@ -207,37 +181,22 @@ def test_a_notebook_with_progress_and_pictures(monkeypatch):
 LIMITS = "--clients 64 --cost cost.json --methods fcfs,vllm,own.py:ShortestPromptFirst"
 
 
-def says_the_best_and_whose_the_makespan_is(out, rows):
-    best = max(rows, key=lambda row: row["slo_attainment"])
-    assert (
-        f"* best attainment: {best['method']} ({best['slo_attainment']:.2%}".replace("%", " %")
-        in out
-    )
+def a_comparison_names_the_best_and_whose_the_makespan_is(do, trace, limits):
+    line = f"orsched compare {trace} {LIMITS} {limits}"
+    best = max(json.loads(do(f"{line} --format json")[0]), key=lambda row: row["slo_attainment"])
+    out, _ = do(line)
+    share = f"{best['slo_attainment']:.2%}".replace("%", " %")
+    assert f"* best attainment: {best['method']} ({share}" in out
     assert "the makespan is the last arrival's, at " in out
 
 
 def test_a_comparison_under_limits_names_the_best_by_attainment(do):
-    rows = json.loads(
-        do(f"orsched compare azure.csv {LIMITS} --slo-ttft 0.1 --slo-tpot 0.015 --format json")[0]
-    )
-    out, _ = do(f"orsched compare azure.csv {LIMITS} --slo-ttft 0.1 --slo-tpot 0.015")
-    says_the_best_and_whose_the_makespan_is(out, rows)
+    limits = "--slo-ttft 0.1 --slo-tpot 0.015"
+    a_comparison_names_the_best_and_whose_the_makespan_is(do, "azure.csv", limits)
 
 
 @pytest.mark.full
 def test_the_same_on_the_real_trace(do, data_dir):
+    limits = "--workers 2 --slo-ttft 2 --slo-tpot 0.05"
     trace = data_dir / "azure_conv_2023.csv"
-    line = f"orsched compare {trace} {LIMITS} --workers 2 --slo-ttft 2 --slo-tpot 0.05"
-    rows = json.loads(do(f"{line} --format json")[0])
-    says_the_best_and_whose_the_makespan_is(do(line)[0], rows)
-
-
-def test_python_says_the_same(made, monkeypatch):
-    monkeypatch.chdir(made)
-    found = orsched.compare(
-        orsched.load("azure.csv", clients=64, cost="cost.json"),
-        ["fcfs", "vllm"],
-        slo=orsched.SLO(ttft_s=0.1, tpot_s=0.015),
-    )
-    assert found.best() is max(found, key=lambda result: result.slo_attainment)
-    assert len({result.slo_attainment for result in found}) == 2
+    a_comparison_names_the_best_and_whose_the_makespan_is(do, trace, limits)

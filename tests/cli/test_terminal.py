@@ -11,38 +11,33 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 import orsched
-from orsched.cli.commands import run
 from orsched.cli.ending import ended_by
 from orsched.cli.output import printable, table
 from orsched.common.errors import TimeLimitError
 from orsched.data.requests import Requests
-from orsched.files import load_instance, read_requests_csv, save_instance, write_requests_csv
+from orsched.files import read_requests_csv, save_instance, save_schedule, write_requests_csv
 from orsched.instances import catalog
+from orsched.views.records import write_records
 
 EVIL = "\x1b]0;owned\x07\x1b[2Jname\norsched: is valid\x9b1m\u202e"
 
 
-@pytest.fixture
-def evil(tmp_path):
-    """Write an instance with names that no terminal should get."""
+def with_ids(ids, **changes):
     instance = orsched.load("two-by-two")
-    ids = [f"{EVIL}{row}" for row in range(len(instance))]
-    save_instance(
-        instance.replace(name=EVIL, requests=instance.requests.replace(ids=ids)),
-        tmp_path / "evil.json",
-    )
-    return tmp_path / "evil.json"
+    return instance.replace(requests=instance.requests.replace(ids=ids), **changes)
 
 
-def _orsched(*arguments, **environment):
+def python(*arguments, **environment):
+    path = os.pathsep.join(sys.path)
     return subprocess.run(
-        [sys.executable, "-m", "orsched", *map(str, arguments)],
+        [sys.executable, *arguments],
         capture_output=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        env={**os.environ, "PYTHONPATH": path, **environment},
         timeout=120,
     )
 
@@ -55,105 +50,87 @@ def test_a_text_is_printed_on_one_line_without_control_characters():
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "line",
     [
-        ["solve", "{}", "--method", "fcfs"],
-        ["bound", "{}"],
-        ["compare", "{}", "--methods", "fcfs,offline"],
-        ["simulate", "{}", "--policy", "vllm"],
-        ["run", "{}", "--worker", "virtual", "--policy", "fcfs"],
-        ["-v", "solve", "{}", "--method", "fcfs", "--format", "csv", "-o", "{}.schedule.json"],
-        ["check", "{}", "{}.schedule.json"],
-        ["check", "{}", "{}.broken.json"],
-        ["solve", "{}.broken.json"],
+        "solve evil.json --method fcfs",
+        "bound evil.json",
+        "compare evil.json --methods fcfs,offline",
+        "simulate evil.json --policy vllm",
+        "run evil.json --worker virtual --policy fcfs",
+        "-v solve evil.json --method fcfs --format csv -o new.json",
+        "check evil.json plan.json",
+        "check evil.json broken.json",
+        "solve broken.json",
     ],
-    ids=" ".join,
 )
-def test_names_from_files_reach_no_terminal(evil, arguments, capsys):
-    schedule = orsched.solve(load_instance(evil), "fcfs").schedule
-    orsched.save_schedule(schedule, f"{evil}.schedule.json")
-    document = json.loads(Path(f"{evil}.schedule.json").read_text())
+def test_names_from_files_reach_no_terminal(call, line):
+    instance = with_ids([f"{EVIL}{row}" for row in range(4)], name=EVIL)
+    save_instance(instance, "evil.json")
+    save_schedule(orsched.solve(instance, "fcfs").schedule, "plan.json")
+    document = json.loads(Path("plan.json").read_text())
     document["work"]["client"][0] = 1
     document["method"] = EVIL
-    Path(f"{evil}.broken.json").write_text(json.dumps(document))
-    assert run([argument.format(evil) for argument in arguments]) in (0, 1, 2)
-    shown = "".join(capsys.readouterr())
+    Path("broken.json").write_text(json.dumps(document))
+    code, *shown = call(line)
+    assert code in (0, 1, 2)
+    shown = "".join(shown)
     assert shown
     lines = shown.split("\n")
     assert all(line.isprintable() for line in lines), [x for x in lines if not x.isprintable()]
     assert "orsched: is valid\\x9b" not in [line[:19] for line in lines]
 
 
-def test_what_an_encoding_lacks_is_escaped(tmp_path):
-    encoding = "latin-1"
+def test_what_an_encoding_lacks_is_escaped():
     study = 'instances = [{name = "two-by-two", label = "日本"}, "two-by-two"]\npolicies = ["fcfs"]'
-    (tmp_path / "s.toml").write_text(study, "utf-8")
-    done = _orsched("study", tmp_path / "s.toml", "--jobs", 1, PYTHONIOENCODING=encoding)
+    Path("s.toml").write_text(study, "utf-8")
+    done = python(*["-m", "orsched", "study", "s.toml", "--jobs", "1"], PYTHONIOENCODING="latin-1")
     assert done.returncode == 0, done.stderr
-    done = _orsched("bound", tmp_path / "日本.json", PYTHONIOENCODING=encoding)
+    done = python("-m", "orsched", "bound", "日本.json", PYTHONIOENCODING="latin-1")
     assert (done.returncode, b"\\u65e5\\u672c.json" in done.stderr) == (2, True)
 
 
-def test_json_on_a_narrow_output_is_json():
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_json_on_a_narrow_output_is_json(encoding):
     code = (
         "import sys; from orsched.cli.output import escape_what_cannot_be_encoded as escape\n"
         "import json; escape(); sys.stdout.write(json.dumps('é日🙂', ensure_ascii=False))"
     )
-    for encoding in ("latin-1", "ascii"):
-        shown = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            check=True,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(sys.path),
-                "PYTHONIOENCODING": encoding,
-            },
-        ).stdout
-        assert json.loads(shown.decode(encoding)) == "é日🙂"
+    done = python("-c", code, PYTHONIOENCODING=encoding)
+    assert done.returncode == 0
+    assert json.loads(done.stdout.decode(encoding)) == "é日🙂"
 
 
 @pytest.mark.parametrize("text", ["=HYPERLINK(1)", "+1+cmd", "-1+2", "@SUM(1)", "\t=1"])
-def test_formulas_in_csv_are_written_as_they_are_and_named(tmp_path, text, caplog):
+def test_formulas_in_csv_are_written_as_they_are_and_named(text, caplog):
     requests = Requests([1, 2], [1, 1], ids=["a", text])
-    with caplog.at_level(logging.WARNING):
-        write_requests_csv(requests, tmp_path / "x.csv")
-    assert "a spreadsheet would run 1 text as a formula" in caplog.text
-    assert "x.csv" in caplog.text
-    assert read_requests_csv(tmp_path / "x.csv") == requests
-    caplog.clear()
-    instance = orsched.load("two-by-two")
-    names = [text] + [f"r{row}" for row in range(1, len(instance))]
-    instance = instance.replace(requests=instance.requests.replace(ids=names))
+    instance = with_ids([text, "r1", "r2", "r3"])
     schedule = orsched.solve(instance, "fcfs").schedule
-    from orsched.views.records import write_records
-
     with caplog.at_level(logging.WARNING):
-        write_records(instance, schedule, tmp_path / "records.csv")
+        write_requests_csv(requests, "x.csv")
+        write_records(instance, schedule, "records.csv")
+    assert "x.csv: a spreadsheet would run 1 text as a formula" in caplog.text
     assert "records.csv: a spreadsheet would run" in caplog.text
+    assert read_requests_csv("x.csv") == requests
 
 
-def test_numbers_and_plain_names_are_no_formulas(tmp_path, caplog):
+def test_numbers_and_plain_names_are_no_formulas(caplog):
     with caplog.at_level(logging.WARNING):
-        write_requests_csv(Requests([1, 2], [1, 1], ids=["-5", "a=b"]), tmp_path / "x.csv")
+        write_requests_csv(Requests([1, 2], [1, 1], ids=["-5", "a=b"]), "x.csv")
     assert caplog.text == ""
 
 
-def test_a_package_that_cannot_be_loaded_is_not_said_to_be_missing(tmp_path, capsys):
-    (tmp_path / "pyarrow.py").write_text(
+def test_a_package_that_cannot_be_loaded_is_not_said_to_be_missing(folder):
+    (folder / "pyarrow.py").write_text(
         "raise ImportError('libarrow.so: failed to map segment: Cannot allocate memory')"
     )
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from orsched.cli.commands import run\n"
-        "sys.exit(run(['solve', 'two-by-two', '-o', sys.argv[1] + '/x.parquet']))"
+        "import sys; sys.path.insert(0, '.')\nfrom orsched.cli.commands import run\n"
+        "sys.exit(run(['solve', 'two-by-two', '-o', 'x.parquet']))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True
-    )
+    done = python("-c", code)
     assert done.returncode == 71
-    assert "cannot be loaded: libarrow.so: failed to map" in done.stderr
-    assert "pip install" not in done.stderr
+    assert b"cannot be loaded: libarrow.so: failed to map" in done.stderr
+    assert b"pip install" not in done.stderr
 
 
 pytestmark = pytest.mark.skipif(
@@ -174,20 +151,20 @@ def _no_grace(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "phase", ["orsched.files.locate.load", "orsched.solving.checked_run.bound"]
+    ("phase", "line"),
+    [
+        ("orsched.files.locate.load", "solve two-by-two"),
+        ("orsched.files.locate.load", "compare two-by-two"),
+        ("orsched.solving.checked_run.bound", "solve two-by-two"),
+        ("orsched.solving.checked_run.bound", "compare two-by-two"),
+        ("orsched.instances.catalog.generate", "compare gsm8k --seeds 0:2"),
+    ],
 )
-@pytest.mark.parametrize("command", ["solve", "compare"])
-def test_loading_and_bounding_are_ended(monkeypatch, capsys, phase, command):
+def test_every_phase_is_ended(monkeypatch, call, phase, line):
     monkeypatch.setattr(phase, _forever)
-    assert run([command, "two-by-two", "--time-limit", "0.05"]) == 3
-    out, err = capsys.readouterr()
-    assert out == ""
+    code, out, err = call(f"{line} --time-limit 0.05")
+    assert (code, out) == (3, "")
     assert "the time limit ended before there was a checked schedule" in err
-
-
-def test_generating_is_ended(monkeypatch):
-    monkeypatch.setattr("orsched.instances.catalog.generate", _forever)
-    assert run(["compare", "gsm8k", "--seeds", "0:2", "--time-limit", "0.05"]) == 3
 
 
 def test_it_rings_again_after_a_method_kept_its_incumbent():
@@ -223,50 +200,45 @@ def test_other_threads_go_without():
     assert ended == [True]
 
 
-def test_compare_says_which_method_had_no_time(capsys, monkeypatch):
-    monkeypatch.setattr(
-        "orsched.common.stop.FIRST_S", 1000.0
-    )  # no alarm: each method looks at the clock
-    arguments = ["compare", "gsm8k-llama65b", "--methods", "fcfs,hybrid", "--time-limit", "1e-6"]
-    assert run(arguments) == 3
-    assert capsys.readouterr().err.startswith("orsched: fcfs: the time limit ended")
+def test_compare_says_which_method_had_no_time(call, monkeypatch):
+    monkeypatch.setattr("orsched.common.stop.FIRST_S", 1000.0)  # no alarm: each looks at the clock
+    code, _, err = call("compare gsm8k-llama65b --methods fcfs,hybrid --time-limit 1e-6")
+    assert code == 3
+    assert err.startswith("orsched: fcfs: the time limit ended")
+
+
+TOO_LATE = "the time limit ended before there was a schedule"
 
 
 @pytest.fixture
 def slow_windows(monkeypatch):
     """The method ``windows`` has no schedule when its time ends, and no policy had one."""
-
-    def too_late(self, instance, run):
-        raise TimeLimitError("the time limit ended before there was a schedule")
-
-    monkeypatch.setattr("orsched.models.windows.method.WindowsMethod.__call__", too_late)
+    late = Mock(side_effect=TimeLimitError(TOO_LATE))
+    monkeypatch.setattr("orsched.models.windows.method.WindowsMethod.__call__", late)
     monkeypatch.setattr("orsched.solving.checked_run._first", lambda instance, run: None)
 
 
-def test_finished_methods_are_printed_beside_one_that_timed_out(slow_windows, capsys, tmp_path):
-    arguments = ["compare", "two-by-two", "--methods", "fcfs,windows,online", "--format", "json"]
-    arguments += ["--time-limit", "30", "--report", str(tmp_path / "r.html")]
-    assert run(arguments) == 3
-    out, err = capsys.readouterr()
+def test_finished_methods_are_printed_beside_one_that_timed_out(slow_windows, call):
+    command = "compare two-by-two --methods fcfs,windows,online --format json --time-limit 30"
+    code, out, err = call(f"{command} --report r.html")
+    assert code == 3
     rows = json.loads(out)
     assert [row["method"] for row in rows] == ["fcfs", "windows", "online"]
-    assert [row["error"] for row in rows] == [
-        None, "the time limit ended before there was a schedule", None,
-    ]  # fmt: skip
+    assert [row["error"] for row in rows] == [None, TOO_LATE, None]
     assert rows[1]["makespan_s"] is None
-    assert "orsched: windows: the time limit ended before there was a schedule\n" in err
-    assert (tmp_path / "r.html").is_file()
+    assert f"orsched: windows: {TOO_LATE}\n" in err
+    assert Path("r.html").is_file()
 
 
 def test_a_library_comparison_names_what_timed_out(slow_windows):
     found = orsched.compare(orsched.load("two-by-two"), ("windows", "fcfs"))
     assert [result.schedule.method for result in found] == ["fcfs"]
-    assert found.timed_out == ("windows: the time limit ended before there was a schedule",)
+    assert found.timed_out == (f"windows: {TOO_LATE}",)
     with pytest.raises(TimeLimitError, match="windows: the time limit"):
         orsched.compare(orsched.load("two-by-two"), ("windows",))
 
 
-def test_seeds_before_one_that_timed_out_are_printed(monkeypatch, capsys):
+def test_seeds_before_one_that_timed_out_are_printed(monkeypatch, call):
     generate = catalog.generate
 
     def slow_from_2_on(name, *, seed, **arguments):
@@ -275,9 +247,10 @@ def test_seeds_before_one_that_timed_out_are_printed(monkeypatch, capsys):
         return generate(name, seed=seed, **arguments)
 
     monkeypatch.setattr(catalog, "generate", slow_from_2_on)
-    arguments = ["compare", "gsm8k", "--seeds", "0:4", "--methods", "fcfs", "--format", "json"]
-    arguments += ["--set", "requests=20", "--set", "clients=4", "--each", "--time-limit", "1000"]
-    assert run(arguments) == 3
-    out, err = capsys.readouterr()
+    code, out, err = call(
+        "compare gsm8k --seeds 0:4 --methods fcfs --format json --set requests=20 "
+        "--set clients=4 --each --time-limit 1000"
+    )
+    assert code == 3
     assert [row["seed"] for row in json.loads(out)] == [0, 1]
     assert "orsched: seed 2: the time limit ended" in err
