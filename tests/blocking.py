@@ -1,7 +1,5 @@
 """Programs that run as if some packages were not installed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -42,11 +40,6 @@ for name in BLOCKED:
 def run_without(blocked, program, folder, timeout=300):
     """Run a program, which finds ``BLOCKED`` set, in a folder; return the finished process."""
     paths = os.pathsep.join(path for path in sys.path if path)
-    return subprocess.run(
-        [sys.executable, "-c", f"BLOCKED = {tuple(blocked)!r}\n{_PREFIX}\n{program}"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+    line = [sys.executable, "-c", f"BLOCKED = {tuple(blocked)!r}\n{_PREFIX}\n{program}"]
+    place = {"cwd": folder, "env": {**os.environ, "PYTHONPATH": paths}}
+    return subprocess.run(line, **place, capture_output=True, text=True, timeout=timeout)

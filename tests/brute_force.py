@@ -8,8 +8,6 @@ leave out any of those that run.
 For sums of times a state is reached at a cost besides; for attainment everything is tried.
 """
 
-from __future__ import annotations
-
 from heapq import heappop, heappush
 from itertools import combinations
 
@@ -133,19 +131,9 @@ def _moves(now, waiting, running, prompts, rounds, blocks, arrivals, worker, pau
             then = now + cost.round_ns(size, sum(contexts), max(contexts))
             after = ((i, left - (i in dict(served))) for i, left in running)
             yield then, (waiting, tuple((i, left) for i, left in after if left))
-    here = sorted(i for i in waiting if arrivals[i] <= now)
-    later = [arrivals[i] for i in waiting if arrivals[i] > now]
-    if later:
-        # The state is the same at a later time: reach on from there, by the next prefill.
-        moment = min(later)
-        for then, state in _prefills(
-            moment, waiting, running, prompts, rounds, blocks, arrivals, worker
-        ):
-            yield then, state
-        for extra in sorted(set(later)):
-            yield from _prefills(extra, waiting, running, prompts, rounds, blocks, arrivals, worker)
-    if here:
-        yield from _prefills(now, waiting, running, prompts, rounds, blocks, arrivals, worker)
+    # The state is the same at a later time: reach on from there, by the next prefill.
+    for moment in sorted({now} | {arrivals[i] for i in waiting if arrivals[i] > now}):
+        yield from _prefills(moment, waiting, running, prompts, rounds, blocks, arrivals, worker)
 
 
 def _prefills(moment, waiting, running, prompts, rounds, blocks, arrivals, worker):
@@ -156,9 +144,8 @@ def _prefills(moment, waiting, running, prompts, rounds, blocks, arrivals, worke
             tokens = [prompts[i] for i in stage]
             if worker.prefill_limit is not None and sum(tokens) > worker.prefill_limit:
                 continue
-            if worker.memory is not None and (
-                held + sum(blocks[i] for i in stage) > worker.memory.blocks
-            ):
+            taken = held + sum(blocks[i] for i in stage)
+            if worker.memory is not None and taken > worker.memory.blocks:
                 continue
             then = moment + worker.cost.prefill_ns(tokens)
             now_running = [*running, *((i, rounds[i]) for i in stage if rounds[i])]

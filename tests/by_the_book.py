@@ -10,9 +10,8 @@ import math
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 
-from orsched.checker import check
+from orsched import check, summarise
 from orsched.costs import mixed_ns
-from orsched.metrics.summary import summarise
 from tests.prefix_book import PrefixBook
 
 PREFILL, DECODE, MIXED, INVALID = 0, 1, 2, 2

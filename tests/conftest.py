@@ -27,24 +27,10 @@ for _module in walk_packages(orsched.__path__, "orsched."):
         import_module(_module.name)
 
 # Derandomized: a run depends on the code only. The full runs look further.
-settings.register_profile(
-    "ci",
-    derandomize=True,
-    deadline=None,
-    max_examples=50,
-    database=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],  # a loaded machine is no fault of a test
-)
-settings.register_profile(
-    "full",
-    derandomize=True,
-    deadline=None,
-    max_examples=500,
-    database=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+_SAME = {"derandomize": True, "deadline": None, "database": None, "print_blob": True}
+_SAME["suppress_health_check"] = [HealthCheck.too_slow]  # a loaded machine is no fault of a test
+for _name, _examples in {"ci": 50, "full": 500}.items():
+    settings.register_profile(_name, max_examples=_examples, **_SAME)
 settings.load_profile("full" if os.environ.get("ORSCHED_FULL") == "1" else "ci")
 
 ROOT = Path(__file__).resolve().parent.parent

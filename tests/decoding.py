@@ -1,7 +1,6 @@
 """Instances whose first tokens come from decode rounds, in short."""
 
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
+from orsched import Instance, Requests
 
 
 def decoding(prompts, outputs, workers, **columns):

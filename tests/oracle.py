@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from orsched.common.errors import PolicyError
+from orsched import Information, PolicyError, Schedule, Steps, Work
 from orsched.costs import mixed_ns
-from orsched.data.schedule import Schedule, Steps, Work
 from orsched.data.step import ARRIVAL, FINISH, Wait
-from orsched.simulator.policy import Information
 from tests.simulator.naive_view import VIEWS
 
 PREFILL, DECODE, MIXED, INVALID = 0, 1, 2, 2

@@ -1,26 +1,16 @@
 """Seeded instances whose workers have roles, for the tests of all parts that know of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 
-from orsched.costs import AffineCost, RooflineCost
-from orsched.data.instance import Instance
-from orsched.data.links import Link
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
+from orsched import AffineCost, BlockMemory, Instance, Link, Requests, RooflineCost, Worker
 from orsched.heuristics.disaggregated import Disaggregated, DisaggregatedParams
 
 POOLS = (
-    ("prefill", "decode"),
-    ("prefill", "decode", "decode"),
-    ("prefill", "both"),
-    ("both", "prefill", "both", "decode"),
-    ("prefill", "prefill", "decode"),
-)
+    ("prefill", "decode"), ("prefill", "decode", "decode"), ("prefill", "both"),
+    ("both", "prefill", "both", "decode"), ("prefill", "prefill", "decode"),
+)  # fmt: skip
 CONTEXTS = RooflineCost(
     fixed_fs=10**12, weights_fs=5 * 10**12, token_fs=3 * 10**10, context_fs=10**9,
     attended_fs=10**8, time_scale=1,
@@ -33,23 +23,15 @@ def pool_instance(seed, first_token="prefill"):
     draw = np.random.default_rng(seed)
     n = int(draw.integers(1, 30))
     spread = 10**8 * int(draw.integers(1, 20))
-    requests = Requests(
-        draw.integers(1, 200, n),
-        draw.integers(1, 30, n),
-        arrival_ns=np.sort(draw.integers(0, spread, n)),
-    )
+    prompts, outputs = draw.integers(1, 200, n), draw.integers(1, 30, n)
+    requests = Requests(prompts, outputs, arrival_ns=np.sort(draw.integers(0, spread, n)))
     cost = CONTEXTS if seed % 3 == 0 else AffineCost()
     memory = BlockMemory(int(draw.integers(16, 32)), 16, "paged") if seed % 2 else None
+    roles = POOLS[seed % len(POOLS)]
+    devices = ["gpu" if seed % 5 == 0 and index < 2 else "" for index in range(len(roles))]
     workers = tuple(
-        Worker(
-            int(draw.integers(2, 9)),
-            cost,
-            role=role,
-            memory=memory,
-            name=f"w{index}",
-            device="gpu" if seed % 5 == 0 and index < 2 else "",
-        )
-        for index, role in enumerate(POOLS[seed % len(POOLS)])
+        Worker(int(draw.integers(2, 9)), cost, None, memory, f"w{index}", role=role, device=device)
+        for index, (role, device) in enumerate(zip(roles, devices, strict=True))
     )
     link = Link(ns_per_token=int(draw.integers(0, 10**6)), latency_ns=int(draw.integers(0, 10**6)))
     if seed % 7 == 0:
@@ -60,16 +42,14 @@ def pool_instance(seed, first_token="prefill"):
 def pool_policy(seed):
     """A policy with parameters that differ from seed to seed."""
     draw = np.random.default_rng(seed)
-    return Disaggregated(
-        DisaggregatedParams(
-            max_num_batched_tokens=int(draw.integers(200, 512)),
-            mode=("mixed", "prefill_first", "decode_first")[seed % 3],
-            decode_place="memory" if seed % 2 else "requests",
-            local_prompt_tokens=60 if seed % 4 == 3 else 0,
-            prefill_queue_tokens=300 if seed % 4 == 2 else None,
-            watermark_blocks=seed % 2,
-        )
-    )
+    params = DisaggregatedParams(
+        max_num_batched_tokens=int(draw.integers(200, 512)), watermark_blocks=seed % 2,
+        mode=("mixed", "prefill_first", "decode_first")[seed % 3],
+        decode_place="memory" if seed % 2 else "requests",
+        local_prompt_tokens=60 if seed % 4 == 3 else 0,
+        prefill_queue_tokens=300 if seed % 4 == 2 else None,
+    )  # fmt: skip
+    return Disaggregated(params)
 
 
 def split_on_one_device(one):

@@ -3,8 +3,6 @@
 Without a line of the simulator's caches or of the replay that the checker has.
 """
 
-from __future__ import annotations
-
 DECODE = 1
 
 

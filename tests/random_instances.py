@@ -3,37 +3,25 @@
 Drawn from a seed, without Hypothesis: for long sweeps where no failing case needs to be shrunk.
 """
 
-from __future__ import annotations
-
+from contextlib import suppress
 from dataclasses import replace
 
-from orsched.common.errors import InputError
+from orsched import BlockMemory, InputError, Instance, Requests, Worker
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from tests.in_order import in_order
 
 _SIZES = {"none": 0, "one": 1, "small": 20, "middle": 10**4, "large": 10**8, "huge": 10**16}
 _MIXTURES = (
-    ("none", "small"),
-    ("one",),
-    ("small", "middle"),
-    ("none", "one", "small", "middle", "large"),
-    ("large",),
-    ("none", "huge"),
-)
+    ("none", "small"), ("one",), ("small", "middle"), ("none", "one", "small", "middle", "large"),
+    ("large",), ("none", "huge"),
+)  # fmt: skip
 
 
 def random_instance(rng, most=5, longest=6):
     """Return a feasible instance; its times fit, whatever the coefficients."""
     while True:
-        try:
-            instance = _instance(rng, rng.randint(1, most), longest)
-        except InputError:  # too long for 64 bits
-            continue
-        return instance
+        with suppress(InputError):  # too long for 64 bits
+            return _instance(rng, rng.randint(1, most), longest)
 
 
 def _instance(rng, n, longest):
@@ -55,12 +43,8 @@ def _instance(rng, n, longest):
     cap = rng.choice((None, rng.randint(max(prompts), 3 * max(prompts))))
     worker = Worker(rng.choice((1, 2, 3, n, n + 3, 50)), cost, cap, memory)
     predicted = [rng.choice((1, rng.randint(1, 3 * longest), 10**6)) for _ in range(n)]
-    return Instance(
-        Requests(prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted),
-        worker,
-        first_token=rng.choice(("decode", "prefill")),
-        output_limit_tokens=limit,
-    )
+    requests = Requests(prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted)
+    return Instance(requests, worker, rng.choice(("decode", "prefill")), output_limit_tokens=limit)
 
 
 def random_batching_instance(rng, most=8, longest=6):
@@ -85,14 +69,10 @@ def random_batching_instance(rng, most=8, longest=6):
         unit = rng.choice(units)
         moments = [rng.randint(0, rng.choice((1, 3, 20)) * unit) for _ in range(rng.randint(1, 4))]
         arrivals = [rng.choice((0, *moments)) for _ in range(n)]
-    return Instance(
-        Requests(
-            prompts, outputs, arrival_ns=arrivals, predicted_tokens=_column(rng, n, 3 * longest)
-        ),
-        tuple(workers),
-        first_token=rng.choice(("decode", "prefill")),
-        output_limit_tokens=limit,
-    )
+    predicted = _column(rng, n, 3 * longest)
+    requests = Requests(prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted)
+    rule = rng.choice(("decode", "prefill"))
+    return Instance(requests, tuple(workers), rule, output_limit_tokens=limit)
 
 
 def _batching_worker(rng, n, prompt, most, name):
@@ -102,9 +82,8 @@ def _batching_worker(rng, n, prompt, most, name):
     if allocation is not None:
         tokens = rng.choice((1, 2, 5, 16))
         least = -(-most // tokens)
-        memory = BlockMemory(
-            least + rng.choice((0, 0, 1, rng.randint(0, 2 * least))), tokens, allocation
-        )
+        more = rng.choice((0, 0, 1, rng.randint(0, 2 * least)))
+        memory = BlockMemory(least + more, tokens, allocation)
     return Worker(
         rng.choice((1, 2, 3, 3, 5, n + 1)),
         _cost(rng, prompt, mixtures),

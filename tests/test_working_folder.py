@@ -1,7 +1,5 @@
 """What lies in the working folder is not imported, here or in a child, unless it is asked for."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile
@@ -45,17 +43,14 @@ def planted(tmp_path):
     return folder
 
 
-SHORT = ("simulate", "exact", "study", "own-study")
+SHORT = {"script": ("simulate", "exact", "study", "own-study"), "module": ("own",)}
+STARTS = [(name, start, name in short) for start, short in SHORT.items() for name in COMMANDS]
 
 
-@pytest.mark.parametrize(
-    ("command", "start"),
-    [
-        pytest.param(name, start, marks=() if name in short else pytest.mark.full)
-        for start, short in (("script", SHORT), ("module", ("own",)))
-        for name in COMMANDS
-    ],
-)
+@pytest.mark.parametrize(("command", "start"), [
+    pytest.param(name, start, marks=() if quick else pytest.mark.full)
+    for name, start, quick in STARTS
+])  # fmt: skip
 def test_no_module_in_the_working_folder_runs(planted, command, start):
     """A script (as ``orsched`` is) and ``python -m orsched``, with all ways to a child."""
     if command == "run":
