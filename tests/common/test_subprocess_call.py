@@ -1,7 +1,5 @@
 """Pipes between processes, and children that are started, spoken to, watched and ended."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -76,10 +74,9 @@ def test_long_messages_go_both_ways(child):
     assert echoing.receive() == data
 
 
-@pytest.mark.parametrize(
-    ("way", "said"),
-    [("signal", "signal SIGSEGV"), ("status", "status 3"), ("error", "status 1"), ("", "status 0")],
-)
+@pytest.mark.parametrize(("way", "said"), [
+    ("signal", "signal SIGSEGV"), ("status", "status 3"), ("error", "status 1"), ("", "status 0"),
+])  # fmt: skip
 def test_how_it_ended_is_said_and_its_last_words_are_heard(child, tmp_path, way, said):
     with (tmp_path / "output").open("w+b") as output:
         ending = child("end_in_some_way", output=output)

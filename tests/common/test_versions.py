@@ -1,7 +1,5 @@
 """``versions`` and ``show_versions``."""
 
-from __future__ import annotations
-
 import tomllib
 
 import orsched

@@ -1,7 +1,5 @@
 """Predicted distributions of lengths: their median, taking, replacing, reading, writing."""
 
-from __future__ import annotations
-
 from math import exp, log
 from statistics import NormalDist
 
@@ -11,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orsched
-from orsched.common.errors import InputError
 from orsched.data.length_quantiles import LengthLaw, quantiles_after
 from orsched.data.requests import Requests
 from orsched.files import load_instance, read_requests_csv, save_instance, write_requests_csv
 from orsched.files.request_columns import level_of, name_of
 from orsched.instances import predict
 from orsched.prediction import LengthDistribution
+from tests.refusals import place, refusal
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 ROWS = [[5, 8, 13, 21, 40], [7, 7, 7, 7, 7], [1, 2, 90, 91, 95]]
@@ -28,31 +26,32 @@ def requests(**columns):
     return Requests([3, 4, 5], [9, 6, 80], **given_columns)
 
 
-def test_the_median_stands_for_a_distribution_that_is_given_alone():
+INSTANCE = orsched.Instance(requests(), orsched.Worker(2), "decode")
+
+
+def test_the_median_stands_for_a_distribution_and_rows_are_taken_with_it():
     assert requests().predicted_tokens.tolist() == [13, 7, 90]
     assert requests(predicted_tokens=[1, 2, 3]).predicted_tokens.tolist() == [1, 2, 3]
-
-
-def test_a_median_between_two_levels_is_that_of_a_log_normal_law():
-    # 0.25 and 0.75 are as far from 0.5: the geometric mean of 4 and 9, and of 5 and 5.
-    even = Requests(
-        [1, 1], [1, 1], predicted_quantiles=[[4, 9], [5, 5]], quantile_levels=[0.25, 0.75]
-    )
-    assert even.predicted_tokens.tolist() == [6, 5]
-    # Beyond the levels the outer piece goes on: logarithms rise by the same for each unit of z.
-    above = Requests([1], [1], predicted_quantiles=[[100, 200]], quantile_levels=[0.1, 0.3])
-    z = [NormalDist().inv_cdf(level) for level in (0.1, 0.3)]
-    wanted = exp(log(100) + log(2) * (0 - z[0]) / (z[1] - z[0]))
-    assert above.predicted_tokens.tolist() == [round(wanted)]
-    one = Requests([1], [1], predicted_quantiles=[[100]], quantile_levels=[0.9])
-    assert one.predicted_tokens.tolist() == [100]
-
-
-def test_rows_are_taken_with_their_quantiles():
     taken = requests().take([2, 0])
     assert taken.predicted_quantiles.tolist() == [ROWS[2], ROWS[0]]
     assert taken.quantile_levels == LEVELS
     assert not taken.predicted_quantiles.flags.writeable
+
+
+def medians(quantiles, levels):
+    ones = [1] * len(quantiles)
+    table = Requests(ones, ones, predicted_quantiles=quantiles, quantile_levels=levels)
+    return table.predicted_tokens.tolist()
+
+
+def test_a_median_between_two_levels_is_that_of_a_log_normal_law():
+    # 0.25 and 0.75 are as far from 0.5: the geometric mean of 4 and 9, and of 5 and 5.
+    assert medians([[4, 9], [5, 5]], [0.25, 0.75]) == [6, 5]
+    # Beyond the levels the outer piece goes on: logarithms rise by the same for each unit of z.
+    z = [NormalDist().inv_cdf(level) for level in (0.1, 0.3)]
+    wanted = exp(log(100) + log(2) * (0 - z[0]) / (z[1] - z[0]))
+    assert medians([[100, 200]], [0.1, 0.3]) == [round(wanted)]
+    assert medians([[100]], [0.9]) == [100]
 
 
 def test_a_prediction_is_replaced_as_a_whole():
@@ -65,32 +64,18 @@ def test_a_prediction_is_replaced_as_a_whole():
     assert bare.predicted_tokens.tolist() == [13, 7, 90]
     assert bare.quantile_levels is None
     assert table.replace(output_tokens=[1, 1, 1]).predicted_quantiles.tolist() == ROWS
-
-
-def test_other_predictions_take_the_distributions_away():
-    instance = orsched.Instance(requests(), orsched.Worker(2), first_token="decode")
-    assert predict(instance, "oracle").requests.predicted_quantiles is None
+    assert predict(INSTANCE, "oracle").requests.predicted_quantiles is None
 
 
 def test_the_hash_of_an_instance_tells_distributions_apart():
-    instance = orsched.Instance(requests(), orsched.Worker(2), first_token="decode")
-    hashes = {instance.sha256}
+    hashes = {INSTANCE.sha256}
     for changes in (
         {"predicted_quantiles": None},
         {"predicted_quantiles": [*ROWS[:2], [1, 2, 90, 91, 96]]},
         {"quantile_levels": (0.1, 0.25, 0.5, 0.75, 0.95)},
     ):
-        hashes.add(instance.replace(requests=instance.requests.replace(**changes)).sha256)
+        hashes.add(INSTANCE.replace(requests=requests().replace(**changes)).sha256)
     assert len(hashes) == 4
-
-
-@pytest.mark.parametrize("suffix", [".json", ".parquet"])
-def test_json_and_parquet_hold_distributions(tmp_path, suffix):
-    instance = orsched.Instance(requests(), orsched.Worker(2), first_token="decode")
-    save_instance(instance, tmp_path / f"a{suffix}")
-    back = load_instance(tmp_path / f"a{suffix}")
-    assert back == instance
-    assert back.requests.predicted_quantiles.tolist() == ROWS
 
 
 def test_parquet_lists_of_different_lengths_are_refused(tmp_path):
@@ -98,35 +83,31 @@ def test_parquet_lists_of_different_lengths_are_refused(tmp_path):
     import pyarrow.parquet as pq
 
     path = tmp_path / "a.parquet"
-    save_instance(orsched.Instance(requests(), orsched.Worker(2), first_token="decode"), path)
+    save_instance(INSTANCE, path)
     table = pq.read_table(path)
-    place = table.column_names.index("predicted_quantiles")
+    index = table.column_names.index("predicted_quantiles")
     rows = [*ROWS[:2], [1, 2]]
     column = pa.array(rows, pa.large_list(pa.int64()))
-    pq.write_table(table.set_column(place, "predicted_quantiles", column), path)
-    with pytest.raises(InputError, match="2 values for 5 levels") as caught:
-        load_instance(path)
-    assert (caught.value.row, caught.value.field) == (2, "predicted_quantiles")
+    pq.write_table(table.set_column(index, "predicted_quantiles", column), path)
+    error = refusal(load_instance, path)
+    assert place(error) == (2, "predicted_quantiles")
+    assert "2 values for 5 levels" in str(error)
 
 
 def test_tables_have_a_column_a_level(tmp_path):
     path = tmp_path / "a.csv"
     write_requests_csv(requests(), path)
     head = path.read_text().splitlines()[0].split(",")
-    assert [name for name in head if name.startswith("predicted_p")] == [
-        "predicted_p10", "predicted_p25", "predicted_p50", "predicted_p75", "predicted_p90"
-    ]  # fmt: skip
+    levels = [name for name in head if name.startswith("predicted_p")]
+    assert levels == [f"predicted_p{level}" for level in (10, 25, 50, 75, 90)]
     assert read_requests_csv(path) == requests()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "prompt_tokens,output_tokens,predicted_p97.5,predicted_p50\n3,9,20,10\n",
-        "Prompt Tokens;Output Tokens;Predicted P50;predicted tokens p97.5\n3;9;10;20\n",
-        '{"prompt_tokens": 3, "output_tokens": 9, "predicted_p97.5": 20, "predicted_p50": 10}\n',
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "prompt_tokens,output_tokens,predicted_p97.5,predicted_p50\n3,9,20,10\n",
+    "Prompt Tokens;Output Tokens;Predicted P50;predicted tokens p97.5\n3;9;10;20\n",
+    '{"prompt_tokens": 3, "output_tokens": 9, "predicted_p97.5": 20, "predicted_p50": 10}\n',
+])  # fmt: skip
 def test_people_s_own_tables_hold_distributions(tmp_path, text):
     path = tmp_path / ("a.jsonl" if text.startswith("{") else "a.csv")
     path.write_text(text)
@@ -139,20 +120,20 @@ def test_people_s_own_tables_hold_distributions(tmp_path, text):
 def test_a_wrong_cell_of_one_s_own_table_is_named_as_the_file_has_it(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("input_tokens,output_tokens,Predicted P10,Predicted P50\n3,9,1,2\n3,9,4,3\n")
-    with pytest.raises(InputError, match=r"3 at level 0\.5 is below 4 at level 0\.1") as caught:
-        orsched.load(path, clients=2)
-    assert (caught.value.row, caught.value.field) == (3, "Predicted P50")
+    error = refusal(orsched.load, path, clients=2)
+    assert place(error) == (3, "Predicted P50")
+    assert "3 at level 0.5 is below 4 at level 0.1" in str(error)
 
 
-def test_data_frames_hold_distributions():
+def test_data_frames_pages_and_summaries_hold_distributions():
+    assert INSTANCE.summary()["prediction_levels"] == list(LEVELS)
+    assert "yes, quantiles 0.1, 0.25, 0.5, 0.75, 0.9" in INSTANCE._repr_html_()
+    bare = INSTANCE.replace(requests=requests().replace(predicted_quantiles=None))
+    assert "prediction_levels" not in bare.summary()
     pytest.importorskip("pandas")
-    instance = orsched.Instance(requests(), orsched.Worker(2), first_token="decode")
-    frame = instance.to_pandas()
+    frame = INSTANCE.to_pandas()
     assert frame["predicted_p75"].tolist() == [21, 7, 91]
-    assert (
-        orsched.Instance.from_pandas(frame, orsched.Worker(2), first_token="decode").requests
-        == requests()
-    )
+    assert orsched.Instance.from_pandas(frame, orsched.Worker(2)).requests == requests()
 
 
 @given(st.floats(0, 1, exclude_min=True, exclude_max=True))
@@ -197,11 +178,3 @@ def test_what_is_left_after_some_tokens_is_a_distribution_again(row, yielded):
 def test_what_is_left_of_a_single_length_is_the_rest_of_it():
     rows = np.array([[9] * 5, [9] * 5])
     assert quantiles_after(rows, LEVELS, np.array([4, 9])).tolist() == [[5] * 5, [1] * 5]
-
-
-def test_pages_and_summaries_say_that_there_are_distributions():
-    instance = orsched.Instance(requests(), orsched.Worker(2), first_token="decode")
-    assert instance.summary()["prediction_levels"] == list(LEVELS)
-    assert "yes, quantiles 0.1, 0.25, 0.5, 0.75, 0.9" in instance._repr_html_()
-    bare = instance.replace(requests=instance.requests.replace(predicted_quantiles=None))
-    assert "prediction_levels" not in bare.summary()

@@ -1,13 +1,14 @@
 """Service classes and tenants as data: limits, names, what policies see of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from orsched import Instance, Policy, Requests, ServiceClass, Worker, simulate
-from orsched.common.errors import InputError
 from orsched.data.service_classes import DEFAULT_CLASSES, limit_text, read_class, with_specs
 from orsched.heuristics.pang import FirstComeFirstServed
+from tests.decoding import decoding
+from tests.refusals import place, refusal
+
+ONE = decoding([1], [1], Worker(1))
 
 
 def test_limits_in_seconds_are_stored_in_nanoseconds():
@@ -27,63 +28,50 @@ def test_a_class_without_limits_on_tokens_is_bulk_unless_it_is_interactive():
     assert read_class("nightly:deadline=3600").has_limits
 
 
-@pytest.mark.parametrize(
-    ("make", "field", "says"),
-    [
-        (lambda: ServiceClass("a", ttft_s=-1), "ttft_s", "negative"),
-        (lambda: ServiceClass("a", tpot_s=float("nan")), "tpot_s", "not a finite"),
-        (lambda: ServiceClass("a", deadline_ns=-1), "deadline_ns", "below 0"),
-        (lambda: ServiceClass("a", ttft_s=1, ttft_ns=1), "ttft_s", "in seconds and"),
-        (lambda: ServiceClass(""), "name", "is not a name"),
-        (lambda: ServiceClass(7), "name", "is not a name"),
-        (lambda: ServiceClass("a", bulk=1), "bulk", "truth value"),
-        (lambda: read_class("a:tft=1"), "class", "no limit 'tft'"),
-        (lambda: read_class("a:ttft=soon"), "class.ttft_s", "no number"),
-        (lambda: read_class("a:ttft"), "class", "is not NAME=VALUE"),
-        (lambda: read_class(":ttft=1"), "class", "is not a name"),
-        (lambda: with_specs(DEFAULT_CLASSES, ["a:ttft=1", "a"]), "class", "given twice"),
-    ],
-)
-def test_wrong_classes_are_located(make, field, says):
-    with pytest.raises(InputError) as caught:
-        make()
-    assert caught.value.field == field
-    assert says in caught.value.problem.replace("is not a number", "no number")
+def of_tenant(tenant, tenants=None):
+    return Requests([1, 1], [1, 1], tenant=tenant, tenants=tenants)
 
 
-@pytest.mark.parametrize(
-    ("classes", "field", "row"),
-    [
-        ([], "classes", None),
-        ("interactive", "classes", None),
-        (["interactive"], "classes", 0),
-        ([ServiceClass("a"), ServiceClass("a")], "classes", 1),
-        ([ServiceClass("a")], "service_class", 2),
-    ],
-)
-def test_wrong_classes_of_an_instance_are_located(classes, field, row):
-    requests = Requests([1] * 3, [1] * 3, service_class=[0, 0, 1])
-    with pytest.raises(InputError) as caught:
-        Instance(requests, Worker(1), classes=classes, first_token="decode")
-    assert (caught.value.field, caught.value.row) == (field, row)
-
-
-def test_an_unknown_class_lists_those_there_are():
-    with pytest.raises(InputError, match="known: interactive, batch"):
-        Instance(Requests([1], [1]), Worker(1), first_token="decode").class_code("chat")
+@pytest.mark.parametrize(("make", "field", "row", "says"), [
+    (lambda: ServiceClass("a", ttft_s=-1), "ttft_s", None, "negative"),
+    (lambda: ServiceClass("a", tpot_s=float("nan")), "tpot_s", None, "not a finite"),
+    (lambda: ServiceClass("a", deadline_ns=-1), "deadline_ns", None, "below 0"),
+    (lambda: ServiceClass("a", ttft_s=1, ttft_ns=1), "ttft_s", None, "in seconds and"),
+    (lambda: ServiceClass(""), "name", None, "is not a name"),
+    (lambda: ServiceClass(7), "name", None, "is not a name"),
+    (lambda: ServiceClass("a", bulk=1), "bulk", None, "truth value"),
+    (lambda: read_class("a:tft=1"), "class", None, "no limit 'tft'"),
+    (lambda: read_class("a:ttft=soon"), "class.ttft_s", None, "is not a number"),
+    (lambda: read_class("a:ttft"), "class", None, "is not NAME=VALUE"),
+    (lambda: read_class(":ttft=1"), "class", None, "is not a name"),
+    (lambda: with_specs(DEFAULT_CLASSES, ["a:ttft=1", "a"]), "class", None, "given twice"),
+    (lambda: ONE.replace(classes=[]), "classes", None, ""),
+    (lambda: ONE.replace(classes="interactive"), "classes", None, ""),
+    (lambda: ONE.replace(classes=["interactive"]), "classes", 0, ""),
+    (lambda: of_tenant([0]), "tenant", None, ""), (lambda: of_tenant(["a", 1]), "tenant", 1, ""),
+    (lambda: of_tenant(["a", "1"]), "tenant", 1, ""),
+    (lambda: of_tenant(["a", ""]), "tenant", 1, ""),
+    (lambda: of_tenant([0, 1], ["a", "a"]), "tenants", 1, ""),
+    (lambda: of_tenant([0, 1], "ab"), "tenants", None, ""),
+    (lambda: of_tenant(None, ["a"]), "tenants", None, ""),
+])  # fmt: skip
+def test_wrong_classes_and_tenants_are_located(make, field, row, says):
+    """More of them, of instances and in files, stand in the table of malformed files."""
+    error = refusal(make)
+    assert place(error) == (row, field)
+    assert says in error.problem
 
 
 def test_classes_replace_those_of_their_name_and_others_come_behind():
-    instance = Instance(Requests([1], [1]), Worker(1), first_token="decode").with_classes(
-        "interactive:ttft=1", "code"
-    )
+    assert "known: interactive, batch" in str(refusal(ONE.class_code, "chat"))
+    instance = ONE.with_classes("interactive:ttft=1", "code")
     assert [kind.name for kind in instance.classes] == ["interactive", "batch", "code"]
     assert instance.classes[0].ttft_ns == 10**9
     assert instance.names_classes
 
 
 def test_the_hash_is_that_of_before_without_classes_tenants_and_deadlines():
-    plain = Instance(Requests([1, 2], [3, 4]), Worker(2), first_token="decode")
+    plain = decoding([1, 2], [3, 4], Worker(2))
     hashes = {
         plain.sha256,
         plain.with_classes("interactive:ttft=1").sha256,
@@ -98,33 +86,11 @@ def test_the_hash_is_that_of_before_without_classes_tenants_and_deadlines():
 
 
 def test_deadlines_are_those_of_the_request_else_of_its_class():
-    requests = Requests([1] * 3, [1] * 3, service_class=[0, 1, 1], deadline_ns=[0, 0, 7])
-    assert (
-        Instance(requests.replace(deadline_ns=None), Worker(1), first_token="decode").deadlines_ns
-        is None
-    )
-    instance = Instance(requests, Worker(1), first_token="decode").with_classes("batch:deadline=2")
+    classes = {"service_class": [0, 1, 1]}
+    assert decoding([1] * 3, [1] * 3, Worker(1), **classes).deadlines_ns is None
+    instance = decoding([1] * 3, [1] * 3, Worker(1), **classes, deadline_ns=[0, 0, 7])
+    instance = instance.with_classes("batch:deadline=2")
     assert instance.deadlines_ns.tolist() == [-1, 2 * 10**9, 7]
-
-
-@pytest.mark.parametrize(
-    ("tenant", "tenants", "field", "row"),
-    [
-        ([0, -1], None, "tenant", 1),
-        ([0], None, "tenant", None),
-        (["a", 1], None, "tenant", 1),
-        (["a", "1"], None, "tenant", 1),
-        (["a", ""], None, "tenant", 1),
-        ([0, 2], ["a", "b"], "tenant", 1),
-        ([0, 1], ["a", "a"], "tenants", 1),
-        ([0, 1], "ab", "tenants", None),
-        (None, ["a"], "tenants", None),
-    ],
-)
-def test_wrong_tenants_are_located(tenant, tenants, field, row):
-    with pytest.raises(InputError) as caught:
-        Requests([1, 1], [1, 1], tenant=tenant, tenants=tenants)
-    assert (caught.value.field, caught.value.row) == (field, row)
 
 
 def test_tenants_by_name_are_numbered_and_go_with_their_requests():
@@ -153,18 +119,11 @@ class Looks(FirstComeFirstServed):
 
 
 def test_policies_see_class_tenant_and_limits_of_what_has_arrived():
-    requests = Requests(
-        [1, 1],
-        [1, 1],
-        arrival_ns=[0, 10**9],
-        service_class=[2, 1],
-        tenant=[3, 4],
-        deadline_ns=[5, 6],
-    )
+    columns = {"service_class": [2, 1], "tenant": [3, 4], "deadline_ns": [5, 6]}
+    requests = Requests([1, 1], [1, 1], arrival_ns=[0, 10**9], **columns)
     classes = with_specs(DEFAULT_CLASSES, ["interactive:ttft=1", "code"])
-    instance = Instance(requests, Worker(1), classes=classes, first_token="decode")
     policy = Looks()
-    simulate(instance, policy)
+    simulate(Instance(requests, Worker(1), "decode", classes=classes), policy)
     names, classes, tenants, deadlines = policy.seen
     assert names == ["interactive", "batch", "code"]
     assert (classes, tenants, deadlines) == ([2, 0], [3, 0], [5, 0])
@@ -179,5 +138,5 @@ def test_without_tenants_and_deadlines_views_hold_none():
             return super().decide(view)
 
     assert issubclass(Asks, Policy)
-    simulate(Instance(Requests([1], [1]), Worker(1), first_token="decode"), Asks())
+    simulate(ONE, Asks())
     assert seen[0] == (None, None, [1])

@@ -5,83 +5,55 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 from io import BytesIO
+from operator import delitem, getitem, setitem
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SHA = "0" * 63 + "1"
+# fmt: off
 COST = {
-    "model": "affine",
-    "prefill_fixed_ns": 25_000_000,
-    "prefill_token_ns": 130_000,
-    "round_fixed_ns": 29_000_000,
-    "round_client_ns": 210_000,
+    "model": "affine", "prefill_fixed_ns": 25_000_000, "prefill_token_ns": 130_000,
+    "round_fixed_ns": 29_000_000, "round_client_ns": 210_000,
 }
 
 
 def instance_document() -> dict[str, Any]:
+    worker = {
+        "name": "worker-0", "clients": 2, "prefill_cap_tokens": 100,
+        "memory": {"blocks": 10, "block_tokens": 16}, "cost": dict(COST),
+    }
     return {
-        "format": "orsched/instance",
-        "version": 1,
-        "name": "three",
-        "description": "",
-        "source": "",
-        "licence": "",
-        "first_token": "decode",
-        "output_limit_tokens": 9,
-        "workers": [
-            {
-                "name": "worker-0",
-                "clients": 2,
-                "prefill_cap_tokens": 100,
-                "memory": {"blocks": 10, "block_tokens": 16},
-                "cost": dict(COST),
-            }
-        ],
+        "format": "orsched/instance", "version": 1, "name": "three", "description": "",
+        "source": "", "licence": "", "first_token": "decode", "output_limit_tokens": 9,
+        "workers": [worker],
         "requests": {
-            "prompt_tokens": [5, 6, 7],
-            "output_tokens": [1, 9, 3],
-            "arrival_ns": [0, 10, 20],
-            "predicted_tokens": [1, 1, 1],
-            "service_class": [0, 1, 0],
-            "ids": ["a", "b", "c"],
-            "prefix_offsets": [0, 1, 1, 3],
-            "prefix_ids": [7, 7, 8],
-            "prefix_block_tokens": 4,
+            "prompt_tokens": [5, 6, 7], "output_tokens": [1, 9, 3], "arrival_ns": [0, 10, 20],
+            "predicted_tokens": [1, 1, 1], "service_class": [0, 1, 0], "ids": ["a", "b", "c"],
+            "prefix_offsets": [0, 1, 1, 3], "prefix_ids": [7, 7, 8], "prefix_block_tokens": 4,
         },
     }
 
 
 def schedule_document() -> dict[str, Any]:
     return {
-        "format": "orsched/schedule",
-        "version": 1,
-        "instance": {"name": "three", "sha256": SHA},
-        "method": "fcfs",
-        "information": "none",
-        "seed": 0,
-        "parameters": {"a": 1},
+        "format": "orsched/schedule", "version": 1, "instance": {"name": "three", "sha256": SHA},
+        "method": "fcfs", "information": "none", "seed": 0, "parameters": {"a": 1},
         "steps": {
-            "worker": [0, 0],
-            "phase": [0, 1],
-            "start_ns": [0, 5],
-            "end_ns": [5, 9],
+            "worker": [0, 0], "phase": [0, 1], "start_ns": [0, 5], "end_ns": [5, 9],
             "rounds": [1, 2],
         },
         "work": {
-            "request": [0, 0],
-            "client": [0, 0],
-            "phase": [0, 1],
-            "first_step": [0, 1],
-            "last_step": [0, 1],
-            "tokens": [4, 1],
+            "request": [0, 0], "client": [0, 0], "phase": [0, 1], "first_step": [0, 1],
+            "last_step": [0, 1], "tokens": [4, 1],
         },
         "results": {"makespan_ns": 9},
-        "bound": {"name": "volume", "value_ns": 8, "certificate": {}},
-        "run": {"runtime_s": 0.5},
+        "bound": {"name": "volume", "value_ns": 8, "certificate": {}}, "run": {"runtime_s": 0.5},
     }
+# fmt: on
 
 
 def trace_document() -> dict[str, Any]:
@@ -94,11 +66,9 @@ def cost_document() -> dict[str, Any]:
 
 
 DOCUMENTS = {
-    "instance": instance_document,
-    "schedule": schedule_document,
-    "trace": trace_document,
+    "instance": instance_document, "schedule": schedule_document, "trace": trace_document,
     "cost": cost_document,
-}
+}  # fmt: skip
 
 CSV = (
     "id,prompt_tokens,output_tokens,arrival_s,predicted_tokens,service_class\n"
@@ -125,32 +95,25 @@ class Case(NamedTuple):
     schema: bool | str = True
 
 
-def put(path: str, value: Any) -> Callable[[Any], Any]:
-    """Replace (or add) the value at a dotted path."""
+def at(path: str, act: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """Do something to the owner of a dotted path, and to its last part."""
 
     def change(document: Any) -> Any:
         *folders, last = [int(p) if p.isdigit() else p for p in path.split(".")]
-        owner = document
-        for name in folders:
-            owner = owner[name]
-        owner[last] = value
+        act(reduce(getitem, folders, document), last)
         return document
 
     return change
+
+
+def put(path: str, value: Any) -> Callable[[Any], Any]:
+    """Replace (or add) the value at a dotted path."""
+    return at(path, lambda owner, last: setitem(owner, last, value))
 
 
 def drop(path: str) -> Callable[[Any], Any]:
     """Remove the value at a dotted path."""
-
-    def change(document: Any) -> Any:
-        *folders, last = [int(p) if p.isdigit() else p for p in path.split(".")]
-        owner = document
-        for name in folders:
-            owner = owner[name]
-        del owner[last]
-        return document
-
-    return change
+    return at(path, delitem)
 
 
 def quantiles(values: Any, levels: Any = (0.1, 0.5)) -> Callable[[Any], Any]:
@@ -568,20 +531,9 @@ FRAME = [
 # fmt: on
 
 TABLES = {
-    "instance": INSTANCE + INSTANCE_BEYOND_SCHEMA,
-    "schedule": SCHEDULE + SCHEDULE_BEYOND_SCHEMA,
-    "trace": TRACE,
-    "cost": COST_MODEL + COST_BEYOND_SCHEMA,
-    "requests.csv": REQUESTS_CSV,
-    "instance.parquet": INSTANCE_PARQUET,
-    "schedule.parquet": SCHEDULE_PARQUET,
-    "frame": FRAME,
-}
+    "instance": INSTANCE + INSTANCE_BEYOND_SCHEMA, "schedule": SCHEDULE + SCHEDULE_BEYOND_SCHEMA,
+    "trace": TRACE, "cost": COST_MODEL + COST_BEYOND_SCHEMA, "requests.csv": REQUESTS_CSV,
+    "instance.parquet": INSTANCE_PARQUET, "schedule.parquet": SCHEDULE_PARQUET, "frame": FRAME,
+}  # fmt: skip
 
-
-def _case(kind: str, values: tuple[Any, ...]) -> Case:
-    name, break_it, field, says, remedy, *rest = values
-    return Case(name, kind, break_it, field, says, remedy, *rest)
-
-
-CASES = [_case(kind, values) for kind, table in TABLES.items() for values in table]
+CASES = [Case(v[0], kind, *v[1:]) for kind, table in TABLES.items() for v in table]

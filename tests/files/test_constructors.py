@@ -1,22 +1,22 @@
 """The constructors of the library reject what the files reject, whoever calls them."""
 
-from __future__ import annotations
+import ast
+import inspect
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from orsched import AffineCost, BlockMemory, InputError, Instance, Prefixes, Requests, Worker
 from orsched.calibration import Server
-from orsched.common.errors import InputError
-from orsched.costs import AffineCost
+from orsched.common.columns import int_column
+from orsched.data import requests
 from orsched.data.autoscaling import Autoscaling, read_autoscaling
-from orsched.data.instance import Instance
 from orsched.data.links import Link, read_link
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Prefixes, Requests
 from orsched.data.schedule import Schedule, Steps, Work
-from orsched.data.workers import Worker
 from orsched.instances.failures import Exponential, read_failures
 from tests.in_order import in_order
+from tests.refusals import refusal
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 10**5000  # more digits than Python prints
@@ -30,11 +30,18 @@ NO_COLUMNS += [np.array([2**63], np.uint64), np.array([NAN], np.float16), [], [1
 NO_COLUMNS += [np.ma.masked_array([1], [True])]
 
 
-def require(field, call):
-    with pytest.raises(InputError) as caught:
-        call()
-    assert caught.value.field == field
-    assert len(str(caught.value)) < 400
+def require(field, call, *given, **named):
+    error = refusal(call, *given, **named)
+    assert error.field == field
+    assert len(str(error)) < 400
+
+
+def instance(requests=ONE, workers=Worker(1), **more):  # noqa: B008
+    return Instance(requests, workers, **more)
+
+
+def schedule(steps=STEPS, work=WORK):
+    return Schedule("0" * 64, steps, work, "m", "none")
 
 
 def text(value):
@@ -43,45 +50,31 @@ def text(value):
 
 
 @pytest.mark.parametrize("bad", NO_COLUMNS, ids=text)
-def test_token_columns(bad):
-    require("output_tokens", lambda: Requests([1], bad))
+def test_columns_of_requests(bad):
+    require("output_tokens", Requests, [1], bad)
     if bad is not None:  # the default
-        require("predicted_tokens", lambda: Requests([1], [1], predicted_tokens=bad))
+        require("predicted_tokens", Requests, [1], [1], predicted_tokens=bad)
+    if bad is not None and not (isinstance(bad, list) and bad == [0]):  # they may be zero
+        require("arrival_ns", Requests, [1], [1], arrival_ns=bad)
+        require("service_class", Requests, [1], [1], service_class=bad)
 
 
 @pytest.mark.parametrize("bad", NO_COLUMNS, ids=text)
 def test_quantiles_and_levels(bad):
-    def make(quantiles, levels):
-        return lambda: Requests([1], [1], predicted_quantiles=quantiles, quantile_levels=levels)
+    def refuse(field, quantiles, levels):
+        columns = {"predicted_quantiles": quantiles, "quantile_levels": levels}
+        require(field, Requests, [1], [1], **columns)
 
     if bad is None:
-        require("quantile_levels", make(bad, [0.5]))
-        require("predicted_quantiles", make([[1]], bad))
+        refuse("quantile_levels", bad, [0.5])
+        refuse("predicted_quantiles", [[1]], bad)
     else:
-        require("quantile_levels", make([[1]], bad))
+        refuse("quantile_levels", [[1]], bad)
         if not (isinstance(bad, list) and bad == [[1]]):  # one request with one quantile
-            require("predicted_quantiles", make(bad, [0.5]))
+            refuse("predicted_quantiles", bad, [0.5])
 
 
-@pytest.mark.parametrize("bad", [b for b in NO_COLUMNS if b is not None and b != [0]], ids=text)
-def test_columns_that_may_be_zero(bad):
-    require("arrival_ns", lambda: Requests([1], [1], arrival_ns=bad))
-    require("service_class", lambda: Requests([1], [1], service_class=bad))
-
-
-@pytest.mark.parametrize("bad", NO_COLUMNS[:20], ids=text)
-def test_the_first_column_has_no_length_to_match(bad):
-    require("prompt_tokens", lambda: Requests(bad, [1]))
-
-
-@pytest.mark.parametrize(
-    "bad", [5, "a", [], ["a", "b"], [""], [5], [None], [b"a"], [["a"]], [HUGE]], ids=text
-)
-def test_ids(bad):
-    require("ids", lambda: Requests([1], [1], ids=bad))
-
-
-def test_ids_are_unique_and_the_row_is_named():
+def test_the_row_of_an_id_that_appears_twice_is_named():
     with pytest.raises(InputError, match="row 2, field 'ids': 'a' appears twice"):
         Requests([1, 1, 1], [1, 1, 1], ids=["a", "b", "a"])
 
@@ -97,129 +90,98 @@ def test_memory_is_paged_but_in_a_file_that_does_not_say_so():
 
 @pytest.mark.parametrize("bad", NO_COUNTS, ids=text)
 def test_counts(bad):
-    require("clients", lambda: Worker(bad))
-    require("blocks", lambda: BlockMemory(bad, 1, "whole"))
-    require("block_tokens", lambda: BlockMemory(1, bad, "whole"))
-    require("prefix_block_tokens", lambda: Prefixes([0, 1], [1], bad))
+    require("clients", Worker, bad)
+    require("blocks", BlockMemory, bad, 1, "whole")
+    require("block_tokens", BlockMemory, 1, bad, "whole")
+    require("prefix_block_tokens", Prefixes, [0, 1], [1], bad)
     if bad is not None:  # no cap, the default limit
-        require("prefill_cap_tokens", lambda: Worker(1, prefill_cap_tokens=bad))
-        require(
-            "output_limit_tokens",
-            lambda: Instance(ONE, Worker(1), output_limit_tokens=bad, first_token="decode"),
-        )
+        require("prefill_cap_tokens", Worker, 1, prefill_cap_tokens=bad)
+        require("output_limit_tokens", instance, output_limit_tokens=bad)
     if bad != 0:
-        require("round_fixed_ns", lambda: AffineCost(round_fixed_ns=bad))
-        schedule = Schedule("0" * 64, STEPS, WORK, "m", "none")
-        require("seed", lambda: schedule.replace(seed=bad))
+        require("round_fixed_ns", AffineCost, round_fixed_ns=bad)
+        require("seed", schedule().replace, seed=bad)
 
 
-@pytest.mark.parametrize("bad", [None, 5, "affine", AffineCost, {"model": "affine"}], ids=text)
-def test_models_are_objects_not_classes_or_names(bad):
-    require("cost", lambda: Worker(1, cost=bad))
-
-
-def test_workers_memory_and_labels():
-    require("memory", lambda: Worker(1, memory=5))
-    require("memory", lambda: Worker(1, memory=BlockMemory))
-    require("name", lambda: Worker(1, name=""))
-    require("name", lambda: Worker(1, name=5))
-
-
-@pytest.mark.parametrize("bad", [None, 5, [], (), "worker", [5], Worker, [Worker(1), None]])
-def test_instances_need_workers(bad):
-    require("workers", lambda: Instance(ONE, bad, first_token="decode"))
-
-
-def test_other_fields_of_instances():
-    require("requests", lambda: Instance([1], Worker(1), first_token="decode"))
-    require("first_token", lambda: Instance(ONE, Worker(1), first_token="both"))
-    require("first_token", lambda: Instance(ONE, Worker(1), first_token=[]))
+def test_other_fields_of_workers_instances_and_prefixes():
+    for memory in (5, BlockMemory):
+        require("memory", Worker, 1, memory=memory)
+    for name in ("", 5):
+        require("name", Worker, 1, name=name)
+    require("requests", instance, [1])
+    for rule in ("both", []):
+        require("first_token", instance, first_token=rule)
     for label in ("name", "description", "source", "licence"):
-        require(label, lambda label=label: Instance(ONE, Worker(1), **{label: 5}))
-    require(
-        "output_tokens",
-        lambda: Instance(
-            Requests([1], [9]), Worker(1), output_limit_tokens=8, first_token="decode"
-        ),
-    )
+        require(label, instance, **{label: 5})
+    require("output_tokens", instance, Requests([1], [9]), output_limit_tokens=8)
     slow = Worker(1, AffineCost(prefill_fixed_ns=2**61))
-    require("requests", lambda: Instance(Requests([1, 1], [1, 1]), slow, first_token="decode"))
+    require("requests", instance, Requests([1, 1], [1, 1]), slow)
+    for prefixes, field in (([0, 1], "prefixes"), (Prefixes([0, 1, 1], [5], 16), "prefix_offsets")):
+        require(field, Requests, [1], [1], prefixes=prefixes)
+    require("prefix_ids", Prefixes, [0, 1], [-1], 16)
 
 
-@pytest.mark.parametrize(
-    "offsets", [[], [0], [1, 1], [0, 2], [0, 1, 0, 1], [0, -1, 1], "01", [0, NAN]]
-)
-def test_prefix_offsets(offsets):
-    require("prefix_offsets", lambda: Prefixes(offsets, [5], 16))
+FIELDS = [
+    # The first column has no length to match; models are objects, neither classes nor names.
+    ("prompt_tokens", lambda bad: Requests(bad, [1]), NO_COLUMNS[:20]),
+    ("ids", lambda bad: Requests([1], [1], ids=bad),
+     [5, "a", [], ["a", "b"], [""], [5], [None], [b"a"], [["a"]], [HUGE]]),
+    ("cost", lambda bad: Worker(1, cost=bad), [None, 5, "affine", AffineCost, {"model": "affine"}]),
+    ("workers", lambda bad: instance(workers=bad),
+     [None, 5, [], (), "worker", [5], Worker, [Worker(1), None]]),
+    ("prefix_offsets", lambda bad: Prefixes(bad, [5], 16),
+     [[], [0], [1, 1], [0, 2], [0, 1, 0, 1], [0, -1, 1], "01", [0, NAN]]),
+    ("instance_sha256", lambda bad: schedule().replace(instance_sha256=bad),
+     [5, "z" * 64, "0" * 63 + "\n", "0" * 64 + "\n"]),
+    ("information", lambda bad: schedule().replace(information=bad), ["all", None]),
+    ("method", lambda bad: schedule().replace(method=bad), [None]),
+    ("instance_name", lambda bad: schedule().replace(instance_name=bad), [5]),
+    ("steps", lambda bad: schedule().replace(steps=bad), [None]),
+    ("work", lambda bad: schedule().replace(work=bad), [STEPS]),
+]  # fmt: skip
 
 
-def test_prefixes_of_requests():
-    require("prefixes", lambda: Requests([1], [1], prefixes=[0, 1]))
-    two = Prefixes([0, 1, 1], [5], 16)
-    require("prefix_offsets", lambda: Requests([1], [1], prefixes=two))
-    require("prefix_ids", lambda: Prefixes([0, 1], [-1], 16))
-
-
-@pytest.mark.parametrize(
-    ("field", "bad"),
-    [
-        ("instance_sha256", 5),
-        ("instance_sha256", "z" * 64),
-        ("instance_sha256", "0" * 63 + "\n"),
-        ("instance_sha256", "0" * 64 + "\n"),
-        ("information", "all"),
-        ("information", None),
-        ("method", None),
-        ("instance_name", 5),
-        ("steps", None),
-        ("work", STEPS),
-    ],
-)
-def test_schedules(field, bad):
-    schedule = Schedule("0" * 64, STEPS, WORK, "m", "none")
-    require(field, lambda: schedule.replace(**{field: bad}))
+@pytest.mark.parametrize(("field", "make", "values"), FIELDS)
+def test_single_fields(field, make, values):
+    for bad in values:
+        require(field, make, bad)
 
 
 def test_steps_and_work_columns():
-    require("steps.end_ns", lambda: in_order(Steps, [0], [0], [0], [NAN], [1]))
-    require("steps.rounds", lambda: in_order(Steps, [0], [0], [0], [5], [0]))
-    require("steps.phase", lambda: in_order(Steps, [0], [3], [0], [5], [1]))
-    require("work.tokens", lambda: Work([0], [0], [0], [0], [0], [0]))
-    require("work.client", lambda: Work([0], [-1], [0], [0], [0], [1]))
-    late = Work([0], [0], [0], [1], [0], [1])
-    require("work.first_step", lambda: Schedule("0" * 64, STEPS, late, "m", "none"))
+    require("steps.end_ns", in_order, Steps, [0], [0], [0], [NAN], [1])
+    require("steps.rounds", in_order, Steps, [0], [0], [0], [5], [0])
+    require("steps.phase", in_order, Steps, [0], [3], [0], [5], [1])
+    require("work.tokens", Work, [0], [0], [0], [0], [0], [0])
+    require("work.client", Work, [0], [-1], [0], [0], [0], [1])
+    require("work.first_step", schedule, work=Work([0], [0], [0], [1], [0], [1]))
 
 
 def test_schedules_are_equal_by_value_and_not_hashable():
-    schedule = Schedule("0" * 64, STEPS, WORK, "m", "none")
-    twin = Schedule("0" * 64, in_order(Steps, [0], [0], [0], [5], [1]), WORK, "m", "none")
-    assert schedule == twin
-    assert schedule != twin.replace(seed=1)
-    assert schedule != twin.replace(steps=in_order(Steps, [0], [0], [0], [6], [1]))
-    assert schedule.steps != WORK
-    for value in (schedule, STEPS, WORK):
+    twin = schedule(in_order(Steps, [0], [0], [0], [5], [1]))
+    assert schedule() == twin
+    assert schedule() != twin.replace(seed=1)
+    assert schedule() != twin.replace(steps=in_order(Steps, [0], [0], [0], [6], [1]))
+    assert STEPS != WORK
+    for value in (schedule(), STEPS, WORK):
         with pytest.raises(TypeError):
             hash(value)
 
 
 def test_no_requests_are_an_instance():
-    instance = Instance(Requests([], []), Worker(1), first_token="decode")
-    assert len(instance) == 0
-    assert instance.summary()["requests"] == 0
+    empty = instance(Requests([], []))
+    assert len(empty) == 0
+    assert empty.summary()["requests"] == 0
 
 
 @pytest.mark.parametrize("bad", [*(b for b in NO_COUNTS if b not in (0, None)), {}], ids=text)
 def test_links_failures_and_autoscaling(bad):
     """What is a whole number of something."""
     for name in ("ns_per_token", "latency_ns"):
-        require(name, lambda name=name: Link(**{name: bad}))
+        require(name, Link, **{name: bad})
     for name in ("startup_ns", "least", "most", "interval_ns", "cooldown_ns"):
-        require(name, lambda name=name: Autoscaling(**({"startup_ns": 1} | {name: bad})))
-    require(
-        "available_ns", lambda: Worker(1, in_order(AffineCost, 0, 1, 1, 1), available_ns=[(0, bad)])
-    )
+        require(name, Autoscaling, **({"startup_ns": 1} | {name: bad}))
+    require("available_ns", Worker, 1, available_ns=[(0, bad)])
     for name in ("clients", "block_tokens", "token_budget", "memory_blocks"):
-        require(name, lambda name=name: Server(**({"clients": 1} | {name: bad})))
+        require(name, Server, **({"clients": 1} | {name: bad}))
 
 
 @pytest.mark.parametrize(
@@ -227,20 +189,56 @@ def test_links_failures_and_autoscaling(bad):
 )
 def test_seconds_and_rates(bad):
     for name in ("mtbf", "mttr", "horizon"):
-        require(name, lambda name=name: Exponential(**({"mtbf": 1, "mttr": 1} | {name: bad})))
+        require(name, Exponential, **({"mtbf": 1, "mttr": 1} | {name: bad}))
     for name in ("startup", "interval", "cooldown", "target"):
-        require(name, lambda name=name: read_autoscaling({"startup": 1} | {name: bad}))
-    require("latency", lambda: Link.of_bandwidth(1, 1, bad))
+        require(name, read_autoscaling, {"startup": 1} | {name: bad})
+    require("latency", Link.of_bandwidth, 1, 1, bad)
     for name, pair in (("bandwidth", (bad, 1)), ("kv_bytes", (1, bad))):
         if bad != HUGE:  # a number, if a large one
-            require(name, lambda pair=pair: Link.of_bandwidth(*pair))
+            require(name, Link.of_bandwidth, *pair)
 
 
 @pytest.mark.parametrize("bad", [5, HUGE, b"x", [1], {1}, 1j, np.array([1, 2])], ids=text)
 def test_names_of_roles_rules_and_laws(bad):
-    require("role", lambda: Worker(1, in_order(AffineCost, 0, 1, 1, 1), role=bad))
-    require("rule", lambda: Autoscaling(startup_ns=1, rule=bad))
-    require("failures", lambda: read_failures(bad))
-    require("failures", lambda: read_failures({"law": bad, "mtbf": 1, "mttr": 1}))
-    require("autoscale", lambda: read_autoscaling(bad))
-    require("link", lambda: read_link(bad))
+    require("role", Worker, 1, role=bad)
+    require("rule", Autoscaling, startup_ns=1, rule=bad)
+    require("failures", read_failures, bad)
+    require("failures", read_failures, {"law": bad, "mtbf": 1, "mttr": 1})
+    require("autoscale", read_autoscaling, bad)
+    require("link", read_link, bad)
+
+
+def test_the_signature_of_requests_for_type_checkers_is_the_real_one():
+    tree = ast.parse(inspect.getsource(requests))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    (made,) = [node for node in functions if node.name == "__init__"]
+    told, named = made.args.args, made.args.kwonlyargs
+    real = inspect.signature(Requests.__init__).parameters.values()
+    assert [each.arg for each in told] == [p.name for p in real if p.kind is not p.KEYWORD_ONLY]
+    assert [each.arg for each in named] == [p.name for p in real if p.kind is p.KEYWORD_ONLY]
+    assert [p.name for p in real if p.default is p.empty] == [each.arg for each in told]
+    given = Requests([3], [4], arrival_s=[1.5], deadline_s=[0.25])
+    assert (given.arrival_s.tolist(), given.deadline_s.tolist()) == ([1.5], [0.25])
+
+
+# -- columns of several types are read item by item: exactly, and without copies of what is long --
+
+
+def test_whole_numbers_do_not_go_through_floats_and_inexact_floats_are_refused():
+    for other in (0.0, np.float64(0), np.int64(0), np.uint8(0)):
+        assert int_column([9007199254740993, other], "x").tolist() == [9007199254740993, 0]
+    error = refusal(int_column, [1, 9007199254740994.0], "x")
+    assert "9007199254740994.0 is not a whole number" in str(error)
+
+
+def test_a_long_text_among_numbers_costs_its_own_length():
+    values = [1] * 3_000
+    values[1_700] = "x" * 200_000
+    tracemalloc.start()
+    try:
+        error = refusal(int_column, values, "x")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (error.row, "is not a whole number" in str(error)) == (1_700, True)
+    assert most < 10_000_000

@@ -1,30 +1,28 @@
 """Instances with links and schedules with transfers in files, and what is wrong with links."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
+from importlib.resources import files
 
 import jsonschema
 import pytest
 
-import orsched
+from orsched import BlockMemory, Instance, PrefixCache, Requests, Worker
 from orsched.common.errors import InfeasibleError, InputError
-from orsched.data.instance import Instance
 from orsched.data.links import Link, read_link
-from orsched.data.memory import BlockMemory, PrefixCache
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.files import load_instance, load_schedule, save_instance, save_schedule
 from orsched.simulator import simulate_policy
 from tests.pools import pool_instance, pool_policy
+from tests.refusals import refusal
 
 SUFFIXES = (".json", ".parquet")
 
 
+def make(*workers, link=None):
+    return Instance(Requests([10], [3]), workers, "decode", link=link)
+
+
 def schema(kind):
-    path = Path(orsched.__file__).parent / "files" / "schemas" / f"{kind}.schema.json"
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(files("orsched.files.schemas").joinpath(f"{kind}.schema.json").read_text())
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -46,96 +44,62 @@ def test_files_hold_roles_links_and_transfers(tmp_path, seed, suffix):
         jsonschema.validate(json.loads(two.read_text()), schema("schedule"))
 
 
-def test_files_without_roles_are_as_before(tmp_path):
+def test_files_without_roles_are_as_before_and_links_are_part_of_the_problem(tmp_path):
     """What does not use links has neither their fields nor another hash."""
-    instance = Instance(Requests([10], [3]), (Worker(2),), first_token="decode")
+    instance = make(Worker(2))
     save_instance(instance, tmp_path / "a.json")
     document = json.loads((tmp_path / "a.json").read_text())
     assert "link" not in document
     assert not {"role", "device"} & set(document["workers"][0])
     assert instance.sha256[:8] == "932b492e"  # as before there were links
-
-
-def test_links_and_roles_are_part_of_the_problem():
-    requests = Requests([10], [3])
     workers = (Worker(2, role="prefill"), Worker(2, role="decode"))
-    hashes = {
-        Instance(requests, workers, link=link, first_token="decode").sha256
-        for link in (Link(), Link(ns_per_token=1), Link(ns_per_token=0, latency_ns=1))
-    }
-    both = Instance(requests, (Worker(2), Worker(2)), link=Link(), first_token="decode")
-    assert len(hashes | {both.sha256}) == 4
+    links = (Link(), Link(ns_per_token=1), Link(ns_per_token=0, latency_ns=1))
+    both = make(Worker(2), Worker(2), link=Link())
+    assert len({make(*workers, link=link).sha256 for link in links} | {both.sha256}) == 4
 
 
-@pytest.mark.parametrize(
-    ("spec", "link"),
-    [
-        ("free", Link()),
-        ("ns_per_token=5243,latency_ns=10000", Link(ns_per_token=5243, latency_ns=10_000)),
-        ("ns_per_token=7", Link(ns_per_token=7)),
-        # Llama 3 8B: 2 x 32 layers x 8 heads x 128 numbers of 2 bytes; 25 GB/s
-        ("bandwidth=25e9,kv_bytes=131072,latency=1e-5", Link(ns_per_token=5243, latency_ns=10_000)),
-        ({"ns_per_token": 3, "latency_ns": 4}, Link(ns_per_token=3, latency_ns=4)),
-        (Link(ns_per_token=5), Link(ns_per_token=5)),
-    ],
-)
+@pytest.mark.parametrize(("spec", "link"), [
+    ("free", Link()), ("ns_per_token=7", Link(ns_per_token=7)),
+    ("ns_per_token=5243,latency_ns=10000", Link(ns_per_token=5243, latency_ns=10_000)),
+    # Llama 3 8B: 2 x 32 layers x 8 heads x 128 numbers of 2 bytes; 25 GB/s
+    ("bandwidth=25e9,kv_bytes=131072,latency=1e-5", Link(ns_per_token=5243, latency_ns=10_000)),
+    ({"ns_per_token": 3, "latency_ns": 4}, Link(ns_per_token=3, latency_ns=4)),
+    (Link(ns_per_token=5), Link(ns_per_token=5)),
+])  # fmt: skip
 def test_links_are_read(spec, link):
     assert read_link(spec) == link
 
 
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        ("fast", "link"),
-        (3, "link"),
-        ("ns_per_token=-1", "ns_per_token"),
-        ("ns_per_token=x", "ns_per_token"),
-        ("speed=3", "speed"),
-        ("bandwidth=25e9", "kv_bytes"),
-        ("bandwidth=0,kv_bytes=2", "bandwidth"),
-        ("bandwidth=1,kv_bytes=2,latency=-1", "latency"),
-        ("bandwidth=1,kv_bytes=2,ns_per_token=1", "ns_per_token"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "field"), [
+    ("fast", "link"), (3, "link"), ("ns_per_token=-1", "ns_per_token"),
+    ("ns_per_token=x", "ns_per_token"), ("speed=3", "speed"), ("bandwidth=25e9", "kv_bytes"),
+    ("bandwidth=0,kv_bytes=2", "bandwidth"), ("bandwidth=1,kv_bytes=2,latency=-1", "latency"),
+    ("bandwidth=1,kv_bytes=2,ns_per_token=1", "ns_per_token"),
+])  # fmt: skip
 def test_wrong_links_are_located(spec, field):
-    with pytest.raises(InputError) as caught:
-        read_link(spec)
-    assert caught.value.field == field
-
-
-def make(*workers, link=None):
-    return Instance(Requests([10], [3]), workers, link=link, first_token="decode")
+    assert refusal(read_link, spec).field == field
 
 
 PREFIXED = BlockMemory(100, 16, "paged", PrefixCache())
 
 
-@pytest.mark.parametrize(
-    ("workers", "link", "field"),
-    [
-        ([Worker(1, role="prefill"), Worker(1)], None, "workers[0].role"),
-        ([Worker(1, device="a"), Worker(1, device="a")], None, "workers[0].device"),
-        ([Worker(1, role="prefill")], Link(), "workers"),
-        ([Worker(1, role="decode")], Link(), "workers"),
-        ([Worker(1, memory=BlockMemory(100, 16, "whole"))], Link(), "workers[0].memory"),
-        ([Worker(1), Worker(1, memory=PREFIXED)], Link(), "workers[1].memory"),
-        ([Worker(1, padding=True)], Link(), "workers[0].padding"),
-        ([Worker(1, available_ns=((5, None),))], Link(), "workers[0].available_ns"),
-        ([Worker(1)], "free", "link"),
-    ],
-)
+@pytest.mark.parametrize(("workers", "link", "field"), [
+    ([Worker(1, role="prefill"), Worker(1)], None, "workers[0].role"),
+    ([Worker(1, device="a"), Worker(1, device="a")], None, "workers[0].device"),
+    ([Worker(1, role="prefill")], Link(), "workers"),
+    ([Worker(1, role="decode")], Link(), "workers"),
+    ([Worker(1, memory=BlockMemory(100, 16, "whole"))], Link(), "workers[0].memory"),
+    ([Worker(1), Worker(1, memory=PREFIXED)], Link(), "workers[1].memory"),
+    ([Worker(1, padding=True)], Link(), "workers[0].padding"),
+    ([Worker(1, available_ns=((5, None),))], Link(), "workers[0].available_ns"),
+    ([Worker(1)], "free", "link"),
+])  # fmt: skip
 def test_instances_that_cannot_be(workers, link, field):
-    with pytest.raises(InputError) as caught:
-        make(*workers, link=link)
-    assert caught.value.field == field
+    assert refusal(make, *workers, link=link).field == field
 
 
-def test_unknown_roles_are_refused():
-    with pytest.raises(InputError, match="both, prefill, decode"):
-        Worker(1, role="encode")
-
-
-def test_runs_and_plans_refuse_links():
+def test_unknown_roles_are_refused_and_links_by_runs_and_plans():
+    assert "both, prefill, decode" in str(refusal(Worker, 1, role="encode"))
     with pytest.raises(InputError, match="does not know caches that change workers"):
         make(Worker(1), link=Link()).require_steady("a run")
 

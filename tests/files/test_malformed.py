@@ -1,40 +1,24 @@
-from __future__ import annotations
-
-import importlib.util
 import json
-from pathlib import Path
 
 import jsonschema
 import pytest
 
-from orsched.common.errors import InputError
 from orsched.files import load_cost, load_instance, load_schedule, read_requests_csv
 from orsched.files.instance_document import instance_from_document
 from orsched.files.parquet import instance_to_parquet, schedule_to_parquet
 from orsched.files.request_columns import requests_from_frame
 from orsched.files.schedule_document import schedule_from_document
-
-_spec = importlib.util.spec_from_file_location(
-    "orsched_malformed_files", Path(__file__).with_name("malformed.py")
-)
-malformed = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(malformed)
+from tests.files import malformed
+from tests.refusals import place, refusal
 
 READERS = {
-    "instance": load_instance,
-    "schedule": load_schedule,
-    "trace": load_schedule,
-    "cost": load_cost,
-    "requests.csv": read_requests_csv,
-    "instance.parquet": load_instance,
+    "instance": load_instance, "schedule": load_schedule, "trace": load_schedule, "cost": load_cost,
+    "requests.csv": read_requests_csv, "instance.parquet": load_instance,
     "schedule.parquet": load_schedule,
-}
+}  # fmt: skip
 ALL = [pytest.param(c, id=f"{c.kind}-{c.name}".replace(" ", "_")) for c in malformed.CASES]
-JSON = [
-    p
-    for p in ALL
-    if p.values[0].kind in malformed.DOCUMENTS and p.values[0].schema != malformed.TEXT
-]
+DOCUMENTS = [p for p in ALL if p.values[0].kind in malformed.DOCUMENTS]
+JSON = [p for p in DOCUMENTS if p.values[0].schema != malformed.TEXT]
 FILES = [p for p in ALL if p.values[0].kind != "frame"]
 FRAMES = [p for p in ALL if p.values[0].kind == "frame"]
 
@@ -78,8 +62,7 @@ def path_of(folder, kind):
 
 
 def require(error, case):
-    assert error.row == case.row, error
-    assert error.field == case.field, error
+    assert place(error) == (case.row, case.field), error
     assert case.says in error.problem, error
     assert error.remedy, error
     assert case.remedy in error.remedy, error
@@ -92,11 +75,8 @@ def test_what_the_cases_break_is_valid(tmp_path, kind):
     assert READERS[kind](path) is not None
 
 
-def test_the_frame_that_the_cases_break_is_valid():
+def test_the_frame_that_cases_break_is_valid_and_the_table_large_with_unique_names():
     assert len(requests_from_frame(valid("frame"))) == 3
-
-
-def test_the_table_is_large_and_its_names_are_unique():
     assert len(malformed.CASES) >= 150
     assert len({(c.kind, c.name) for c in malformed.CASES}) == len(malformed.CASES)
 
@@ -106,20 +86,17 @@ def test_a_malformed_file_is_an_input_error_at_its_place(tmp_path, case):
     path = path_of(tmp_path, case.kind)
     write(path, case.break_it(valid(case.kind)))
     before = path.read_bytes()
-    with pytest.raises(InputError) as caught:
-        READERS[case.kind](path)
-    require(caught.value, case)
-    assert caught.value.file == str(path)
-    assert str(caught.value).startswith(str(path))
+    error = refusal(READERS[case.kind], path)
+    require(error, case)
+    assert error.file == str(path)
+    assert str(error).startswith(str(path))
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("case", FRAMES)
 def test_a_malformed_frame_is_an_input_error_at_its_place(case):
-    with pytest.raises(InputError) as caught:
-        requests_from_frame(case.break_it(valid("frame")))
-    require(caught.value, case)
+    require(refusal(requests_from_frame, case.break_it(valid("frame"))), case)
 
 
 @pytest.mark.parametrize("case", JSON)

@@ -1,8 +1,8 @@
-"""Requests as CSV, JSON lines and data frames."""
+"""Requests as CSV, JSON lines and data frames, and their arrivals in seconds."""
 
-from __future__ import annotations
-
+import dataclasses
 import json
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -11,20 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orsched import InputError, Instance, Prefixes, Requests, Worker
 from orsched.cli.commands import run
-from orsched.common.errors import InputError
-from orsched.data.instance import Instance
-from orsched.data.requests import Prefixes, Requests
-from orsched.data.workers import Worker
-from orsched.files import (
-    load_instance,
-    read_requests_csv,
-    read_requests_jsonl,
-    tables,
-    write_requests_csv,
-)
+from orsched.common.units import MAX_TIME_NS, seconds_column
+from orsched.files import load_instance, read_requests_csv, read_requests_jsonl, tables
 from orsched.files.cells import seconds
-from orsched.files.request_columns import requests_from_frame, requests_to_frame
+from orsched.files.request_columns import requests_from_frame, requests_to_frame, write_requests_csv
+from tests.refusals import place, refusal
 
 
 def read(tmp_path, text):
@@ -34,49 +27,35 @@ def read(tmp_path, text):
 
 
 def test_seconds_are_converted_exactly(tmp_path):
-    table = read(
-        tmp_path,
-        "prompt_tokens,output_tokens,arrival_s\n"
-        "1,1,0.1\n1,1,.5\n1,1,3\n1,1,1e-3\n1,1,4.\n1,1,0.30000000000000004\n1,1, 7.25 \n",
-    )
-    assert table.arrival_ns.tolist() == [
-        10**8,
-        5 * 10**8,
-        3 * 10**9,
-        10**6,
-        4 * 10**9,
-        3 * 10**8,
-        7_250_000_000,
-    ]
-    # In floats 2147483648.000000001 s would lose its nanosecond.
-    large = read(tmp_path, "prompt_tokens,output_tokens,arrival_s\n1,1,2147483648.000000001\n")
-    assert large.arrival_ns.tolist() == [2147483648 * 10**9 + 1]
+    cells = ["0.1", ".5", "3", "1e-3", "4.", "0.30000000000000004", " 7.25 "]
+    cells.append("2147483648.000000001")  # in floats it would lose its nanosecond
+    rows = "".join(f"1,1,{cell}\n" for cell in cells)
+    found = read(tmp_path, "prompt_tokens,output_tokens,arrival_s\n" + rows).arrival_ns.tolist()
+    in_ms = [100, 500, 3000, 1, 4000, 300, 7250, 2147483648000]
+    assert found == [10**6 * ms for ms in in_ms[:-1]] + [10**6 * in_ms[-1] + 1]
 
 
-@given(
-    st.lists(
-        st.from_regex(r"[0-9]{0,9}\.[0-9]{1,14}|[0-9]{1,9}|[0-9]{1,4}[eE]-?[0-5]", fullmatch=True)
-    )
-)
+NUMBERS = r"[0-9]{0,9}\.[0-9]{1,14}|[0-9]{1,9}|[0-9]{1,4}[eE]-?[0-5]"
+DECIMALS = st.decimals(0, 10**8, allow_nan=False, allow_infinity=False).map(str)
+
+
+@given(st.lists(st.from_regex(NUMBERS, fullmatch=True) | DECIMALS))
 def test_nanoseconds_are_the_rounded_fraction(cells):
     assert seconds(cells).tolist() == [round(Fraction(c) * 10**9) for c in cells]
 
 
-def test_names_and_codes_of_service_classes_are_read(tmp_path):
-    text = "service_class,output_tokens,prompt_tokens\n0,1,1\n1,1,1\nbatch,1,1\ninteractive,1,1\n"
-    assert read(tmp_path, text).service_class.tolist() == [0, 1, 1, 0]
+HEAD = "prompt_tokens,output_tokens"
 
 
-def test_whole_decimals_signs_and_blanks_are_read(tmp_path):
-    table = read(tmp_path, "prompt_tokens,output_tokens\n12.0,+3\n 7 ,4.\n")
-    assert table.prompt_tokens.tolist() == [12, 7]
-    assert table.output_tokens.tolist() == [3, 4]
-
-
-def test_line_ends_empty_lines_and_byte_order_mark(tmp_path):
-    text = b"\xef\xbb\xbfprompt_tokens,output_tokens\r\n\r\n1,2\r\n3,4\r\n\r\n"
-    assert read(tmp_path, text) == Requests([1, 3], [2, 4])
-    assert read(tmp_path, "prompt_tokens,output_tokens\n") == Requests([], [])
+@pytest.mark.parametrize(("text", "wanted"), [
+    ("service_class,output_tokens,prompt_tokens\n0,1,1\n1,1,1\nbatch,1,1\ninteractive,1,1\n",
+     Requests([1] * 4, [1] * 4, service_class=[0, 1, 1, 0])),
+    (f"{HEAD}\n12.0,+3\n 7 ,4.\n", Requests([12, 7], [3, 4])),
+    (f"\ufeff{HEAD}\r\n\r\n1,2\r\n3,4\r\n\r\n", Requests([1, 3], [2, 4])),
+    (f"{HEAD}\n", Requests([], [])),
+], ids=["classes", "decimals, signs, blanks", "line ends and mark", "no rows"])  # fmt: skip
+def test_what_cells_and_lines_may_look_like(tmp_path, text, wanted):
+    assert read(tmp_path, text) == wanted
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 100])
@@ -107,38 +86,27 @@ def test_classes_tenants_and_deadlines_are_read_by_name(tmp_path):
     assert (numbers.tenant.tolist(), numbers.tenants) == ([700, 3], None)
 
 
-@pytest.mark.parametrize(
-    ("head", "cells", "row", "field", "says"),
-    [
-        ("class", ["chat", "fast"], 3, "class", "'fast' is not a service class"),
-        ("class,service_class", ["0,0", "0,0"], None, "class", "service_class is given, too"),
-        ("deadline_s,deadline_ns", ["0,0", "0,0"], None, "deadline_s", "deadline_ns is given, too"),
-        ("deadline_s", ["1", "-1"], 3, "deadline_s", "-1 is negative"),
-        ("tenant", ["a", "7"], 3, "tenant", "'7' is not a name of a tenant"),
-        ("tenant", ["a", ""], 3, "tenant", "'' is not a name of a tenant"),
-    ],
-)
-def test_wrong_classes_tenants_and_deadlines_name_their_line(
-    tmp_path, head, cells, row, field, says
-):
+@pytest.mark.parametrize(("head", "cells", "row", "field", "says"), [
+    ("class", ["chat", "fast"], 3, "class", "'fast' is not a service class"),
+    ("class,service_class", ["0,0", "0,0"], None, "class", "service_class is given, too"),
+    ("deadline_s,deadline_ns", ["0,0", "0,0"], None, "deadline_s", "deadline_ns is given, too"),
+    ("deadline_s", ["1", "-1"], 3, "deadline_s", "-1 is negative"),
+    ("tenant", ["a", "7"], 3, "tenant", "'7' is not a name of a tenant"),
+    ("tenant", ["a", ""], 3, "tenant", "'' is not a name of a tenant"),
+])  # fmt: skip
+def test_wrong_columns_of_csv_name_their_line(tmp_path, head, cells, row, field, says):
     lines = [f"prompt_tokens,output_tokens,{head}", *(f"1,1,{cell}" for cell in cells)]
     (tmp_path / "r.csv").write_text("\n".join(lines) + "\n")
-    with pytest.raises(InputError) as caught:
-        read_requests_csv(tmp_path / "r.csv", ["chat", "bulk"])
-    assert (caught.value.row, caught.value.field) == (row, field)
-    assert says in caught.value.problem
-    assert caught.value.remedy
+    error = refusal(read_requests_csv, tmp_path / "r.csv", ["chat", "bulk"])
+    assert place(error) == (row, field)
+    assert says in error.problem
+    assert error.remedy
 
 
 FULL = Requests(
-    [3, 4, 5],
-    [2, 3, 1],
-    arrival_ns=[0, 5, 9],
-    predicted_tokens=[1, 1, 2],
-    service_class=[0, 1, 1],
-    ids=list("abc"),
-    prefixes=Prefixes([0, 1, 1, 3], [7, 7, 8], 4),
-)
+    [3, 4, 5], [2, 3, 1], arrival_ns=[0, 5, 9], predicted_tokens=[1, 1, 2], ids=list("abc"),
+    service_class=[0, 1, 1], prefixes=Prefixes([0, 1, 1, 3], [7, 7, 8], 4),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("table", [FULL, Requests([3], [2]), Requests([], [])])
@@ -146,15 +114,12 @@ def test_frames_round_trip(table):
     assert requests_from_frame(requests_to_frame(table)) == table
 
 
-def test_instances_come_from_frames_and_go_to_them():
+def test_instances_come_from_frames_and_go_to_them_as_copies():
     instance = Instance(FULL, Worker(2), name="x", first_token="prefill")
     frame = instance.to_pandas()
     assert frame["arrival_ns"].tolist() == [0, 5, 9]
     back = Instance.from_pandas(frame, Worker(2), name="x", first_token="prefill")
     assert back == instance
-
-
-def test_a_frame_is_a_copy():
     frame = FULL.replace(prefixes=None)
     taken = requests_to_frame(frame)
     taken.loc[0, "prompt_tokens"] = 99
@@ -168,18 +133,12 @@ def test_all_whole_number_types_are_read(dtype):
 
 
 def test_seconds_and_service_classes_by_name():
-    frame = pd.DataFrame(
-        {
-            "prompt_tokens": [1, 2],
-            "output_tokens": [3, 4],
-            "arrival_s": [0.1, 2],
-            "service_class": ["batch", "interactive"],
-        }
+    columns = {"prompt_tokens": [1, 2], "output_tokens": [3, 4], "arrival_s": [0.1, 2]}
+    frame = pd.DataFrame({**columns, "service_class": ["batch", "interactive"]})
+    times = [100_000_000, 2_000_000_000]
+    assert requests_from_frame(frame) == Requests(
+        [1, 2], [3, 4], arrival_ns=times, service_class=[1, 0]
     )
-    expected = Requests(
-        [1, 2], [3, 4], arrival_ns=[100_000_000, 2_000_000_000], service_class=[1, 0]
-    )
-    assert requests_from_frame(frame) == expected
     whole = frame.assign(arrival_s=np.array([1, 2]))
     assert requests_from_frame(whole).arrival_ns.tolist() == [10**9, 2 * 10**9]
 
@@ -215,47 +174,32 @@ def test_lines_hold_what_csv_holds(tmp_path):
     assert found.tenants == ("a", "b")
 
 
-@pytest.mark.parametrize(
-    ("change", "field", "says"),
-    [
-        ({"class": "fast"}, "class", "'fast' is not a service class"),
-        ({"tenant": 7}, "tenant", "stands among names"),
-        ({"deadline_s": -1}, "deadline_s", "-1.0 s is negative"),
-        ({"deadline_s": "soon"}, "deadline_s", "is not a number of seconds"),
-        ({"prompt_tokens": 1.5}, "prompt_tokens", "1.5 is not a whole number"),
-        ({"prompt_tokens": None}, "prompt_tokens", "missing"),
-        ({"colour": 1}, "colour", "not in the first line"),
-    ],
-)
+@pytest.mark.parametrize(("change", "field", "says"), [
+    ({"class": "fast"}, "class", "'fast' is not a service class"),
+    ({"tenant": 7}, "tenant", "stands among names"),
+    ({"deadline_s": -1}, "deadline_s", "-1.0 s is negative"),
+    ({"deadline_s": "soon"}, "deadline_s", "is not a number of seconds"),
+    ({"prompt_tokens": 1.5}, "prompt_tokens", "1.5 is not a whole number"),
+    ({"prompt_tokens": None}, "prompt_tokens", "missing"),
+    ({"colour": 1}, "colour", "not in the first line"),
+])  # fmt: skip
 def test_wrong_values_name_their_line(tmp_path, change, field, says):
     lines = [json.dumps(ROWS[0]), "", json.dumps({**ROWS[1], **change})]
-    with pytest.raises(InputError) as caught:
-        read_requests_jsonl(write(tmp_path / "r.jsonl", lines), CLASSES)
-    assert (caught.value.row, caught.value.field) == (3, field)
-    assert says in caught.value.problem
-    assert caught.value.remedy
+    error = refusal(read_requests_jsonl, write(tmp_path / "r.jsonl", lines), CLASSES)
+    assert place(error) == (3, field)
+    assert says in error.problem
+    assert error.remedy
 
 
-@pytest.mark.parametrize(
-    ("line", "row", "field"),
-    [
-        ("[1, 2]", 1, None),
-        ("{", 1, None),
-        ('{"prompt_tokens": 1}', None, "output_tokens"),
-        ('{"prompt_tokens": 1, "output_tokens": 1, "colour": 1}', None, "colour"),
-    ],
-)
-def test_wrong_first_lines_are_located(tmp_path, line, row, field):
-    with pytest.raises(InputError) as caught:
-        read_requests_jsonl(write(tmp_path / "r.jsonl", [line]))
-    assert (caught.value.row, caught.value.field) == (row, field)
-
-
-def test_a_missing_value_names_its_line(tmp_path):
-    lines = [json.dumps(ROWS[0]), '{"prompt_tokens": 1}']
-    with pytest.raises(InputError) as caught:
-        read_requests_jsonl(write(tmp_path / "r.jsonl", lines), CLASSES)
-    assert (caught.value.row, caught.value.field) == (2, "output_tokens")
+@pytest.mark.parametrize(("lines", "row", "field"), [
+    (["[1, 2]"], 1, None), (["{"], 1, None),
+    (['{"prompt_tokens": 1}'], None, "output_tokens"),
+    (['{"prompt_tokens": 1, "output_tokens": 1, "colour": 1}'], None, "colour"),
+    ([json.dumps(ROWS[0]), '{"prompt_tokens": 1}'], 2, "output_tokens"),
+])  # fmt: skip
+def test_wrong_lines_are_located(tmp_path, lines, row, field):
+    error = refusal(read_requests_jsonl, write(tmp_path / "r.jsonl", lines), CLASSES)
+    assert place(error) == (row, field)
 
 
 def test_convert_takes_json_lines_with_classes(tmp_path, capsys):
@@ -266,3 +210,93 @@ def test_convert_takes_json_lines_with_classes(tmp_path, capsys):
     instance = load_instance(target)
     assert [kind.name for kind in instance.classes] == ["interactive", "batch", "chat", "bulk"]
     assert instance.requests.service_class.tolist() == [2, 3]
+
+
+# -- arrivals in seconds: rounded exactly, in place of nanoseconds ------------------------------
+
+
+def _requests(seconds, **more):
+    return Requests([1] * len(seconds), [1] * len(seconds), arrival_s=seconds, **more)
+
+
+def test_seconds_are_read_as_nanoseconds():
+    found = _requests([0, 0.5, 1.25, 3])
+    assert found.arrival_ns.tolist() == [0, 500_000_000, 1_250_000_000, 3_000_000_000]
+    assert found.arrival_s.tolist() == [0, 0.5, 1.25, 3]
+    assert found == Requests([1] * 4, [1] * 4, arrival_ns=found.arrival_ns)
+    assert found.service_class.tolist() == [0] * 4  # as with nanoseconds
+    assert len(_requests([])) == 0
+
+
+SECONDS = (
+    st.floats(0, MAX_TIME_NS / 1e9, allow_nan=False)
+    | st.integers(0, 2**61).map(lambda ns: ns / 1e9).filter(lambda s: s * 1e9 <= MAX_TIME_NS)
+    | st.integers(0, 10**12).map(lambda half: (2 * half + 1) / 2e9)  # close to a half
+    | st.integers(0, 4_000_000_000)
+)
+
+
+@given(st.lists(SECONDS, max_size=8))
+def test_every_number_is_rounded_as_its_fraction_is(seconds):
+    wanted = [round(Fraction(s) * 10**9) for s in seconds]
+    if max(wanted, default=0) > MAX_TIME_NS:
+        return
+    assert seconds_column(seconds, "x").tolist() == wanted
+    assert seconds_column(np.array(seconds, dtype=float), "x").tolist() == wanted
+
+
+def test_a_plain_product_would_be_wrong_where_this_is_right():
+    close = [(2 * half + 1) / 2e9 for half in range(100_000, 200_000)]
+    exact = [round(Fraction(s) * 10**9) for s in close]
+    assert seconds_column(close, "x").tolist() == exact
+    assert np.rint(np.array(close) * 1e9).astype(int).tolist() != exact
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.uint8, np.float64])
+def test_arrays_of_any_numbers_and_series(kind):
+    column = np.array([0, 1, 2], dtype=kind)
+    wanted = [0, 10**9, 2 * 10**9]
+    assert _requests(column).arrival_ns.tolist() == wanted
+    assert _requests(pd.Series(column, index=[5, 6, 7])).arrival_ns.tolist() == wanted
+    assert _requests(list(column)).arrival_ns.tolist() == wanted
+
+
+@pytest.mark.parametrize(("values", "row", "text"), [
+    ([0, math.nan], 1, "nan is not a finite time"), ([math.inf, 0], 0, "inf is not a finite time"),
+    ([0, -1.5], 1, "is negative"), ([0, 5e9], 1, "is too large"),
+    ([0, "1.5"], 1, "'1.5' is not a number of seconds"),
+    ([0.5, None], 1, "None is not a number of seconds"),
+    ([0.5, True], 1, "True is not a number of seconds"),
+    (["a", "b"], 0, "'a' is not a number of seconds"),
+])  # fmt: skip
+def test_what_is_no_time_is_named_with_its_row(values, row, text):
+    error = refusal(_requests, values)
+    assert (*place(error), text in str(error)) == (row, "arrival_s", True)
+
+
+def test_shape_and_length_are_checked_and_nanoseconds_are_not_given_too():
+    with pytest.raises(InputError, match="3 values where 2 are expected"):
+        Requests([1, 1], [1, 1], arrival_s=[0, 1, 2])
+    assert "expected one dimension" in str(refusal(Requests, [1, 1], [1, 1], arrival_s=[[0], [1]]))
+    error = refusal(_requests, [0, 1], arrival_ns=[0, 5])
+    assert (error.field, "arrivals are given twice" in str(error)) == ("arrival_s", True)
+
+
+def test_replacing_either_and_neither():
+    found = _requests([0.25, 1])
+    assert found.replace(ids=("a", "b")).arrival_ns.tolist() == [250_000_000, 10**9]
+    assert found.replace(arrival_s=[1, 2]).arrival_ns.tolist() == [10**9, 2 * 10**9]
+    assert found.replace(arrival_ns=[3, 4]).arrival_ns.tolist() == [3, 4]
+    assert dataclasses.replace(found, ids=("a", "b")).arrival_s.tolist() == [0.25, 1]
+    assert dataclasses.replace(found, arrival_ns=[7, 8]).arrival_ns.tolist() == [7, 8]
+    assert _requests(found.arrival_s).arrival_ns.tolist() == [250_000_000, 10**9]
+    assert found.take([1]).arrival_s.tolist() == [1]
+
+
+def test_requests_of_a_data_frame():
+    frame = pd.DataFrame(
+        {"id": ["x", "y"], "prompt_tokens": [3, 4], "output_tokens": [5, 6], "arrival_s": [0, 0.1]}
+    )
+    found = Requests.from_pandas(frame)
+    assert found == Requests([3, 4], [5, 6], arrival_s=[0, 0.1], ids=("x", "y"))
+    assert Requests.from_pandas(frame.rename(columns={"arrival_s": "arrivals"})) == found

@@ -1,32 +1,20 @@
-from __future__ import annotations
-
-import importlib.util
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
+from jsonschema import Draft202012Validator
 
-from orsched import files
+from orsched import AffineCost, BlockMemory, Instance, Prefixes, Requests, Worker, files
+from orsched.cli.commands import run
 from orsched.common.registry import cost_model
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.memory import BlockMemory
-from orsched.data.requests import Prefixes, Requests
-from orsched.data.workers import Worker
-from orsched.files import (
-    load_cost,
-    load_instance,
-    load_schedule,
-    save_cost,
-    save_instance,
-    save_schedule,
-)
+from orsched.files import load_cost, load_instance, save_cost
+from orsched.files.native import load_schedule, save_instance, save_schedule
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
+from tests.decoding import decoding
 from tests.in_order import in_order
 
-KINDS = ("instance", "schedule", "trace", "cost")
+KINDS = ("instance", "schedule", "trace", "cost", "packing")
 PARAMETERS = {
     "affine": {},
     "levels": {"levels": [[10, 5], [20, 5], [2**40, 9]], "round_fixed_ns": 3},
@@ -57,6 +45,13 @@ PARAMETERS = {
 }
 
 
+EXTREMES = Requests(
+    [2**31 - 1], [1], arrival_ns=[2**61], predicted_tokens=[7], service_class=[0], ids=["ü"],
+    prefixes=Prefixes([0, 2], [0, 2**62], 2**30),
+)  # fmt: skip
+EXTREME = Worker(1, in_order(AffineCost, 0, 0, 0, 0), memory=BlockMemory(2**31 - 1, 1, "whole"))
+
+
 def model(name):
     return AffineCost() if name == "affine" else cost_model(name).from_dict(PARAMETERS[name])
 
@@ -68,21 +63,21 @@ def schemas():
 
 
 def errors(schema, path):
-    validator = jsonschema.Draft202012Validator(schema)
+    validator = Draft202012Validator(schema)
     return [e.message for e in validator.iter_errors(json.loads(path.read_text()))]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_schemas_are_valid_and_closed(schemas, kind):
     schema = schemas[kind]
-    jsonschema.Draft202012Validator.check_schema(schema)
+    Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["$id"] == f"urn:orsched:schema:{kind}:1"
     assert schema["properties"]["format"]["const"] == f"orsched/{kind}"
     assert kind == "cost" or schema["additionalProperties"] is False
 
 
-def test_a_trace_is_a_schedule_but_for_format_and_run(schemas):
+def test_schemas_of_schedules_and_traces_and_of_workers_and_costs_agree(schemas):
     schedule, trace = dict(schemas["schedule"]), dict(schemas["trace"])
     for schema in (schedule, trace):
         for name in ("$id", "title", "description"):
@@ -91,9 +86,6 @@ def test_a_trace_is_a_schedule_but_for_format_and_run(schemas):
         del schema["properties"]["format"], schema["properties"]["run"]
     assert trace.pop("required") == [*schedule.pop("required"), "run"]
     assert trace == schedule
-
-
-def test_workers_and_cost_files_have_the_same_models(schemas):
     header = {"format", "version", "fit"}
     for name in PARAMETERS:
         flat, nested = schemas["cost"]["$defs"][name], schemas["instance"]["$defs"][name]
@@ -109,12 +101,10 @@ def test_every_cost_model_round_trips_and_fits_both_schemas(schemas, tmp_path, n
     save_cost(cost, tmp_path / "cost.json", {"rows": 3, "error": 0.5})
     assert load_cost(tmp_path / "cost.json") == cost
     assert errors(schemas["cost"], tmp_path / "cost.json") == []
-    assert list(cost.to_dict()) == [
-        key
-        for key in json.loads((tmp_path / "cost.json").read_text())
-        if key not in ("format", "version", "model", "fit")
-    ]
-    instance = Instance(Requests([1], [1]), Worker(1, cost=cost), first_token="decode")
+    written = json.loads((tmp_path / "cost.json").read_text())
+    others = ("format", "version", "model", "fit")
+    assert list(cost.to_dict()) == [key for key in written if key not in others]
+    instance = decoding([1], [1], Worker(1, cost=cost))
     save_instance(instance, tmp_path / "instance.json")
     assert load_instance(tmp_path / "instance.json") == instance
     assert errors(schemas["instance"], tmp_path / "instance.json") == []
@@ -133,7 +123,7 @@ def test_schema_and_reader_reject_the_same_parameters(schemas, tmp_path, name):
         if key == "levels":
             wrong += [[], [[1]], [[0, 1]], [[1, -1]], [[1, 2, 3]], [["1", 2]]]
         broken += [{**parameters, key: item} for item in wrong if item != value]
-    validator = jsonschema.Draft202012Validator(schemas["cost"])
+    validator = Draft202012Validator(schemas["cost"])
     path = tmp_path / "cost.json"
     for values in broken:
         document = {"format": "orsched/cost", "version": 1, "model": name, **values}
@@ -143,33 +133,11 @@ def test_schema_and_reader_reject_the_same_parameters(schemas, tmp_path, name):
         assert not validator.is_valid(document), document
 
 
-@pytest.mark.parametrize(
-    "instance",
-    [
-        Instance(Requests([], []), Worker(1), first_token="decode"),
-        Instance(
-            Requests([3, 4], [2, 1]),
-            (Worker(2, prefill_cap_tokens=9), Worker(1, name="b")),
-            first_token="decode",
-        ),
-        Instance(
-            Requests(
-                [2**31 - 1],
-                [1],
-                arrival_ns=[2**61],
-                predicted_tokens=[7],
-                service_class=[0],
-                ids=["ü"],
-                prefixes=Prefixes([0, 2], [0, 2**62], 2**30),
-            ),
-            Worker(1, in_order(AffineCost, 0, 0, 0, 0), memory=BlockMemory(2**31 - 1, 1, "whole")),
-            first_token="prefill",
-            output_limit_tokens=2**31 - 1,
-            name="",
-        ),
-    ],
-    ids=["empty", "two workers", "extremes"],
-)
+@pytest.mark.parametrize("instance", [
+    decoding([], [], Worker(1)),
+    decoding([3, 4], [2, 1], (Worker(2, prefill_cap_tokens=9), Worker(1, name="b"))),
+    Instance(EXTREMES, EXTREME, "prefill", output_limit_tokens=2**31 - 1, name=""),
+], ids=["empty", "two workers", "extremes"])  # fmt: skip
 def test_what_is_saved_fits_the_schema(schemas, tmp_path, instance):
     path = tmp_path / "instance.json"
     save_instance(instance, path)
@@ -178,7 +146,7 @@ def test_what_is_saved_fits_the_schema(schemas, tmp_path, instance):
 
 
 def test_saved_schedules_and_traces_fit_their_schemas(schemas, tmp_path):
-    instance = Instance(Requests([3, 4], [2, 5]), Worker(2), first_token="decode")
+    instance = decoding([3, 4], [2, 5], Worker(2))
     schedule = simulate_policy(instance, FirstComeFirstServed()).schedule
     bound = {"name": "volume", "value_ns": 1, "certificate": {"stages": 1}}
     schedule = schedule.replace(bound=bound, results={"gap": 0.5, "slo": None})
@@ -192,10 +160,15 @@ def test_saved_schedules_and_traces_fit_their_schemas(schemas, tmp_path):
     assert errors(schemas["trace"], tmp_path / "schedule.json") != []
 
 
-def test_the_packaged_schemas_are_the_published_ones(schemas):
-    spec = importlib.util.find_spec("orsched")
-    for kind, schema in schemas.items():
-        path = (
-            Path(spec.submodule_search_locations[0]) / "files" / "schemas" / f"{kind}.schema.json"
-        )
-        assert json.loads(path.read_text()) == schema
+def test_a_written_packing_fits_and_checks(schemas, tmp_path, capsys):
+    sizes, path = tmp_path / "sizes.csv", tmp_path / "packing.json"
+    sizes.write_text("name,size\na,7\nb,5\nc,4\nd,4\ne,3\n")
+    given = ["pack", str(sizes), "--column", "size", "--clients", "2", "-o", str(path)]
+    assert run(given) == 0
+    document, validator = json.loads(path.read_text()), Draft202012Validator(schemas["packing"])
+    assert document["column"] == "size"
+    assert list(validator.iter_errors(document)) == []
+    assert run(["check", str(sizes), str(path)]) == 0
+    assert not validator.is_valid({**document, "clients": 0})
+    assert not validator.is_valid({**document, "more": 0})
+    capsys.readouterr()

@@ -4,34 +4,16 @@ import json
 
 import pytest
 
-from orsched import AffineCost, InputError, Instance, Requests, Worker, check, simulate
+from orsched import AffineCost, Requests, Worker, check, simulate
 from orsched.cli.commands import run
-from orsched.files import (
-    load_instance,
-    load_schedule,
-    read_requests_csv,
-    save_instance,
-    save_schedule,
-    write_requests_csv,
-)
+from orsched.files import load_schedule, read_requests_csv, save_schedule
 from orsched.heuristics.pang import FirstComeFirstServed
+from tests.decoding import decoding
 from tests.in_order import in_order
+from tests.refusals import place, refusal
 
-ROWS = "prompt_tokens,output_tokens,weight\n5,2,3\n7,1,0\n9,4,1000000\n"
-PROBLEM = Instance(
-    Requests([5, 7, 9], [2, 1, 4], weights=[3, 0, 10**6]),
-    [Worker(2, in_order(AffineCost, 10_000_000, 1000, 5_000_000, 0))],
-    first_token="decode",
-)
-
-
-@pytest.mark.parametrize("suffix", [".json", ".parquet"])
-def test_native_files_keep_weights(tmp_path, suffix):
-    path = tmp_path / f"kept{suffix}"
-    save_instance(PROBLEM, path)
-    back = load_instance(path)
-    assert back.requests.weights.tolist() == [3, 0, 10**6]
-    assert back.sha256 == PROBLEM.sha256
+WORKER = Worker(2, in_order(AffineCost, 10_000_000, 1000, 5_000_000, 0))
+PROBLEM = decoding([5, 7, 9], [2, 1, 4], WORKER, weights=[3, 0, 10**6])
 
 
 def test_weights_are_a_part_of_the_instances_identity():
@@ -42,40 +24,30 @@ def test_weights_are_a_part_of_the_instances_identity():
 
 def test_csv_frames_and_rows_keep_weights(tmp_path):
     path = tmp_path / "mine.csv"
-    path.write_text(ROWS)
+    path.write_text("prompt_tokens,output_tokens,weight\n5,2,3\n7,1,0\n9,4,1000000\n")
     read = read_requests_csv(path)
     assert read.weights.tolist() == [3, 0, 10**6]
-    write_requests_csv(read, path)
-    assert read_requests_csv(path) == read
     assert read.take([2, 0]).weights.tolist() == [10**6, 3]
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"prompt_tokens": [5], "output_tokens": [2], "weight": [4]})
     assert Requests.from_pandas(frame).weights.tolist() == [4]
 
 
-@pytest.mark.parametrize(
-    ("cell", "problem"),
-    [("-1", "-1"), ("0.5", "0.5"), ("nan", "nan"), ("1000001", "1000001"), ("", "missing")],
-)
+@pytest.mark.parametrize(("cell", "problem"), [
+    ("-1", "-1"), ("0.5", "0.5"), ("nan", "nan"), ("1000001", "1000001"), ("", "missing"),
+])  # fmt: skip
 def test_a_wrong_weight_is_named_with_its_line(tmp_path, cell, problem):
     path = tmp_path / "mine.csv"
     path.write_text(f"prompt_tokens,output_tokens,weight\n5,2,1\n7,1,{cell}\n")
-    with pytest.raises(InputError, match=problem) as caught:
-        read_requests_csv(path)
-    assert (caught.value.row, caught.value.field) == (3, "weight")
+    error = refusal(read_requests_csv, path)
+    assert (*place(error), problem in str(error)) == (3, "weight", True)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("own.csv", "prompt_len;output_len;Weight\n5;2;3\n7;1;0\n"),
-        (
-            "own.jsonl",
-            '{"prompt_len": 5, "output_len": 2, "weight": 3}\n'
-            '{"prompt_len": 7, "output_len": 1, "weight": 0}\n',
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), [
+    ("own.csv", "prompt_len;output_len;Weight\n5;2;3\n7;1;0\n"),
+    ("own.jsonl", '{"prompt_len": 5, "output_len": 2, "weight": 3}\n'
+                  '{"prompt_len": 7, "output_len": 1, "weight": 0}\n'),
+])  # fmt: skip
 def test_convert_reads_weights(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     out = tmp_path / "converted.json"

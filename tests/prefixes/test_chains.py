@@ -1,24 +1,14 @@
 """Prefixes: chains of identifiers, from trees and documents, in other block sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched import Instance, Requests, Worker
-from orsched.common.errors import InputError
-from orsched.data.memory import (
-    LEAST_FUTURE_USE,
-    LRU,
-    RULES,
-    TASK_AWARE,
-    BlockMemory,
-    Eviction,
-    PrefixCache,
-)
-from orsched.data.prefixes import Prefixes
+from orsched import BlockMemory, Eviction, InputError, PrefixCache, Prefixes, Requests, Worker
+from orsched.data.memory import LEAST_FUTURE_USE, LRU, RULES, TASK_AWARE
+from tests.decoding import decoding
+from tests.refusals import place, refusal
 
 
 def shared_tokens(prefixes, a, b):
@@ -66,28 +56,18 @@ def token_path(parents, tokens, leaf):
     return path
 
 
-@pytest.mark.parametrize(
-    ("parent", "row", "problem"),
-    [
-        ([-1, 2, 1], 1, "circle: 1 -> 2 -> 1"),
-        ([0], 0, "circle: 0 -> 0"),
-        ([1, 2, 3, 2], 2, "circle: 2 -> 3 -> 2"),
-        ([*range(1, 20), 0], 0, "6 -> 7 -> ..."),
-        ([-1, 5], 1, "segment 5 does not exist"),
-        ([-2], 0, "-2 is below -1"),
-    ],
-)
+@pytest.mark.parametrize(("parent", "row", "problem"), [
+    ([-1, 2, 1], 1, "circle: 1 -> 2 -> 1"), ([0], 0, "circle: 0 -> 0"),
+    ([1, 2, 3, 2], 2, "circle: 2 -> 3 -> 2"), ([*range(1, 20), 0], 0, "6 -> 7 -> ..."),
+    ([-1, 5], 1, "segment 5 does not exist"), ([-2], 0, "-2 is below -1"),
+])  # fmt: skip
 def test_parents_that_lead_nowhere_are_errors_at_their_segment(parent, row, problem):
-    with pytest.raises(InputError) as caught:
-        Prefixes.from_parents(parent, [4] * len(parent), [0], 2)
-    assert (caught.value.row, caught.value.field) == (row, "parent")
-    assert problem in caught.value.problem
-    assert caught.value.remedy
-
-
-def test_requests_name_segments_that_exist():
-    with pytest.raises(InputError, match=r"row 1, field 'leaf_of_request': segment 3"):
-        Prefixes.from_parents([-1], [4], [0, 3], 2)
+    error = refusal(Prefixes.from_parents, parent, [4] * len(parent), [0], 2)
+    assert place(error) == (row, "parent")
+    assert problem in error.problem
+    assert error.remedy
+    leaf = refusal(Prefixes.from_parents, [-1], [4], [0, 3], 2)  # requests name what exists
+    assert "row 1, field 'leaf_of_request': segment 3" in str(leaf)
 
 
 def test_documents_share_full_blocks():
@@ -99,7 +79,7 @@ def test_documents_share_full_blocks():
     assert Prefixes.from_documents([3, 9, 3], 8, 4).counts.tolist() == [2, 2, 2]
 
 
-def test_refined_blocks_share_what_the_blocks_shared():
+def test_refined_blocks_share_what_the_blocks_shared_and_rows_keep_their_chains():
     prefixes = Prefixes([0, 3, 6, 8], [5, 6, 7, 5, 6, 1, 5, 6], 8)
     whole = Requests([20, 20, 9], [1, 1, 1], prefixes=prefixes)
     fine = whole.refined(4).prefixes
@@ -107,12 +87,8 @@ def test_refined_blocks_share_what_the_blocks_shared():
     assert shared_tokens(fine, 0, 1) == 4
     assert shared_tokens(fine, 0, 2) == 3
     assert whole.refined(8) == whole.replace(prefixes=whole.prefixes.refined(8))
-    with pytest.raises(InputError, match="3 does not divide the 8"):
-        whole.refined(3)
+    assert "3 does not divide the 8" in str(refusal(whole.refined, 3))
     assert Requests([1], [1]).refined(4) == Requests([1], [1])
-
-
-def test_rows_keep_their_chains():
     requests = Requests([8, 8, 8], [1, 1, 1], prefixes=Prefixes([0, 2, 2, 4], [5, 6, 5, 7], 4))
     taken = requests.take([2, 1, 2])
     assert [taken.prefixes.of(r).tolist() for r in range(3)] == [[5, 7], [], [5, 7]]
@@ -130,6 +106,7 @@ def test_a_chain_that_disagrees_is_found_however_far_away():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_prefix_caches_say_their_rule(rule):
+    assert [known.rule for known in (LRU, TASK_AWARE, LEAST_FUTURE_USE)] == list(RULES)
     memory = BlockMemory(9, 4, "paged", PrefixCache(rule))
     assert memory.to_dict()["prefix_cache"] == {"eviction": rule}
     assert BlockMemory.from_dict(memory.to_dict()) == memory
@@ -137,15 +114,11 @@ def test_prefix_caches_say_their_rule(rule):
     assert Eviction.from_dict(Eviction(rule).to_dict()) == Eviction(rule)
 
 
-def test_the_rules_have_names():
-    assert [rule.rule for rule in (LRU, TASK_AWARE, LEAST_FUTURE_USE)] == list(RULES)
-
-
 def test_hashes_of_instances_without_a_prefix_cache_stay():
-    requests = Requests([8, 8], [2, 2], prefixes=Prefixes([0, 2, 4], [5, 6, 5, 7], 4))
-    plain = Instance(requests, Worker(2, memory=BlockMemory(9, 4, "paged")), first_token="decode")
-    cached = Instance(
-        requests, Worker(2, memory=BlockMemory(9, 4, "paged", PrefixCache())), first_token="decode"
+    prefixes = Prefixes([0, 2, 4], [5, 6, 5, 7], 4)
+    plain, cached = (
+        decoding([8, 8], [2, 2], Worker(2, memory=memory), prefixes=prefixes)
+        for memory in (BlockMemory(9, 4, "paged"), BlockMemory(9, 4, "paged", PrefixCache()))
     )
     assert plain.sha256 == "d5475852e1bf71dd149519022f5702c61e2c8e11185b670ea170ec4d849d953e"
     assert cached.sha256 != plain.sha256
