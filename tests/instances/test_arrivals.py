@@ -1,35 +1,27 @@
 """Arrival laws: their rates and burstiness, their seeds, and what they leave alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import orsched
-from orsched import InputError, Instance, Requests, Worker
+from orsched import Worker
 from orsched.instances import read_arrivals, sampled, with_arrivals
 from orsched.instances.arrivals import LAWS
 from orsched.instances.catalog import generate
+from tests.decoding import decoding
+from tests.refusals import refusal
 
 SPECS = [
-    "poisson:rate=10",
-    "gamma:rate=10,cv=2",
-    "gamma:rate=10,cv=0",
-    "replay:scale=1.5",
-    "replay:rate=3",
-    "replay",
-    "onoff:rate=20,on_s=2,off_s=6",
-    "onoff:rate=20,on_s=2,off_s=6,off_rate=1",
-    "bursts:rate=10,size=20",
-    "at_once",
-]
+    "poisson:rate=10", "gamma:rate=10,cv=2", "gamma:rate=10,cv=0", "replay:scale=1.5",
+    "replay:rate=3", "replay", "onoff:rate=20,on_s=2,off_s=6",
+    "onoff:rate=20,on_s=2,off_s=6,off_rate=1", "bursts:rate=10,size=20", "at_once",
+]  # fmt: skip
 
 
 def of(count, **columns):
-    ones = np.ones(count, np.int64)
-    return Instance(Requests(ones, ones, **columns), Worker(1), first_token="decode")
+    return decoding([1] * count, [1] * count, Worker(1), **columns)
 
 
 def gaps_s(instance):
@@ -47,22 +39,19 @@ def test_a_law_and_its_specification_say_the_same(spec):
     assert given.requests.arrival_ns.min() >= 0
 
 
-def test_every_law_is_covered():
+def test_every_law_is_covered_and_may_have_nothing_to_arrive():
     assert {spec.partition(":")[0] for spec in SPECS} == set(LAWS)
+    for spec in SPECS:
+        if spec != "replay:rate=3":
+            assert len(with_arrivals(of(0), spec)) == 0
 
 
-@pytest.mark.parametrize(
-    ("spec", "rate", "cv"),
-    [
-        ("poisson:rate=10", 10, 1),
-        ("gamma:rate=10,cv=2", 10, 2),
-        ("gamma:rate=10,cv=0.5", 10, 0.5),
-        ("gamma:rate=10,cv=0", 10, 0),
-        ("onoff:rate=20,on_s=0.2,off_s=0.6", 5, None),
-        ("onoff:rate=20,on_s=0.2,off_s=0.6,off_rate=4", 8, None),
-        ("bursts:rate=10,size=5", 10, 3),
-    ],
-)
+@pytest.mark.parametrize(("spec", "rate", "cv"), [
+    ("poisson:rate=10", 10, 1), ("gamma:rate=10,cv=2", 10, 2), ("gamma:rate=10,cv=0.5", 10, 0.5),
+    ("gamma:rate=10,cv=0", 10, 0), ("onoff:rate=20,on_s=0.2,off_s=0.6", 5, None),
+    ("onoff:rate=20,on_s=0.2,off_s=0.6,off_rate=4", 8, None),
+    ("bursts:rate=10,size=5", 10, 3),
+])  # fmt: skip
 def test_rates_and_variations_are_those_asked_for(spec, rate, cv):
     """Within four standard errors of the law; bursts of size m have gaps of CV^2 2m - 1."""
     gaps = gaps_s(with_arrivals(of(40_000), spec, 1))
@@ -95,10 +84,8 @@ def test_the_seed_decides_and_further_requests_change_nothing(spec):
     st.fractions(min_value="1/100", max_value=100),
 )
 def test_replays_scale_every_gap_by_the_same_factor(times, scale):
-    instance = with_arrivals(
-        of(len(times), arrival_ns=times), {"law": "replay", "scale": float(scale)}
-    )
-    found = instance.requests.arrival_ns
+    law = {"law": "replay", "scale": float(scale)}
+    found = with_arrivals(of(len(times), arrival_ns=times), law).requests.arrival_ns
     expected = (np.array(times) - min(times)) / float(scale)
     assert np.abs(found - expected).max() <= 0.5 + 1e-6 * expected.max()
     assert found.min() == 0
@@ -119,11 +106,7 @@ def test_requests_keep_their_rows_and_the_order_in_which_they_came(spec):
     after = with_arrivals(before, spec, 1)
     moved = after.requests.arrival_ns
     order = [4, 1, 2, 0, 3]
-    assert (
-        np.array_equal(np.argsort(moved, kind="stable"), order)
-        or spec == "at_once"
-        or (np.diff(moved[order]) >= 0).all()
-    )
+    assert spec == "at_once" or (np.diff(moved[order]) >= 0).all()
     assert after.requests.replace(arrival_ns=times) == before.requests
     assert after.workers == before.workers
 
@@ -138,30 +121,18 @@ def test_classes_follow_the_arrivals_only_where_they_came_from_them():
     assert with_arrivals(chosen, "poisson:rate=1").requests.service_class.tolist() == [0, 1, 1]
 
 
-def test_nothing_to_arrive_is_fine():
-    for spec in SPECS:
-        if spec != "replay:rate=3":
-            assert len(with_arrivals(of(0), spec)) == 0
-
-
 REFUSED = [
-    ("nothing", "arrivals", "no law 'nothing'"),
-    ("", "arrivals", "no law ''"),
-    (3, "arrivals", "not a specification"),
-    ({"rate": 3}, "arrivals", "no law"),
-    ("poisson", "arrivals", "lacks rate"),
-    ("gamma:rate=3", "arrivals", "lacks cv"),
-    ("poisson:rate=3,rate=4", "arrivals", "given twice"),
-    ("poisson:3", "arrivals", "NAME=VALUE"),
+    ("nothing", "arrivals", "no law 'nothing'"), ("", "arrivals", "no law ''"),
+    (3, "arrivals", "not a specification"), ({"rate": 3}, "arrivals", "no law"),
+    ("poisson", "arrivals", "lacks rate"), ("gamma:rate=3", "arrivals", "lacks cv"),
+    ("poisson:rate=3,rate=4", "arrivals", "given twice"), ("poisson:3", "arrivals", "NAME=VALUE"),
     ("poisson:rate=3,cv=2", "arrivals", "no parameter 'cv'"),
-    ("at_once:rate=3", "arrivals", "it has none"),
-    ("poisson:rate=0", "arrivals.rate", "above 0"),
+    ("at_once:rate=3", "arrivals", "it has none"), ("poisson:rate=0", "arrivals.rate", "above 0"),
     ("poisson:rate=-3", "arrivals.rate", "above 0"),
     ("poisson:rate=NaN", "arrivals.rate", "above 0"),
     ("poisson:rate=Infinity", "arrivals.rate", "above 0"),
     ("poisson:rate=fast", "arrivals.rate", "'fast'"),
-    ("poisson:rate=true", "arrivals.rate", "True"),
-    ("poisson:rate=[3]", "arrivals.rate", "[3]"),
+    ("poisson:rate=true", "arrivals.rate", "True"), ("poisson:rate=[3]", "arrivals.rate", "[3]"),
     ("gamma:rate=3,cv=-1", "arrivals.cv", "from 0"),
     ("gamma:rate=3,cv=1e9", "arrivals.cv", "to 100"),
     ("replay:scale=0", "arrivals.scale", "above 0"),
@@ -171,21 +142,19 @@ REFUSED = [
     ("onoff:rate=3,on_s=1,off_s=1,off_rate=4", "arrivals.off_rate", "at most rate"),
     ("bursts:rate=3,size=0.5", "arrivals.size", "from 1"),
     ("poisson:rate=1e-10", "arrivals", "2**61"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("spec", "field", "problem"), REFUSED)
 def test_what_is_wrong_is_named(spec, field, problem):
-    with pytest.raises(InputError) as caught:
-        with_arrivals(of(20), spec)
-    assert caught.value.field == field
-    assert problem in str(caught.value)
+    error = refusal(with_arrivals, of(20), spec)
+    assert error.field == field
+    assert problem in str(error)
 
 
 def test_wrong_seeds_are_named():
     for seed in (-1, 1.5, "1", None):
-        with pytest.raises(InputError, match="seed"):
-            with_arrivals(of(3), "at_once", seed)
+        assert "seed" in str(refusal(with_arrivals, of(3), "at_once", seed))
 
 
 def test_samples_are_rows_of_the_instance():
@@ -200,8 +169,7 @@ def test_samples_are_rows_of_the_instance():
     assert sampled(whole, 200, seed=3) == part
     assert sampled(whole, 200, seed=4).requests != part.requests
     assert len(sampled(whole, 0)) == 0
-    with pytest.raises(InputError, match="no requests to draw from"):
-        sampled(of(0), 3)
+    assert "no requests to draw from" in str(refusal(sampled, of(0), 3))
 
 
 def test_what_arrives_can_be_scheduled_and_checked():

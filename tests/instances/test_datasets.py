@@ -1,15 +1,13 @@
 """The table of public data sets, verification and conversion."""
 
-from __future__ import annotations
-
 import pytest
 
-from orsched.common.errors import InputError
-from orsched.data.workers import Worker
+from orsched import InputError, Worker
 from orsched.files import load_instance
 from orsched.instances import datasets
 from orsched.instances.datasets import DATA_SETS
 from orsched.instances.readers import FORMATS, read, spread_arrivals
+from tests.refusals import refusal
 
 TRACE = '{"timestamp": 0, "input_length": 6, "output_length": 5}\n' * 4 + (
     '{"timestamp": 100, "input_length": 7, "output_length": 0}\n'
@@ -44,10 +42,8 @@ def test_verify_tells_missing_and_changed_files(tmp_path, monkeypatch):
 
 def test_the_directory_comes_from_the_argument_or_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv(datasets.VARIABLE, raising=False)
-    with pytest.raises(InputError, match="ORSCHED_DATA"):
-        datasets.data_directory()
-    with pytest.raises(InputError, match="not a directory"):
-        datasets.data_directory(tmp_path / "none")
+    assert "ORSCHED_DATA" in str(refusal(datasets.data_directory))
+    assert "not a directory" in str(refusal(datasets.data_directory, tmp_path / "none"))
     monkeypatch.setenv(datasets.VARIABLE, str(tmp_path))
     assert datasets.data_directory() == tmp_path
 
@@ -55,12 +51,10 @@ def test_the_directory_comes_from_the_argument_or_the_environment(tmp_path, monk
 def test_convert_reads_spreads_labels_and_saves(tmp_path):
     source, target = tmp_path / "trace.jsonl", tmp_path / "out.json"
     source.write_text(TRACE)
-    with pytest.raises(InputError, match="drop_empty"):
-        datasets.convert(source, target, Worker(2))
+    assert "drop_empty" in str(refusal(datasets.convert, source, target, Worker(2)))
     assert not target.exists()
-    made = datasets.convert(
-        source, target, Worker(2), drop_empty=True, first_token="prefill", name="mine"
-    )
+    options = {"drop_empty": True, "first_token": "prefill", "name": "mine"}
+    made = datasets.convert(source, target, Worker(2), **options)
     assert load_instance(target) == made.instance
     assert made.report.dropped == {"has no output tokens": 1}
     assert made.instance.name == "mine"
@@ -84,9 +78,9 @@ def test_convert_takes_a_data_set_by_name(tmp_path, monkeypatch):
     made = datasets.convert(name, tmp_path / "a.json", Worker(2)).instance
     assert "kvcache-ai/Mooncake" in made.source
     assert made.licence == "Apache-2.0"
-    with pytest.raises(InputError, match="holds no requests") as caught:
-        datasets.convert("oasst_trees_llama_tokens", tmp_path / "b.json", Worker(2))
-    assert "azure_conv_2023" in str(caught.value.remedy)
+    error = refusal(datasets.convert, "oasst_trees_llama_tokens", tmp_path / "b.json", Worker(2))
+    assert "holds no requests" in str(error)
+    assert "azure_conv_2023" in str(error.remedy)
     with pytest.raises(InputError, match="no such file"):
         datasets.convert("nothing-of-the-kind", tmp_path / "b.json", Worker(2))
 

@@ -1,24 +1,15 @@
 """Predictors: their laws, and where the shipped counts come from."""
 
-from __future__ import annotations
-
 import csv
-import os
 
 import numpy as np
 import pytest
 
 import orsched
 from orsched.common.errors import InputError
-from orsched.instances import predict
-from orsched.instances.predictions import (
-    BORDERS,
-    PREDICTORS,
-    Classes,
-    Confusion,
-    load_confusion,
-    read_predictor,
-)
+from orsched.instances import predict, predictions
+from orsched.instances.predictions import Classes, Confusion, load_confusion, read_predictor
+from tests.decoding import decoding
 
 SPECS = (
     "oracle", "noise:sigma=0.5", "classes", "classes:classes=3", "percentiles", "prompt_length",
@@ -26,10 +17,8 @@ SPECS = (
 
 
 def instance_of(outputs, limit=None):
-    n = len(outputs)
-    limit = max(outputs) if limit is None else limit
-    return orsched.Instance(orsched.Requests([1] * n, outputs), orsched.Worker(2),
-                            output_limit_tokens=limit, first_token="decode")  # fmt: skip
+    instance = decoding([1] * len(outputs), outputs, orsched.Worker(2))
+    return instance if limit is None else instance.replace(output_limit_tokens=limit)
 
 
 def true_classes(outputs, borders):
@@ -58,10 +47,15 @@ def test_predictions_are_whole_tokens_within_the_limit_and_depend_on_the_seed_al
         assert (predict(instance, spec, 4).requests.predicted_tokens != predicted).any()
 
 
-def test_the_oracle_tells_the_truth_and_predictions_are_cut_at_the_limit():
+def test_the_oracle_equal_lengths_and_no_requests_and_the_cut_at_the_limit():
     instance = instance_of([1, 5, 9])
     assert predict(instance, "oracle").requests.predicted_tokens.tolist() == [1, 5, 9]
     assert predict(instance, "classes").requests.predicted_tokens.max() <= 9
+    predicted = predict(instance_of([30] * 50), "percentiles").requests.predicted_tokens
+    assert set(predicted.tolist()) == {30}
+    empty = decoding([], [], orsched.Worker(1))
+    for spec in SPECS:
+        assert len(predict(empty, spec).requests.predicted_tokens) == 0
 
 
 def test_a_confusion_that_can_be_followed_by_hand():
@@ -116,85 +110,54 @@ def test_prompt_lengths_tell_what_they_tell_and_no_request_its_own_length():
     """Outputs that follow from the prompt are all told; one that stands out never is."""
     prompts = np.repeat([10, 50, 90, 400], 50)
     outputs = prompts * 3
-    told = orsched.Instance(
-        orsched.Requests(prompts, outputs), orsched.Worker(2), first_token="decode"
-    )
-    predicted = predict(told, "prompt_length", 1).requests.predicted_tokens
-    np.testing.assert_array_equal(predicted, outputs)
+
+    def told(prompts, outputs):
+        instance = decoding(prompts, outputs, orsched.Worker(2))
+        return predict(instance, "prompt_length", 1).requests.predicted_tokens.tolist()
+
+    assert told(prompts, outputs) == outputs.tolist()
     odd = outputs.copy()
     odd[7] = 2_000
-    other = orsched.Instance(
-        orsched.Requests(prompts, odd), orsched.Worker(2), first_token="decode"
-    )
-    np.testing.assert_array_equal(
-        predict(other, "prompt_length", 1).requests.predicted_tokens, predicted
-    )
-    two = orsched.Instance(
-        orsched.Requests([5, 5], [30, 70]), orsched.Worker(2), first_token="decode"
-    )
-    assert predict(two, "prompt_length").requests.predicted_tokens.tolist() == [70, 30]
-    one = orsched.Instance(orsched.Requests([5], [30]), orsched.Worker(2), first_token="decode")
-    assert predict(one, "prompt_length").requests.predicted_tokens.tolist() == [1]
-
-
-def test_lengths_that_are_all_equal_are_predicted_as_they_are():
-    predicted = predict(instance_of([30] * 50), "percentiles").requests.predicted_tokens
-    assert set(predicted.tolist()) == {30}
-
-
-def test_no_requests():
-    empty = orsched.Instance(orsched.Requests([], []), orsched.Worker(1), first_token="decode")
-    for spec in SPECS:
-        assert len(predict(empty, spec).requests.predicted_tokens) == 0
+    assert told(prompts, odd) == outputs.tolist()
+    assert told([5, 5], [30, 70]) == [70, 30]
+    assert told([5], [30]) == [1]
 
 
 def test_a_specification_is_a_text_a_mapping_or_a_predictor():
     wanted = Classes(3)
     for spec in ("classes:classes=3", {"law": "classes", "classes": 3}, wanted):
         assert read_predictor(spec) == wanted
-    assert set(PREDICTORS) == {"oracle", "noise", "classes", "percentiles", "prompt_length"}
+    laws = {"oracle", "noise", "classes", "percentiles", "prompt_length"}
+    assert set(predictions.PREDICTORS) == laws
 
 
-@pytest.mark.parametrize(
-    ("spec", "problem"),
-    [
-        ("bert", "no predictor 'bert'"),
-        ("noise", "lacks sigma"),
-        ("noise:sigma=-1", "negative"),
-        ("noise:sigma=text", "finite number"),
-        ("noise:sigma=" + "9" * 400, "finite number"),
-        ("noise:sigma=1e400", "finite number"),
-        ("classes:classes=4", "no counts for 4 classes"),
-        ("classes:sigma=1", "no parameter 'sigma'"),
-        ("oracle:x=1", "it has none"),
-        (3, "not a specification"),
-        ({"law": 5}, "no predictor 5"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "problem"), [
+    ("bert", "no predictor 'bert'"), ("noise", "lacks sigma"), ("noise:sigma=-1", "negative"),
+    ("noise:sigma=text", "finite number"), ("noise:sigma=" + "9" * 400, "finite number"),
+    ("noise:sigma=1e400", "finite number"), ("classes:classes=4", "no counts for 4 classes"),
+    ("classes:sigma=1", "no parameter 'sigma'"), ("oracle:x=1", "it has none"),
+    (3, "not a specification"), ({"law": 5}, "no predictor 5"),
+])  # fmt: skip
 def test_what_is_wrong_is_named(spec, problem):
     with pytest.raises(InputError, match=problem):
         predict(instance_of([1]), spec)
 
 
-def test_the_counts_are_those_of_the_published_predictions():
+def test_the_counts_are_those_of_the_published_predictions(data_dir):
     """With the public file at hand, counting its rows gives the shipped table."""
-    folder = os.environ.get("ORSCHED_DATA")
-    if not folder:
-        pytest.skip("needs ORSCHED_DATA")
-    with open(os.path.join(folder, "output_length_predictions.csv"), encoding="utf-8") as file:
+    with open(data_dir / "output_length_predictions.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     truth = np.array([int(row["true_output_tokens"]) for row in rows])
     ordered, n = np.sort(truth), len(truth)
     ends = sorted({int(ordered[-(-p * n // 100) - 1]) for p in range(1, 101)})
-    for classes in BORDERS:
+    for classes, borders in predictions.BORDERS.items():
         told = np.array([int(row[f"pred_bucket_{classes}class"]) for row in rows])
         counts = np.zeros((len(ends), classes), np.int64)
         np.add.at(counts, (np.searchsorted(ends, truth), told), 1)
         confusion = load_confusion(classes)
         assert confusion.up_to_tokens.tolist() == ends
         np.testing.assert_array_equal(confusion.counts, counts)
-        percentiles = [int(ordered[-(-p * n // 100) - 1]) for p in BORDERS[classes]]
-        assert list(confusion.borders) == percentiles
+        assert list(confusion.borders) == [int(ordered[-(-p * n // 100) - 1]) for p in borders]
         for place, median in enumerate(confusion.medians()):
             below = float((truth[told == place] <= median).mean())
             assert 0.5 <= below < 0.54

@@ -1,19 +1,17 @@
-"""Each reader on small samples, with the traps of the published files."""
-
-from __future__ import annotations
+"""Each reader on small samples, with the traps of the published files; arrivals spread."""
 
 import logging
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_HALF_EVEN, Decimal
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.common.errors import InputError
+from orsched import InputError, Requests
 from orsched.files import cells, tables
-from orsched.instances.readers import FORMATS, detect, format_names, read
+from orsched.instances.readers import FORMATS, detect, format_names, read, spread_arrivals
+from tests.refusals import place, refusal
 
 AZURE = (
     "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -122,15 +120,12 @@ def test_every_format_has_a_sample():
     assert format_names()[: len(FORMATS)] == list(FORMATS)
 
 
-@pytest.mark.parametrize(
-    "stamps",
-    [
-        ("2024-05-10 00:00:00.009930+00:00", "2024-05-10 00:00:01.5+00:00"),
-        ("2024-05-10T00:00:00.009930Z", "2024-05-10T00:00:01.5Z"),
-        ("2024-05-10T02:00:00.009930+02:00", "2024-05-09T19:00:01.5-0500"),
-        ("2024-05-10 00:00:00.009930", "2024-05-10T00:00:01.500000000"),
-    ],
-)
+@pytest.mark.parametrize("stamps", [
+    ("2024-05-10 00:00:00.009930+00:00", "2024-05-10 00:00:01.5+00:00"),
+    ("2024-05-10T00:00:00.009930Z", "2024-05-10T00:00:01.5Z"),
+    ("2024-05-10T02:00:00.009930+02:00", "2024-05-09T19:00:01.5-0500"),
+    ("2024-05-10 00:00:00.009930", "2024-05-10T00:00:01.500000000"),
+])  # fmt: skip
 def test_azure_timestamps_in_both_forms(stamps, write):
     text = AZURE.splitlines()[0] + "".join(f"\n{stamp},5,6" for stamp in stamps)
     assert read(write(text)).requests.arrival_ns.tolist() == [0, 1_490_070_000]
@@ -145,14 +140,6 @@ def test_timestamps_are_exact_integers(ns, decimals, with_t):
     if decimals:
         text += "." + f"{fraction:09d}"[:decimals]
     assert cells.timestamps([text]).tolist() == [ns]
-
-
-@given(st.decimals(0, 10**8, allow_nan=False, allow_infinity=False))
-def test_seconds_are_rounded_once(value):
-    exact = (value * 10**9).to_integral_value(ROUND_HALF_EVEN)
-    if len(value.as_tuple().digits) <= 18:  # within the test's own decimal precision
-        assert cells.seconds([str(value)]).tolist() == [int(exact)]
-    assert abs(cells.seconds([str(value)])[0] - value * Decimal(10**9)) <= 1
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), min_size=1))
@@ -185,12 +172,8 @@ def test_lines_are_counted_over_blank_lines_quotes_and_chunks(write, monkeypatch
     assert requests.prompt_tokens.tolist() == [1, 2, 3, 4, 5]
     assert requests.ids == ("r0", "r1", "r2", "r3", "r4")
     for middle, line in (("\n\n", 9), ('x,1,1,"a\nb\nc"\n', 10), ("", 7)):
-        with pytest.raises(InputError) as caught:
-            read(write(head + good + middle + "bad,-1,2,\n"))
-        assert caught.value.row == line
-        with pytest.raises(InputError) as caught:
-            read(write(head + middle + good + "bad,1\n"))
-        assert caught.value.row == line
+        assert refusal(read, write(head + good + middle + "bad,-1,2,\n")).row == line
+        assert refusal(read, write(head + middle + good + "bad,1\n")).row == line
 
 
 def test_rows_keep_the_order_of_the_file_and_time_starts_at_the_earliest(write):
@@ -202,10 +185,8 @@ def test_rows_keep_the_order_of_the_file_and_time_starts_at_the_earliest(write):
 
 
 def test_failed_requests_are_kept_out_only_when_asked_and_counted(write, caplog):
-    text = (
-        SAMPLES["burstgpt"] + "50,GPT-4,0,0,0,API log\n60,GPT-4,9,0,9,API log\n70,GPT-4,3,4,7,x\n"
-    )
-    path = write(text)
+    failed = "50,GPT-4,0,0,0,API log\n60,GPT-4,9,0,9,API log\n70,GPT-4,3,4,7,x\n"
+    path = write(SAMPLES["burstgpt"] + failed)
     with pytest.raises(InputError, match=r"row 4.*2 of 5 requests.*drop_empty"):
         read(path)
     with caplog.at_level(logging.INFO, "orsched.instances.readers"):
@@ -226,7 +207,7 @@ def test_time_starts_at_the_earliest_row_even_when_that_row_is_left_out(write):
     assert second.startswith("45")
 
 
-def test_mooncake_blocks_become_prefixes(write):
+def test_mooncake_blocks_become_prefixes_also_when_a_request_is_left_out(write):
     prefixes = read(write(SAMPLES["mooncake"])).requests.prefixes
     assert prefixes.block_tokens == 512
     assert prefixes.offsets.tolist() == [0, 2, 3]
@@ -235,25 +216,21 @@ def test_mooncake_blocks_become_prefixes(write):
     assert read(write(text), block_tokens=16).requests.prefixes.block_tokens == 16
     plain = SAMPLES["mooncake"].replace(', "hash_ids": [0, 1]', "").replace(', "hash_ids": [0]', "")
     assert read(write(plain)).requests.prefixes is None
+    first, second = SAMPLES["mooncake"].splitlines()
+    failed = '{"timestamp": 9, "input_length": 1024, "output_length": 0, "hash_ids": [7, 8]}'
+    requests, report = read(write("\n".join([failed, first, second])), drop_empty=True)
+    assert report.dropped == {"has no output tokens": 1}
+    assert requests.prefixes.ids.tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize(("ids", "said"), [("[1]", "stands as block 0"), ("[9, 9]", "twice")])
 def test_mooncake_chains_that_disagree_are_named_by_their_line(write, ids, said):
     length = 512 * len(ids.split(","))
     third = f'{{"timestamp": 9, "input_length": {length}, "output_length": 1, "hash_ids": {ids}}}'
-    with pytest.raises(InputError) as caught:
-        read(write(SAMPLES["mooncake"] + third))
-    assert (caught.value.row, caught.value.field) == (3, "hash_ids")
-    assert caught.value.file
-    assert said in caught.value.problem
-
-
-def test_mooncake_blocks_follow_their_requests_when_one_is_left_out(write):
-    first, second = SAMPLES["mooncake"].splitlines()
-    failed = '{"timestamp": 9, "input_length": 1024, "output_length": 0, "hash_ids": [7, 8]}'
-    requests, report = read(write("\n".join([failed, first, second])), drop_empty=True)
-    assert report.dropped == {"has no output tokens": 1}
-    assert requests.prefixes.ids.tolist() == [0, 1, 0]
+    error = refusal(read, write(SAMPLES["mooncake"] + third))
+    assert place(error) == (3, "hash_ids")
+    assert error.file
+    assert said in error.problem
 
 
 def test_bailian_blocks_become_chains_whatever_they_hash(write):
@@ -289,23 +266,19 @@ def test_bailian_prefixes_share_what_the_blocks_share(write):
             assert sum(a == b for a, b in pairs) == true
 
 
-@pytest.mark.parametrize(
-    ("text", "field", "said"),
-    [
-        ('{"session_id": "a", "arrival_time_ns": 0, "sub_requests": []}', "sub_requests", "calls"),
-        ('{"request_id": 0, "type": "text", "input_length": 4, "hash_ids": [1]}',
-         "output_length", "traces a to c"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "field", "said"), [
+    ('{"session_id": "a", "arrival_time_ns": 0, "sub_requests": []}', "sub_requests", "calls"),
+    ('{"request_id": 0, "type": "text", "input_length": 4, "hash_ids": [1]}',
+     "output_length", "traces a to c"),
+])  # fmt: skip
 def test_files_that_hold_no_requests_say_what_they_lack(text, field, said, write):
-    with pytest.raises(InputError) as caught:
-        read(write(text))
-    assert (caught.value.row, caught.value.field) == (1, field)
-    assert said in caught.value.problem
-    assert caught.value.remedy
+    error = refusal(read, write(text))
+    assert place(error) == (1, field)
+    assert said in error.problem
+    assert error.remedy
 
 
-def test_vllm_bench_without_times_and_with_failures(write):
+def test_files_without_times_say_so(write):
     text = SAMPLES["vllm-bench"].replace(', "start_times": [100.5, 100.75]', "")
     requests, report = read(write(text))
     assert requests.arrival_ns.tolist() == [0, 0]
@@ -314,6 +287,9 @@ def test_vllm_bench_without_times_and_with_failures(write):
     requests, report = read(write(failed), drop_empty=True)
     assert requests.prompt_tokens.tolist() == [10]
     assert report.dropped == {"failed": 1}
+    trace = read(write("num_prefill_tokens,num_decode_tokens,pd_ratio\n5,6,0.8\n"))
+    assert trace.requests.arrival_ns.tolist() == [0]
+    assert "no arrival times" in trace.report.notes[0]
 
 
 def test_vllm_bench_is_recognised_when_indented_or_long(write):
@@ -328,28 +304,38 @@ def test_vllm_bench_is_recognised_when_indented_or_long(write):
     assert len(read(write(text)).requests) == many
 
 
-def test_names_are_kept_unless_they_are_the_row_numbers(write):
+def test_names_are_kept_unless_they_are_row_numbers_and_no_prompt_is_named(write):
     assert read(write(SAMPLES["pairs"])).requests.ids is None
     named = SAMPLES["pairs"].replace("1,32", "x,32")
     assert read(write(named)).requests.ids == ("0", "x")
+    assert place(refusal(read, write(SAMPLES["pairs"] + "2,0,9\n"))) == (4, "prompt_tokens")
 
 
-def test_vidur_lengths_without_times_say_so(write):
-    trace = read(write("num_prefill_tokens,num_decode_tokens,pd_ratio\n5,6,0.8\n"))
-    assert trace.requests.arrival_ns.tolist() == [0]
-    assert "no arrival times" in trace.report.notes[0]
+def _requests(times):
+    return Requests([1] * len(times), range(1, len(times) + 1), arrival_ns=times)
 
 
-def test_zero_prompt_tokens_name_the_prompt_column(write):
-    with pytest.raises(InputError) as caught:
-        read(write(SAMPLES["pairs"] + "2,0,9\n"))
-    assert (caught.value.row, caught.value.field) == (4, "prompt_tokens")
+def test_requests_of_a_step_are_spread_evenly_in_the_order_of_rows():
+    spread = spread_arrivals(_requests([0, 3000, 0, 0, 9000, 9000]))
+    assert spread.arrival_ns.tolist() == [0, 3000, 1000, 2000, 9000, 12_000]
+    for times in ([], [5], [7, 7, 7]):
+        assert spread_arrivals(_requests(times)) == _requests(times)
 
 
-def test_large_files_are_read_in_chunks_without_loss(write):
-    rows = 2 * tables.CHUNK_ROWS + 3
-    lines = "".join(f"{i},{i % 100 + 1},{i % 7 + 1}\n" for i in range(rows))
-    requests, report = read(write("id,prompt_tokens,answer_tokens\n" + lines))
-    assert report.kept == rows
-    np.testing.assert_array_equal(requests.prompt_tokens, np.arange(rows) % 100 + 1)
-    np.testing.assert_array_equal(requests.output_tokens, np.arange(rows) % 7 + 1)
+@given(
+    st.lists(st.integers(0, 50).map(lambda t: t * 1000), min_size=2, max_size=60),
+    st.sampled_from([None, 0, 1]),
+)
+def test_spreading_stays_inside_the_step_and_keeps_the_order(times, seed):
+    requests = _requests(times)
+    spread = spread_arrivals(requests, seed)
+    before, after = requests.arrival_ns, spread.arrival_ns
+    assert (after >= before).all()
+    distinct = np.unique(before)
+    if len(distinct) > 1:
+        following = np.append(distinct[1:], distinct[-1] + np.diff(distinct).max())
+        assert (after < following[np.searchsorted(distinct, before)]).all()
+    order = np.argsort(before, kind="stable")
+    assert (np.diff(after[order]) >= 0).all()
+    assert spread.output_tokens.tolist() == requests.output_tokens.tolist()
+    assert spread_arrivals(requests, seed) == spread
