@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from orsched.prediction import KINDS, make_corpus, train

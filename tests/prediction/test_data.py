@@ -1,19 +1,17 @@
 """Labelled prompts, their parts by conversation, and the corpus with a stated law."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from orsched.common.errors import InputError
 from orsched.prediction import DOMAINS, LabelledPrompts, make_corpus
 from orsched.prediction.corpus import SIGMA, Task, _request
 from orsched.prediction.data import PARTS, joined
+from tests.refusals import refusal
 
 NAMES = [name for name, _ in PARTS]
 
 
-def test_the_parts_are_all_rows_and_no_conversation_is_in_two():
+def test_parts_are_all_rows_and_keep_conversations_and_samples_of_a_prompt_together():
     data = make_corpus("chat", 3000, 1)
     parts = [data.part(name, 7) for name in NAMES]
     assert sum(map(len, parts)) == len(data)
@@ -21,9 +19,6 @@ def test_the_parts_are_all_rows_and_no_conversation_is_in_two():
     assert sum(map(len, talks)) == len(set.union(*talks))
     assert [len(part) / len(data) for part in parts] == pytest.approx([0.6, 0.2, 0.2], abs=0.04)
     assert len(set(data.conversations)) < 0.8 * len(data)  # else the test says nothing
-
-
-def test_samples_of_one_prompt_stay_together_without_names():
     prompts = [f"question {i // 4}" for i in range(400)]
     data = LabelledPrompts(prompts, np.arange(1, 401))
     for name in NAMES:
@@ -42,26 +37,18 @@ def test_a_part_is_the_same_in_any_order_and_beside_other_files_and_another_with
     assert set(map(id, data.part("test", 4).prompts)) != wanted
 
 
-@pytest.mark.parametrize(
-    ("arguments", "field"),
-    [
-        ((["a"], [1, 2]), "output_tokens"),
-        ((["a"], [0]), "output_tokens"),
-        ((["a"], [1.5]), "output_tokens"),
-        (([3], [1]), "prompts"),
-        ((5, [1]), "prompts"),
-        ((["a"], [1], ["x", "y"]), "conversations"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "field"), [
+    ((["a"], [1, 2]), "output_tokens"), ((["a"], [0]), "output_tokens"),
+    ((["a"], [1.5]), "output_tokens"), (([3], [1]), "prompts"), ((5, [1]), "prompts"),
+    ((["a"], [1], ["x", "y"]), "conversations"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused(arguments, field):
-    with pytest.raises(InputError) as caught:
-        LabelledPrompts(*arguments)
-    assert caught.value.field == field
+    assert refusal(LabelledPrompts, *arguments).field == field
 
 
-def test_an_unknown_part_is_refused():
-    with pytest.raises(InputError, match="train"):
-        make_corpus("chat", 5).part("validation", 0)
+def test_an_unknown_part_and_an_unknown_domain_are_refused():
+    assert "train" in str(refusal(make_corpus("chat", 5).part, "validation", 0))
+    assert "chat" in str(refusal(make_corpus, "chats"))
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -94,8 +81,3 @@ def test_a_request_s_middle_follows_its_text():
         text, middle = _request((task,), random)
         words = len(text.removesuffix(" Be brief.").split())
         assert middle in (10 + 2 * words, pytest.approx(0.4 * (10 + 2 * words)))
-
-
-def test_an_unknown_domain_is_refused():
-    with pytest.raises(InputError, match="chat"):
-        make_corpus("chats")

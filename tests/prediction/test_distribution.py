@@ -1,15 +1,13 @@
 """Distributions over lengths: points, probabilities and classes belong together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.common.errors import InputError
 from orsched.prediction import LengthDistribution
 from orsched.prediction.distribution import class_of
+from tests.refusals import refusal
 
 LEVELS = np.array([0.1, 0.5, 0.9])
 
@@ -23,7 +21,7 @@ rows = st.lists(
 )
 
 
-def test_quantiles_at_their_levels_are_the_values():
+def test_quantiles_at_their_levels_and_between_two():
     found = make([[10, 100, 300], [1, 1, 1]])
     for column, level in enumerate(LEVELS):
         assert np.allclose(found.quantile(level), found.values[:, column])
@@ -31,11 +29,8 @@ def test_quantiles_at_their_levels_are_the_values():
     assert np.allclose(found.quantile(1), 1000)
     assert found.tokens().tolist() == [100, 1]
     assert found.tokens(0.9).tolist() == [300, 1]
-
-
-def test_between_two_levels_the_logarithm_is_linear():
-    found = make([[10, 1000, 1000]], 2000)
-    assert found.quantile(0.3)[0] == pytest.approx(100)  # halfway from 0.1 to 0.5
+    between = make([[10, 1000, 1000]], 2000).quantile(0.3)[0]  # halfway from 0.1 to 0.5
+    assert between == pytest.approx(100), "the logarithm is linear"
 
 
 @given(rows, st.floats(0.001, 0.999))
@@ -68,25 +63,13 @@ def test_a_length_on_an_edge_belongs_below_it_in_both_readings():
     assert point[0, 0] == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("levels", "values", "field"),
-    [
-        ([0.5, 0.1], [[1, 2]], "levels"),
-        ([0.0, 0.5], [[1, 2]], "levels"),
-        ([0.1, 0.5], [[2, 1]], "values"),
-        ([0.1, 0.5], [[0.5, 1]], "values"),
-        ([0.1, 0.5], [[1, np.nan]], "values"),
-        ([0.1, 0.5], [[1, 2, 3]], "values"),
-    ],
-)
-def test_what_is_no_distribution_is_refused(levels, values, field):
-    with pytest.raises(InputError) as caught:
-        LengthDistribution(np.array(levels), np.array(values, float), 10.0)
-    assert caught.value.field == field
-
-
-@pytest.mark.parametrize("point", ["mode", 0, 1, 2.5, None, "nan"])
-def test_a_point_that_is_none_is_refused(point):
-    with pytest.raises(InputError) as caught:
-        make([[1, 2, 3]]).tokens(point)
-    assert caught.value.field == "point"
+@pytest.mark.parametrize(("levels", "values", "field"), [
+    ([0.5, 0.1], [[1, 2]], "levels"), ([0.0, 0.5], [[1, 2]], "levels"),
+    ([0.1, 0.5], [[2, 1]], "values"), ([0.1, 0.5], [[0.5, 1]], "values"),
+    ([0.1, 0.5], [[1, np.nan]], "values"), ([0.1, 0.5], [[1, 2, 3]], "values"),
+])  # fmt: skip
+def test_what_is_no_distribution_and_no_point_is_refused(levels, values, field):
+    given = (np.array(levels), np.array(values, float), 10.0)
+    assert refusal(LengthDistribution, *given).field == field
+    for point in ("mode", 0, 1, 2.5, None, "nan"):
+        assert refusal(make([[1, 2, 3]]).tokens, point).field == "point"

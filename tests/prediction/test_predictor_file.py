@@ -1,7 +1,5 @@
 """Predictors in files, and applied to instances."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random
@@ -15,6 +13,7 @@ from orsched.common.errors import InputError
 from orsched.instances.catalog import load_named
 from orsched.prediction import KINDS, load_predictor, predict_instance, save_predictor
 from orsched.prediction.predictor_file import load_with_seed
+from tests.refusals import refusal
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +25,7 @@ def documents(fitted, tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_loaded_predicts_the_same_and_is_saved_the_same(
-    kind, fitted, corpus, documents, tmp_path
-):
+def test_what_is_loaded_predicts_and_is_saved_the_same(kind, fitted, corpus, documents, tmp_path):
     path = tmp_path / "m.json"
     path.write_text(documents[kind])
     found, seed = load_with_seed(path)
@@ -43,11 +40,10 @@ def test_what_is_loaded_predicts_the_same_and_is_saved_the_same(
 def refused(tmp_path, text):
     path = tmp_path / "m.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(InputError) as caught:
-        load_predictor(path)
-    assert caught.value.file == str(path)
-    assert caught.value.remedy
-    return caught.value
+    error = refusal(load_predictor, path)
+    assert error.file == str(path)
+    assert error.remedy
+    return error
 
 
 @pytest.mark.parametrize("share", [0, 0.01, 0.3, 0.9, 0.999])
@@ -58,40 +54,33 @@ def test_a_truncated_file_is_refused(kind, share, documents, tmp_path):
 
 
 HOSTILE = [
-    ("lexical", {"format": "orsched/instance"}, "format"),
-    ("lexical", {"format": None}, "format"),
-    ("lexical", {"version": 2}, "version"),
-    ("lexical", {"version": 0}, "version"),
-    ("lexical", {"kind": "os.system"}, "kind"),
-    ("lexical", {"kind": ["lexical"]}, "kind"),
-    ("lexical", {"seed": -1}, "seed"),
     ("lexical", {"features": ["characters"]}, "features"),  # an older version's
-    ("lexical", {"trees": None}, "trees"),
-    ("lexical", {"shift": [0.0]}, "shift"),
-    ("lexical", {"shift": None}, "shift"),
-    ("lexical", {"levels": [0.5, 0.5]}, "levels"),
-    ("lexical", {"levels": []}, "levels"),
     ("lexical", {"levels": [0.5]}, "trees"),
-    ("lexical", {"levels": "x"}, "levels"),
-    ("lexical", {"longest": 0}, "longest"),
-    ("lexical", {"longest": "9"}, "longest"),
-    ("lexical", {"longest": 1e300}, "longest"),
-    ("constant", {"logs": [1.0]}, "logs"),
-    ("constant", {"logs": [[1.0]] * 7}, "logs"),
-    ("prompt_length", {"edges": [2.0, 1.0]}, "edges"),
     ("prompt_length", {"edges": []}, "logs"),
-    ("prompt_length", {"logs": 3}, "logs"),
-    ("online", {"rate": 0}, "rate"),
-    ("online", {"base": None}, "base"),
     ("online", {"base": {}}, "kind"),
-    ("online", {"shift": [0.0]}, "shift"),
+]
+WRONG = {  # each value is named by its own field
+    "lexical": {
+        "format": ["orsched/instance", None], "version": [2, 0], "kind": ["os.system", ["lexical"]],
+        "seed": [-1], "trees": [None], "shift": [[0.0], None], "levels": [[0.5, 0.5], [], "x"],
+        "longest": [0, "9", 1e300],
+    },
+    "constant": {"logs": [[1.0], [[1.0]] * 7]},
+    "prompt_length": {"edges": [[2.0, 1.0]], "logs": [3]},
+    "online": {"rate": [0], "base": [None], "shift": [[0.0]]},
+}  # fmt: skip
+HOSTILE += [
+    (kind, {field: value}, field)
+    for kind, fields in WRONG.items()
+    for field, values in fields.items()
+    for value in values
 ]
 
 
 @pytest.mark.parametrize(("kind", "values", "field"), HOSTILE)
 def test_a_field_that_is_wrong_is_named(kind, values, field, documents, tmp_path):
-    refused_error = refused(tmp_path, json.dumps({**json.loads(documents[kind]), **values}))
-    assert refused_error.field == field
+    error = refused(tmp_path, json.dumps({**json.loads(documents[kind]), **values}))
+    assert error.field == field
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -102,12 +91,6 @@ def test_a_field_that_is_missing_is_named(kind, documents, tmp_path):
         assert refused(tmp_path, json.dumps(rest)).field == name
 
 
-def test_an_online_predictor_in_an_online_predictor_is_refused(documents, tmp_path):
-    document = json.loads(documents["online"])
-    document["base"] = copy.deepcopy(document)
-    assert refused(tmp_path, json.dumps(document)).field == "base.kind"
-
-
 def test_values_that_overflow_have_a_prediction_or_are_refused(documents, tmp_path):
     document = json.loads(documents["constant"])
     document["logs"] = [1e308] * 7
@@ -116,6 +99,9 @@ def test_values_that_overflow_have_a_prediction_or_are_refused(documents, tmp_pa
     assert np.isfinite(load_predictor(path).predict("a").values).all()
     document["logs"] = [float("nan")] * 7
     refused(tmp_path, json.dumps(document))
+    document = json.loads(documents["online"])
+    document["base"] = copy.deepcopy(document)
+    assert refused(tmp_path, json.dumps(document)).field == "base.kind"
 
 
 def test_a_pickle_and_a_foreign_file_are_refused_and_nothing_is_run(tmp_path):
@@ -166,8 +152,7 @@ def test_a_mutated_file_predicts_finite_lengths_or_is_refused(kind, documents, t
 
 
 def test_saving_something_else_is_refused(tmp_path):
-    with pytest.raises(InputError):
-        save_predictor({"kind": "lexical"}, tmp_path / "m.json")
+    refusal(save_predictor, {"kind": "lexical"}, tmp_path / "m.json")
     assert not (tmp_path / "m.json").exists()
 
 
@@ -212,9 +197,8 @@ def test_names_decide_the_order_where_both_have_them(instance, fitted):
     ids = [f"r{i}" for i in range(n)]
     prompts = ["Is it true?", "Write a story of 5 paragraphs about tea.", *["What?"] * (n - 2)]
     straight = predict_instance(named(instance, ids), fitted["lexical"], prompts, ids=ids)
-    back = predict_instance(
-        named(instance, ids), fitted["lexical"], prompts[::-1], ids=ids[::-1], point="median"
-    )
+    given, back = named(instance, ids), {"ids": ids[::-1], "point": "median"}
+    back = predict_instance(given, fitted["lexical"], prompts[::-1], **back)
     tokens = straight.requests.predicted_tokens.tolist()
     assert back.requests.predicted_tokens.tolist() == tokens
     assert tokens[0] != tokens[1]
@@ -224,12 +208,8 @@ def test_prompts_that_do_not_fit_are_refused(instance, fitted):
     n = len(instance)
     ids = [f"r{i}" for i in range(n)]
     model, asked = fitted["constant"], ["a"] * n
-    with pytest.raises(InputError, match="prompts for"):
-        predict_instance(instance, model, asked[1:])
-    for wrong, problem in (
-        (["r0"] * n, "twice"),
-        ([*ids[1:], "x"], "no prompt for request 'r0'"),
-    ):
+    assert "prompts for" in str(refusal(predict_instance, instance, model, asked[1:]))
+    for wrong, problem in ((["r0"] * n, "twice"), ([*ids[1:], "x"], "no prompt for request 'r0'")):
         with pytest.raises(InputError, match=problem):
             predict_instance(named(instance, ids), model, asked, ids=wrong)
     with pytest.raises(InputError, match="no request for prompt 'x'"):

@@ -1,26 +1,19 @@
 """Predictors: what they learn, and one that learns as it serves."""
 
-from __future__ import annotations
-
 import re
+import sys
 
 import numpy as np
 import pytest
 
-from orsched.common.errors import InputError, MissingDependencyError
-from orsched.prediction import (
-    KINDS,
-    ConstantPredictor,
-    LabelledPrompts,
-    OnlinePredictor,
-    Prompt,
-    evaluate,
-    make_corpus,
-    train,
-)
-from orsched.prediction.evaluation import measured_latency
+from orsched.common.errors import MissingDependencyError
+from orsched.prediction import KINDS, ConstantPredictor, LexicalPredictor, OnlinePredictor, train
+from orsched.prediction.corpus import make_corpus
+from orsched.prediction.data import LabelledPrompts, Prompt
+from orsched.prediction.evaluation import evaluate, measured_latency
 from orsched.prediction.features import _NAMED, _REQUESTED, _UNITS, FEATURES, WINDOW, features_of
 from orsched.prediction.predictor import LEVELS, shifts
+from tests.refusals import refusal
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,8 +26,6 @@ def test_quantiles_cover_their_share_of_what_was_held_out(kind, fitted, corpus):
 
 def test_calibration_makes_a_wrong_fit_cover(corpus):
     """What the fit is wrong by, the shift takes away."""
-    from orsched.prediction import LexicalPredictor
-
     train_part, held = corpus.part("train", 2), corpus.part("calibrate", 2)
     halved = LabelledPrompts(
         train_part.prompts, np.maximum(train_part.output_tokens // 4, 1), train_part.conversations
@@ -79,18 +70,8 @@ def test_one_prompt_is_what_it_is_among_many(kind, fitted, corpus):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_strange_texts_have_a_prediction(kind, fitted):
-    texts = [
-        "",
-        " ",
-        "\0",
-        "9" * 5000,
-        "?" * 100_000,
-        "日本語" * 500,
-        "١٢٣",
-        "\udc80",
-        "a\n" * 9999,
-    ]
-    texts += [Prompt("", ("",) * 50, ("",) * 50)]
+    texts = ["", " ", "\0", "9" * 5000, "?" * 100_000, "日本語" * 500, "١٢٣", "\udc80"]
+    texts += ["a\n" * 9999, Prompt("", ("",) * 50, ("",) * 50)]
     found = fitted[kind].predict(texts)
     assert np.isfinite(found.values).all()
     assert (found.tokens() >= 1).all()
@@ -98,12 +79,10 @@ def test_strange_texts_have_a_prediction(kind, fitted):
 
 @pytest.mark.parametrize("wrong", [3, None, [3], [b"text"], ["a", None]])
 def test_what_is_no_prompt_is_refused(wrong, fitted):
-    with pytest.raises(InputError) as caught:
-        fitted["lexical"].predict(wrong)
-    assert caught.value.field == "prompts"
+    assert refusal(fitted["lexical"].predict, wrong).field == "prompts"
 
 
-def test_the_features_have_their_names():
+def test_the_features_have_their_names_and_see_windows_only():
     text = "Explain briefly, in 50 words, why tides rise.\n- one\n```python\nx = [1]\n```"
     found = dict(zip(FEATURES, features_of(Prompt(text, ("q",), ("abc",))), strict=True))
     assert found["characters"] == pytest.approx(np.log1p(len(text)))
@@ -114,9 +93,6 @@ def test_the_features_have_their_names():
     assert found["last_reply"] == found["replies_mean"] == pytest.approx(np.log(4))
     assert found["explains"] == 2  # explain, why
     assert features_of(Prompt("好"))[FEATURES.index("wide_script")] == 1
-
-
-def test_what_is_between_the_windows_changes_lengths_only():
     middle = "x" * WINDOW
     first = features_of(Prompt("a" * WINDOW + middle + "b" * WINDOW))
     second = features_of(Prompt("a" * WINDOW + middle.replace("x", "?") + "b" * WINDOW))
@@ -163,16 +139,13 @@ def test_latency_is_measured_for_so_many_seconds_at_most(fitted, corpus):
 
 
 def test_too_few_rows_an_unknown_kind_and_wrong_trees_are_refused(corpus):
-    with pytest.raises(InputError, match="no rows"):
-        train(corpus.rows(np.array([0])), seed=0)
-    with pytest.raises(InputError, match="lexical"):
-        train(corpus, "lexicla")
-    with pytest.raises(InputError, match="1 to 1,000"):
-        train(corpus, trees=0)
+    assert "no rows" in str(refusal(train, corpus.rows(np.array([0])), seed=0))
+    assert "lexical" in str(refusal(train, corpus, "lexicla"))
+    assert "1 to 1,000" in str(refusal(train, corpus, trees=0))
 
 
 def test_training_without_scikit_learn_names_the_extra(corpus, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "sklearn.ensemble", None)
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(MissingDependencyError, match=r"orsched\[predict\]"):
         train(corpus)
     assert train(corpus, "prompt_length").kind == "prompt_length"
@@ -187,7 +160,7 @@ def shares(predictor, prompts, lengths):
     return np.mean(below, axis=0)
 
 
-def test_a_step_is_as_stated():
+def test_a_step_is_as_stated_and_changes_neither_base_nor_copies(fitted, corpus):
     base = ConstantPredictor(np.array([0.25, 0.5]), np.log([10.0, 20.0]), 99.0)
     online = OnlinePredictor(base, 0.1)
     online.observe("a", 15)
@@ -195,6 +168,12 @@ def test_a_step_is_as_stated():
     online.observe(["a", "b"], [150, 1])
     assert online.longest == 150
     assert base.longest == 99
+    base = fitted["lexical"]
+    before = base.predict(corpus.prompts[:3]).values
+    first, second = OnlinePredictor(base), OnlinePredictor(base)
+    first.observe(corpus.prompts[:3], [4000] * 3)
+    assert np.array_equal(base.predict(corpus.prompts[:3]).values, before)
+    assert not second.shift.any()
 
 
 def test_replies_that_become_four_times_as_long_are_covered_again(fitted):
@@ -222,25 +201,10 @@ def test_adversarial_lengths_keep_the_promise():
     assert below / 2000 == pytest.approx(0.5, abs=(np.log(1001) + 0.05) / (0.05 * 2000) + 0.01)
 
 
-def test_the_base_is_not_changed_and_copies_are_apart(fitted, corpus):
-    base = fitted["lexical"]
-    before = base.predict(corpus.prompts[:3]).values
-    first, second = OnlinePredictor(base), OnlinePredictor(base)
-    first.observe(corpus.prompts[:3], [4000] * 3)
-    assert np.array_equal(base.predict(corpus.prompts[:3]).values, before)
-    assert not second.shift.any()
-
-
-@pytest.mark.parametrize("lengths", [[1], [1, 0], [1, 1.5], ["a", "b"]])
-def test_lengths_that_do_not_fit_are_refused(lengths, fitted):
-    with pytest.raises(InputError):
-        OnlinePredictor(fitted["constant"]).observe(["a", "b"], lengths)
-
-
-def test_what_cannot_be_wrapped_is_refused(fitted, corpus):
+def test_what_cannot_be_wrapped_and_lengths_that_do_not_fit_are_refused(fitted, corpus):
+    for lengths in ([1], [1, 0], [1, 1.5], ["a", "b"]):
+        refusal(OnlinePredictor(fitted["constant"]).observe, ["a", "b"], lengths)
     for base in (None, fitted["online"]):
-        with pytest.raises(InputError):
-            OnlinePredictor(base)
-    with pytest.raises(InputError):
-        OnlinePredictor(fitted["constant"], rate=0)
+        refusal(OnlinePredictor, base)
+    refusal(OnlinePredictor, fitted["constant"], rate=0)
     assert isinstance(train(corpus, "online", trees=2), OnlinePredictor)

@@ -1,16 +1,16 @@
 """Files of prompts: what each row gives, and where a mistake is."""
 
-from __future__ import annotations
-
 import json
+import sys
 
 import pytest
 
-from orsched.common.errors import InputError, MissingDependencyError
+from orsched.common.errors import MissingDependencyError
 from orsched.prediction import make_corpus, read_labelled_prompts, read_prompts
 from orsched.prediction.corpus import write_labelled_prompts
 from orsched.prediction.data import Prompt
 from orsched.prediction.readers import count_by_rule, token_counter
+from tests.refusals import place, refusal
 
 
 def write(path, *rows):
@@ -25,68 +25,50 @@ def test_prompts_conversations_and_instructions(tmp_path):
         {"from": "gpt", "value": "b"},
         {"role": "user", "content": "c"},
     ]
-    found = read_labelled_prompts(
-        write(
-            tmp_path / "p.jsonl",
-            {"prompt": "hello", "output_tokens": 7},
-            {"prompt": "hello", "output_tokens": 9.0},  # a second sample
-            {"conversation": talk, "output_tokens": 3},
-            {"conversation": [*talk, {"role": "assistant", "content": "one two"}]},
-            {"instruction": "Add", "input": "1 2", "output": "the sum is 3"},
-            {"instruction": "Add", "input": "", "output": "x"},
-            {"prompt": "no reply", "output_tokens": 0},
-        )
-    )
-    asked = Prompt("c", ("a",), ("b",), "s")
-    assert found.prompts == [
-        Prompt("hello"), Prompt("hello"), asked, asked, Prompt("Add\n\n1 2"), Prompt("Add"),
-    ]  # fmt: skip
+    rows = [
+        {"prompt": "hello", "output_tokens": 7},
+        {"prompt": "hello", "output_tokens": 9.0},  # a second sample
+        {"conversation": talk, "output_tokens": 3},
+        {"conversation": [*talk, {"role": "assistant", "content": "one two"}]},
+        {"instruction": "Add", "input": "1 2", "output": "the sum is 3"},
+        {"instruction": "Add", "input": "", "output": "x"},
+        {"prompt": "no reply", "output_tokens": 0},
+    ]
+    found = read_labelled_prompts(write(tmp_path / "p.jsonl", *rows))
+    asked = [Prompt("c", ("a",), ("b",), "s")] * 2
+    assert found.prompts == [*[Prompt("hello")] * 2, *asked, Prompt("Add\n\n1 2"), Prompt("Add")]
     assert found.output_tokens.tolist() == [7, 9, 3, 2, 4, 1]
     assert found.conversations is None
 
 
-def test_a_list_in_one_json_file_is_read_as_lines_are(tmp_path):
+def test_a_list_in_one_json_file_and_prompts_alone_with_names(tmp_path):
     rows = [{"instruction": "a", "output": "b c"}, {"instruction": "d", "output": "e"}]
     (tmp_path / "a.json").write_text(json.dumps(rows, indent=1))
     found = read_labelled_prompts(tmp_path / "a.json")
     assert found.output_tokens.tolist() == [2, 1]
-
-
-def test_what_is_written_is_read(tmp_path):
-    data = make_corpus("chat", 200, 4)
-    write_labelled_prompts(data, tmp_path / "c.jsonl")
-    found = read_labelled_prompts(tmp_path / "c.jsonl")
-    assert found.prompts == data.prompts
-    assert found.output_tokens.tolist() == data.output_tokens.tolist()
-    assert found.conversations == data.conversations
-
-
-def test_parquet_gives_what_lines_give(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
-    data = make_corpus("chat", 50, 4)
-    write_labelled_prompts(data, tmp_path / "c.jsonl")
-    rows = [json.loads(line) for line in (tmp_path / "c.jsonl").read_text().splitlines()]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "c.parquet")
-    found = read_labelled_prompts(tmp_path / "c.parquet")
-    assert found.prompts == data.prompts
-    assert found.output_tokens.tolist() == data.output_tokens.tolist()
-    assert found.conversations == data.conversations
-
-
-def test_prompts_alone_with_names(tmp_path):
     path = write(tmp_path / "p.jsonl", {"prompt": "a", "id": "x"}, {"prompt": "b", "id": 2})
     assert read_prompts(path) == ([Prompt("a"), Prompt("b")], ["x", "2"])
     path = write(tmp_path / "q.jsonl", {"prompt": "a", "id": "x"}, {"prompt": "b"})
     assert read_prompts(path)[1] is None
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_what_is_written_is_read(tmp_path, suffix):
+    data = make_corpus("chat", 200, 4)
+    write_labelled_prompts(data, tmp_path / "c.jsonl")
+    if suffix == "parquet":
+        pa, pq = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+        rows = [json.loads(line) for line in (tmp_path / "c.jsonl").read_text().splitlines()]
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "c.parquet")
+    found = read_labelled_prompts(tmp_path / f"c.{suffix}")
+    assert found.prompts == data.prompts
+    assert found.output_tokens.tolist() == data.output_tokens.tolist()
+    assert found.conversations == data.conversations
+
+
 BAD = [
-    ({"output_tokens": 3}, "prompt"),
-    ({"prompt": 5, "output_tokens": 3}, "prompt"),
-    ({"prompt": "a"}, "output_tokens"),
-    ({"prompt": "a", "output_tokens": -1}, "output_tokens"),
+    ({"output_tokens": 3}, "prompt"), ({"prompt": 5, "output_tokens": 3}, "prompt"),
+    ({"prompt": "a"}, "output_tokens"), ({"prompt": "a", "output_tokens": -1}, "output_tokens"),
     ({"prompt": "a", "output_tokens": 1.5}, "output_tokens"),
     ({"prompt": "a", "output_tokens": True}, "output_tokens"),
     ({"prompt": "a", "output_tokens": "7"}, "output_tokens"),
@@ -101,40 +83,30 @@ BAD = [
     ({"conversation": [{"role": "user"}], "output_tokens": 1}, "conversation[0].content"),
     ({"conversation": [{"role": "assistant", "content": "x"}]}, "conversation"),
     ({"prompt": "a", "output_tokens": 1, "conversation_id": [1]}, "conversation_id"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("row", "field"), BAD)
 def test_a_wrong_row_is_named_with_its_field(tmp_path, row, field):
     path = write(tmp_path / "p.jsonl", {"prompt": "a", "output_tokens": 3}, row)
-    with pytest.raises(InputError) as caught:
-        read_labelled_prompts(path)
-    assert (caught.value.file, caught.value.row, caught.value.field) == (str(path), 2, field)
+    error = refusal(read_labelled_prompts, path)
+    assert (error.file, *place(error)) == (str(path), 2, field)
 
 
-@pytest.mark.parametrize(
-    ("raw", "row"),
-    [
-        (b"", None),
-        (b"\xff\xfe\x00", None),
-        (b'{"prompt": "a", "output_tokens": 3}\n{"prompt": "a", "outp', 2),
-        (b'{"prompt": "a", "output_tokens": NaN}\n', 1),
-        (b'{"prompt": "a", "prompt": "b", "output_tokens": 1}\n', 1),
-        (b"7\n", 1),
-        (b"[[1]]", 0),
-        (b'[{"prompt": "a"', None),
-        (b'{"prompt": ' + b"[" * 100_000, 1),
-        (b'{"prompt": "a", "output_tokens": 1' + b"0" * 5000 + b"}", 1),
-        (b'{"prompt": "no reply", "output_tokens": 0}\n', None),
-    ],
-)
+@pytest.mark.parametrize(("raw", "row"), [
+    (b"", None), (b"\xff\xfe\x00", None),
+    (b'{"prompt": "a", "output_tokens": 3}\n{"prompt": "a", "outp', 2),
+    (b'{"prompt": "a", "output_tokens": NaN}\n', 1),
+    (b'{"prompt": "a", "prompt": "b", "output_tokens": 1}\n', 1),
+    (b"7\n", 1), (b"[[1]]", 0), (b'[{"prompt": "a"', None), (b'{"prompt": ' + b"[" * 100_000, 1),
+    (b'{"prompt": "a", "output_tokens": 1' + b"0" * 5000 + b"}", 1),
+    (b'{"prompt": "no reply", "output_tokens": 0}\n', None),
+])  # fmt: skip
 def test_a_file_that_is_damaged_is_refused_with_its_place(tmp_path, raw, row):
     path = tmp_path / "p.jsonl"
     path.write_bytes(raw)
-    with pytest.raises(InputError) as caught:
-        read_labelled_prompts(path)
-    assert caught.value.file == str(path)
-    assert caught.value.row == row
+    error = refusal(read_labelled_prompts, path)
+    assert (error.file, error.row) == (str(path), row)
 
 
 @pytest.mark.parametrize("raw", [b"", b"PAR1 not a table", b"PAR1" + bytes(100) + b"PAR1"])
@@ -142,9 +114,7 @@ def test_a_parquet_file_that_is_damaged_is_refused(tmp_path, raw):
     pytest.importorskip("pyarrow")
     path = tmp_path / "p.parquet"
     path.write_bytes(raw)
-    with pytest.raises(InputError) as caught:
-        read_labelled_prompts(path)
-    assert caught.value.file == str(path)
+    assert refusal(read_labelled_prompts, path).file == str(path)
 
 
 def test_the_rule_of_tokens_by_hand():
@@ -160,17 +130,15 @@ def test_a_tokenizer_s_file_counts_where_there_is_one(tmp_path):
     words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
     words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     words.save(str(tmp_path / "tokenizer.json"))
-    for place in (tmp_path, tmp_path / "tokenizer.json"):
-        assert token_counter(place)("a extraordinary a") == 3
+    for folder in (tmp_path, tmp_path / "tokenizer.json"):
+        assert token_counter(folder)("a extraordinary a") == 3
     (tmp_path / "tokenizer.json").write_text('{"version": ')
-    with pytest.raises(InputError, match="not a tokenizer"):
-        token_counter(tmp_path)
-    with pytest.raises(InputError, match="no such file"):
-        token_counter(tmp_path / "other.json")
+    assert "not a tokenizer" in str(refusal(token_counter, tmp_path))
+    assert "no such file" in str(refusal(token_counter, tmp_path / "other.json"))
 
 
 def test_a_tokenizer_without_its_package_names_the_extra(tmp_path, monkeypatch):
     (tmp_path / "tokenizer.json").write_text("{}")
-    monkeypatch.setitem(__import__("sys").modules, "tokenizers", None)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(MissingDependencyError, match=r"orsched\[runner\]"):
         token_counter(tmp_path)

@@ -1,15 +1,15 @@
 """Files of proxy models: the same predictions again, and refused where they are damaged."""
 
-from __future__ import annotations
-
 import json
 import pickle
+from hashlib import sha256
 
 import numpy as np
 import pytest
 
 from orsched.common.errors import InputError
 from orsched.prediction import OnlinePredictor, load_predictor, save_predictor
+from tests.refusals import refusal
 
 KINDS = ("bert_ssjf", "distilbert_mico", "bert_ranker")
 
@@ -31,9 +31,7 @@ def copy(files, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_loaded_predicts_the_same_and_is_saved_the_same(
-    kind, files, models, rows, tmp_path
-):
+def test_what_is_loaded_predicts_and_is_saved_the_same(kind, files, models, rows, tmp_path):
     found = load_predictor(files / f"{kind}.json")
     one, two = (p.predict(rows.prompts[:100]) for p in (models[kind], found))
     assert np.array_equal(one.values, two.values)
@@ -44,11 +42,10 @@ def test_what_is_loaded_predicts_the_same_and_is_saved_the_same(
 
 
 def refused(path):
-    with pytest.raises(InputError) as caught:
-        load_predictor(path)
-    assert caught.value.file
-    assert caught.value.remedy
-    return caught.value
+    error = refusal(load_predictor, path)
+    assert error.file
+    assert error.remedy
+    return error
 
 
 @pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.999])
@@ -77,23 +74,15 @@ def test_missing_foreign_and_pickled_weights_are_refused_and_nothing_is_run(copy
 
 def with_hash(path, weights, raw):
     """Put other weights beside a document, with their right hash."""
-    import hashlib
-
     weights.write_bytes(raw)
-    document = json.loads(path.read_text())
-    document["weights_sha256"] = hashlib.sha256(raw).hexdigest()
+    document = json.loads(path.read_text()) | {"weights_sha256": sha256(raw).hexdigest()}
     path.write_text(json.dumps(document))
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("head.0.bias", lambda t: t * float("nan")),
-        ("head.0.bias", lambda t: t[:3].clone()),
-        ("head.0.bias", lambda t: t.double()),
-        ("head.9.bias", lambda t: t),
-    ],
-)
+@pytest.mark.parametrize(("name", "change"), [
+    ("head.0.bias", lambda t: t * float("nan")), ("head.0.bias", lambda t: t[:3].clone()),
+    ("head.0.bias", lambda t: t.double()), ("head.9.bias", lambda t: t),
+])  # fmt: skip
 def test_weights_of_another_shape_or_value_are_refused(name, change, copy):
     from safetensors.torch import load_file, save
 
@@ -105,30 +94,19 @@ def test_weights_of_another_shape_or_value_are_refused(name, change, copy):
 
 
 HOSTILE = [
-    ({"model": "gpt"}, "kind"),
-    ({"model": 3}, "model"),
-    ({"head": "ranks"}, "head"),
-    ({"head": "classes"}, "middles"),
-    ({"config": []}, "config"),
+    ({"model": "gpt"}, "kind"), ({"model": 3}, "model"), ({"head": "ranks"}, "head"),
+    ({"head": "classes"}, "middles"), ({"config": []}, "config"),
     ({"config": {"hidden_size": 8192, "num_attention_heads": 8}}, "weights"),
     ({"config": {"vocab_size": 1 << 40}}, "vocab_size"),
     ({"config": {"hidden_act": "os.system"}}, "hidden_act"),
     ({"config": {"layer_norm_eps": "1"}}, "layer_norm_eps"),
-    ({"most_input": 65}, "most_input"),
-    ({"most_input": 0}, "most_input"),
-    ({"edges": [5, 4]}, "edges"),
-    ({"edges": [5.0]}, "weights"),
-    ({"middles": []}, "middles"),
-    ({"middles": [-1.0]}, "middles"),
-    ({"scale_longest": "x"}, "scale_longest"),
-    ({"line": [0, 0]}, "line"),
-    ({"line": [0]}, "line"),
-    ({"shift": [0.0]}, "shift"),
-    ({"tokenizer": 1}, "tokenizer"),
-    ({"tokenizer": "{}"}, "tokenizer"),
-    ({"weights_sha256": None}, None),
-    ({"version": 2}, "version"),
-]
+    ({"most_input": 65}, "most_input"), ({"most_input": 0}, "most_input"),
+    ({"edges": [5, 4]}, "edges"), ({"edges": [5.0]}, "weights"), ({"middles": []}, "middles"),
+    ({"middles": [-1.0]}, "middles"), ({"scale_longest": "x"}, "scale_longest"),
+    ({"line": [0, 0]}, "line"), ({"line": [0]}, "line"), ({"shift": [0.0]}, "shift"),
+    ({"tokenizer": 1}, "tokenizer"), ({"tokenizer": "{}"}, "tokenizer"),
+    ({"weights_sha256": None}, None), ({"version": 2}, "version"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("values", "field"), HOSTILE)
