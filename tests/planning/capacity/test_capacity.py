@@ -1,7 +1,5 @@
 """``capacity`` from start to end: processes, folders, kills, limits of time, arguments, plots."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -13,46 +11,31 @@ import jsonschema
 import pytest
 
 import orsched
+from orsched import AffineCost, Instance, Requests, Worker
 from orsched.calibration.intervals import wilson
-from orsched.common.errors import InfeasibleError, InputError, PolicyError, TimeLimitError
-from orsched.costs import AffineCost
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
+from orsched.common.errors import InfeasibleError, PolicyError, TimeLimitError
 from orsched.planning.capacity import answer as module
 from orsched.planning.capacity import proof_violations, save_capacity
 from orsched.planning.capacity.simulation import over_parts, over_replications
+from tests.decoding import decoding
 from tests.in_order import in_order
+from tests.planning.pictures import drawn, require_on_page
+from tests.refusals import refusal
 
-NUMBER, NONE = {"type": "number"}, {"type": ["number", "null"]}
-WHOLE = {"type": "integer", "minimum": 0}
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "workers": {"type": "integer", "minimum": 1},
-        "lower_bound_workers": {"type": "integer", "minimum": 1},
-        "attainment": {"type": "number", "minimum": 0, "maximum": 1},
-        "attainment_low": {"type": "number", "minimum": 0, "maximum": 1},
-        "attainment_high": {"type": "number", "minimum": 0, "maximum": 1},
-        "ttft_p99_s": NONE,
-        "tpot_p99_s": NONE,
-        "bulk_tokens_per_s": NONE,
-        "simulations": WHOLE,
-        "certificate": {"type": ["object", "null"]},
-    },
-    "required": [
-        "workers", "lower_bound_workers", "attainment", "attainment_low", "attainment_high",
-        "ttft_p99_s", "tpot_p99_s", "bulk_tokens_per_s", "simulations", "certificate",
-    ],
-}  # fmt: skip
+SHARE, NUMBER = {"type": "number", "minimum": 0, "maximum": 1}, {"type": ["number", "null"]}
+COUNT = {"type": "integer", "minimum": 1}
+FIELDS = dict.fromkeys(("workers", "lower_bound_workers"), COUNT)
+FIELDS |= dict.fromkeys(("attainment", "attainment_low", "attainment_high"), SHARE)
+FIELDS |= dict.fromkeys(("ttft_p99_s", "tpot_p99_s", "bulk_tokens_per_s"), NUMBER)
+FIELDS |= {"simulations": {"type": "integer", "minimum": 0}}
+FIELDS |= {"certificate": {"type": ["object", "null"]}}
+SCHEMA = {"type": "object", "properties": FIELDS, "required": list(FIELDS)}
 
 
 def heavy(n=60, gap_ns=5 * 10**7, clients=4):
     """Requests that keep several workers busy: 155 ms each at full clients, every 50 ms."""
-    arrivals = [gap_ns * k for k in range(n)]
-    return Instance(
-        Requests([100] * n, [20] * n, arrival_ns=arrivals), Worker(clients, AffineCost()), "prefill"
-    )
+    requests = Requests([100] * n, [20] * n, arrival_ns=[gap_ns * k for k in range(n)])
+    return Instance(requests, Worker(clients, AffineCost()))
 
 
 LIMITS = {"slo_ttft": 0.5, "slo_tpot": 0.05}
@@ -73,7 +56,7 @@ def test_the_answer_is_that_of_an_exhaustive_search(found):
     assert [each.suffices for each in slow.curve] == [False] * (len(tried) - 1) + [True]
 
 
-def test_the_object_has_its_fields_and_its_proof(found):
+def test_the_object_has_its_fields_its_proof_and_its_sentence(found):
     _, quick = found
     document = json.loads(json.dumps(quick.to_dict(), allow_nan=False))
     jsonschema.validate(document, SCHEMA)
@@ -81,10 +64,6 @@ def test_the_object_has_its_fields_and_its_proof(found):
     assert document["attainment_low"] <= document["attainment"] <= document["attainment_high"]
     assert document["attainment"] >= 0.9
     assert proof_violations(heavy(), document["certificate"]) == []
-
-
-def test_a_sentence_says_what_suffices_and_what_cannot(found):
-    _, quick = found
     text = str(quick)
     assert text.startswith(f"{quick.workers} workers suffice (measured: attainment ")
     assert text.endswith(f"fewer than {quick.lower_bound_workers} cannot (proven)")
@@ -99,8 +78,8 @@ def test_finished_simulations_are_not_run_again(found):
 
 
 def test_replications_meet_the_same_traces_and_have_an_interval():
-    one = orsched.capacity(heavy(30), jobs=1, arrivals="poisson:rate=15", replications=3, **LIMITS)
-    two = orsched.capacity(heavy(30), jobs=2, arrivals="poisson:rate=15", replications=3, **LIMITS)
+    options = {"arrivals": "poisson:rate=15", "replications": 3, **LIMITS}
+    one, two = (orsched.capacity(heavy(30), jobs=jobs, **options) for jobs in (1, 2))
     assert one.criterion == "confident"
     assert one.estimate.low >= 0.9
     assert one.estimate == two.estimate
@@ -116,11 +95,8 @@ def test_bulk_requests_have_no_limits_and_a_throughput():
 
 
 def test_the_cheapest_mix_is_that_of_an_exhaustive_search(tmp_path):
-    small, large = (
-        heavy().worker,
-        Worker(16, in_order(AffineCost, 12_500_000, 65_000, 14_500_000, 105_000)),
-    )
-    machines = {"small": (small, 1.0), "large": (large, 2.5)}
+    large = Worker(16, in_order(AffineCost, 12_500_000, 65_000, 14_500_000, 105_000))
+    machines = {"small": (heavy().worker, 1.0), "large": (large, 2.5)}
     options = {"machines": machines, "folder": tmp_path, "jobs": 2, "max_workers": 6, **LIMITS}
     quick = orsched.capacity(heavy(40), **options)
     slow = orsched.capacity(heavy(40), exhaustive=True, **options)
@@ -130,52 +106,32 @@ def test_the_cheapest_mix_is_that_of_an_exhaustive_search(tmp_path):
     assert "for a price of" in str(quick)
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"slo_ttft": -1.0}, "slo_ttft"),
-        ({"slo_tpot": float("nan")}, "slo_tpot"),
-        ({"attainment": 0}, "attainment"),
-        ({"attainment": 1.1}, "attainment"),
-        ({"attainment": "0.9"}, "attainment"),
-        ({"confidence": 1}, "confidence"),
-        ({"criterion": "hoped"}, "criterion"),
-        ({"replications": 0}, "replications"),
-        ({"replications": 3}, "replications"),
-        ({"sample": 0}, "sample"),
-        ({"seed": -1}, "seed"),
-        ({"arrivals": "poisson:rate=-3"}, "arrivals.rate"),
-        ({"max_workers": 0}, "max_workers"),
-        ({"max_workers": 1}, "max_workers"),
-        ({"jobs": 0}, "jobs"),
-        ({"cluster": "moon"}, "cluster"),
-        ({"ray_address": "auto"}, "ray_address"),
-        ({"time_limit": 0}, "time_limit"),
-        ({"policy": "no-such"}, "policy"),
-        ({"policy": object()}, "policy"),
-        ({"parameters": {"no_such": 1}}, "parameters"),
-        ({"machines": {}}, "machines"),
-        ({"machines": {"a": (Worker(2), 0)}}, "machines.a"),
-        ({"machines": {"a": (Worker(2), float("inf"))}}, "machines.a"),
-        ({"machines": {"a": ("no worker", 1)}}, "machines.a"),
-    ],
-)
+@pytest.mark.parametrize(("options", "field"), [
+    ({"slo_ttft": -1.0}, "slo_ttft"), ({"slo_tpot": float("nan")}, "slo_tpot"),
+    *(({"attainment": share}, "attainment") for share in (0, 1.1, "0.9")),
+    ({"confidence": 1}, "confidence"), ({"criterion": "hoped"}, "criterion"),
+    *(({"replications": count}, "replications") for count in (0, 3)),
+    ({"sample": 0}, "sample"), ({"seed": -1}, "seed"),
+    ({"arrivals": "poisson:rate=-3"}, "arrivals.rate"),
+    *(({"max_workers": count}, "max_workers") for count in (0, 1)),
+    ({"jobs": 0}, "jobs"), ({"cluster": "moon"}, "cluster"),
+    ({"ray_address": "auto"}, "ray_address"), ({"time_limit": 0}, "time_limit"),
+    *(({"policy": policy}, "policy") for policy in ("no-such", object())),
+    ({"parameters": {"no_such": 1}}, "parameters"), ({"machines": {}}, "machines"),
+    *(({"machines": {"a": (Worker(2), price)}}, "machines.a") for price in (0, float("inf"))),
+    ({"machines": {"a": ("no worker", 1)}}, "machines.a"),
+])  # fmt: skip
 def test_wrong_arguments_are_named(options, field):
-    with pytest.raises(InputError) as error:
-        orsched.capacity(heavy(20), **{**LIMITS, "jobs": 1, **options})
-    assert error.value.field == field
+    error = refusal(orsched.capacity, heavy(20), **{**LIMITS, "jobs": 1, **options})
+    assert error.field == field
 
 
 def test_no_limits_no_requests_and_other_things_are_refused():
-    with pytest.raises(InputError, match="no limit"):
-        orsched.capacity(heavy(3))
-    with pytest.raises(InputError, match="no requests"):
-        orsched.capacity(Instance(Requests([], []), Worker(2), first_token="decode"), slo_ttft=1.0)
-    with pytest.raises(InputError, match="is not an Instance"):
-        orsched.capacity("gsm8k-llama65b", slo_ttft=1.0)
+    assert "no limit" in str(refusal(orsched.capacity, heavy(3)))
     unequal = heavy(3).replace(workers=(Worker(2), Worker(3)))
-    with pytest.raises(InputError, match="differ"):
-        orsched.capacity(unequal, slo_ttft=1.0)
+    wrong = {"no requests": decoding([], [], Worker(2)), "is not an Instance": "gsm8k-llama65b"}
+    for says, instance in {**wrong, "differ": unequal}.items():
+        assert says in str(refusal(orsched.capacity, instance, slo_ttft=1.0))
 
 
 def test_limits_that_no_number_can_keep_are_said_without_a_simulation(monkeypatch):
@@ -184,13 +140,10 @@ def test_limits_that_no_number_can_keep_are_said_without_a_simulation(monkeypatc
         orsched.capacity(heavy(), slo_ttft=0.01)
 
 
-def test_a_policy_that_fails_is_said_to():
+def test_a_policy_that_fails_and_a_time_limit_are_said(tmp_path):
     longest = heavy(5).replace(workers=(Worker(4, AffineCost(), 50),))
     with pytest.raises(PolicyError, match="prompt"):
         orsched.capacity(longest, "fcfs", slo_ttft=5.0, jobs=1)
-
-
-def test_a_time_limit_ends_in_an_error_or_in_the_best_so_far(tmp_path):
     with pytest.raises(TimeLimitError):
         orsched.capacity(heavy(), folder=tmp_path, time_limit=1e-3, **LIMITS)
 
@@ -224,9 +177,7 @@ def test_ctrl_c_gives_the_best_so_far(tmp_path):
 def test_its_attainment_is_that_of_simulate(found):
     _, whole = found
     fleet = heavy().replace(workers=(heavy().worker,) * whole.workers)
-    slo = orsched.SLO(
-        ttft_ns=round(LIMITS["slo_ttft"] * 1e9), tpot_ns=round(LIMITS["slo_tpot"] * 1e9)
-    )
+    slo = orsched.SLO(ttft_s=LIMITS["slo_ttft"], tpot_s=LIMITS["slo_tpot"])
     results = orsched.simulate(fleet, "vllm", slo=slo).schedule.results
     assert results["slo"]["attainment"] == whole.estimate.attainment
     assert results["ttft_ns"]["p99"] / 1e9 == whole.estimate.ttft_p99_s
@@ -257,9 +208,9 @@ print(found.workers, found.simulations, found.ran)
 @pytest.mark.full
 def test_a_kill_loses_no_finished_simulation(tmp_path, repo_root):
     """Killed after its first finished simulations, the next run goes on where it was."""
-    environment = {**os.environ, "PYTHONPATH": str(repo_root)}
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "kept")]
-    victim = subprocess.Popen(command, env=environment, cwd=tmp_path, start_new_session=True)
+    place = {"env": {**os.environ, "PYTHONPATH": str(repo_root)}, "cwd": tmp_path}
+    victim = subprocess.Popen(command, **place, start_new_session=True)
     cells = tmp_path / "kept" / "cells"
     end = time.monotonic() + 120
     while not list(cells.glob("*.json")):
@@ -269,10 +220,10 @@ def test_a_kill_loses_no_finished_simulation(tmp_path, repo_root):
     os.kill(victim.pid, signal.SIGKILL)
     victim.wait()
     before = len(list(cells.glob("*.json")))
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=True)
+    done = subprocess.run(command, **place, capture_output=True, check=True)
     workers, simulations, ran = map(int, done.stdout.split())
     assert ran <= simulations - before
-    again = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=True)
+    again = subprocess.run(command, **place, capture_output=True, check=True)
     assert list(map(int, again.stdout.split())) == [workers, simulations, 0]
 
 
@@ -284,18 +235,8 @@ def poisson():
     )  # fmt: skip
 
 
-def test_attainment_is_in_per_cent_and_no_legend_hides_the_data(poisson, tmp_path, monkeypatch):
-    figures = []
-    save = module.save_picture
-
-    def keep(draw, path, size):
-        def kept(figure):
-            draw(figure)
-            figures.append(figure)
-
-        save(kept, path, size)
-
-    monkeypatch.setattr(module, "save_picture", keep)
+def test_pictures_are_in_per_cent_hide_no_data_and_are_equal_twice(poisson, tmp_path, monkeypatch):
+    figures = drawn(module, monkeypatch)
     save_capacity(poisson, tmp_path / "a.png")
     (figure,) = figures
     above, below = figure.axes
@@ -309,12 +250,7 @@ def test_attainment_is_in_per_cent_and_no_legend_hides_the_data(poisson, tmp_pat
     for ax in (above, below):
         box = ax.get_legend().get_window_extent()
         assert box.y0 >= ax.get_window_extent().y1 - 1
-        assert figure.bbox.x0 <= box.x0
-        assert box.x1 <= figure.bbox.x1
-        assert box.y1 <= figure.bbox.y1
-
-
-def test_equal_bytes_come_twice(poisson, tmp_path):
+        require_on_page(box, figure)
     for name in "ab":
         save_capacity(poisson, tmp_path / f"{name}.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

@@ -1,7 +1,5 @@
 """Proven lower bounds beside what policies reach, and certificates that are verified again."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random
@@ -9,17 +7,14 @@ import random
 import numpy as np
 import pytest
 
-from orsched.common.errors import InfeasibleError, TimeLimitError
-from orsched.common.stop import MaxIterations
+from orsched import InfeasibleError, Instance, MaxIterations, Requests, TimeLimitError, Worker
 from orsched.costs import AffineCost, BilinearCost, CostModel
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
 from orsched.planning.capacity.proof import Proof, proof_violations
 from orsched.planning.capacity.question import Given, read_question
 from orsched.planning.capacity.simulation import figures
 from orsched.solving.method_choice import choose
 from orsched.solving.methods import Run
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.planning.capacity.test_capacity import heavy
 
@@ -105,29 +100,21 @@ def test_a_certificate_is_verified_from_the_instance_alone(proven):
     assert proof.lower_workers >= 3
     assert proof.certificate["speed"] == proof.lower_workers - 1
     assert proof_violations(instance, json.loads(json.dumps(proof.certificate))) == []
+    later = instance.requests.replace(arrival_ns=instance.requests.arrival_ns * 3)
+    assert proof_violations(instance.replace(requests=later), proof.certificate)
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("speed",), 9),
-        (("traces", 0, "certificate", "speed"), 9),
-        (("traces", 0, "certificate", "attained"), 3),
-        (("traces", 0, "certificate", "windows", 0, "weight"), 1),
-        (("traces", 0, "certificate", "windows", 0, "end_ns"), 0),
-        (("traces", 0, "certificate", "one"), 0),
-        (("traces", 0, "sha256"), "0" * 64),
-        (("traces",), []),
-        (("attainment",), "1/10"),
-        (("attainment",), 0.9),
-        (("ttft_ns",), 10**12),
-        (("arrivals",), "poisson:rate=1"),
-        (("sample",), 3),
-        (("weights",), [2]),
-        (("bound",), "other"),
-        (("more",), 1),
-    ],
-)
+INNER = ("traces", 0, "certificate")
+
+
+@pytest.mark.parametrize(("path", "value"), [
+    ((*INNER, "speed"), 9), ((*INNER, "attained"), 3), ((*INNER, "one"), 0),
+    ((*INNER, "windows", 0, "weight"), 1), ((*INNER, "windows", 0, "end_ns"), 0),
+    (("traces", 0, "sha256"), "0" * 64), (("traces",), []), (("speed",), 9),
+    (("attainment",), "1/10"), (("attainment",), 0.9), (("ttft_ns",), 10**12),
+    (("arrivals",), "poisson:rate=1"), (("sample",), 3), (("weights",), [2]), (("bound",), "other"),
+    (("more",), 1),
+])  # fmt: skip
 def test_a_forged_certificate_is_noticed(proven, path, value):
     instance, proof = proven
     forged = copy.deepcopy(proof.certificate)
@@ -138,14 +125,12 @@ def test_a_forged_certificate_is_noticed(proven, path, value):
     assert proof_violations(instance, forged)
 
 
-def test_what_takes_more_than_the_budget_is_said_to_do_so(proven):
+def test_a_budget_and_a_deadline_are_no_faults_of_a_certificate(proven, monkeypatch):
     instance, proof = proven
     (reason,) = proof_violations(instance, proof.certificate, budget=1)
     assert "malformed" not in reason
     assert "budget of 1 cells" in reason
 
-
-def test_a_deadline_is_no_fault_of_a_certificate(proven, monkeypatch):
     def ring(*_):
         raise TimeLimitError("now")
 
@@ -155,16 +140,9 @@ def test_a_deadline_is_no_fault_of_a_certificate(proven, monkeypatch):
         proof_violations(instance, proof.certificate)
 
 
-def test_a_certificate_is_of_its_instance(proven):
-    instance, proof = proven
-    later = instance.requests.replace(arrival_ns=instance.requests.arrival_ns * 3)
-    assert proof_violations(instance.replace(requests=later), proof.certificate)
-
-
 def test_random_traces_each_have_a_certificate():
-    question = asked(
-        heavy(30), slo_ttft=0.5, slo_tpot=0.05, arrivals="poisson:rate=20", replications=3
-    )
+    options = {"slo_ttft": 0.5, "slo_tpot": 0.05, "replications": 3}
+    question = asked(heavy(30), arrivals="poisson:rate=20", **options)
     proof = proof_of(question)
     assert proof.lower_workers >= 2
     assert [trace["seed"] for trace in proof.certificate["traces"]] == [0, 1, 2]
@@ -175,9 +153,7 @@ def test_random_traces_each_have_a_certificate():
 
 
 def test_limits_that_none_can_keep_are_said_with_the_first_request():
-    n = 10
-    prompts = [100] * 4 + [1000] * 6
-    instance = Instance(Requests(prompts, [20] * n), Worker(4, AffineCost()), first_token="decode")
+    instance = decoding([100] * 4 + [1000] * 6, [20] * 10, Worker(4, AffineCost()))
     with pytest.raises(InfeasibleError, match=r"60.00% of the requests.*first is request 4 .*1000"):
         proof_of(asked(instance, slo_ttft=0.1, slo_tpot=0.05, attainment=0.5))
     proof_of(asked(instance, slo_ttft=0.1, slo_tpot=0.05, attainment=0.4))
@@ -191,8 +167,7 @@ def test_a_mix_is_bounded_by_its_price():
     machines = {"fast": (instance.worker, 3.0), "slow": (slow, 1.0)}
     proof = proof_of(asked(instance, slo_ttft=0.5, slo_tpot=0.07, machines=machines))
     assert proof.lower_workers >= 1
-    assert proof.is_too_small((1, 0))
-    assert proof.is_too_small((0, 1))
+    assert all(proof.is_too_small(fleet) for fleet in ((1, 0), (0, 1)))
     assert 0 < proof.lower_price() <= 9
     workers = [worker for worker, _ in machines.values()]
     assert proof_violations(instance, proof.certificate, workers) == []

@@ -1,7 +1,5 @@
 """The search for the fewest workers or the cheapest mix, on fleets whose estimates are made up."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 from types import SimpleNamespace
@@ -27,9 +25,8 @@ class Evaluation:
         fleets = list(fleets)
         for fleet in fleets:
             assert sum(fleet) >= 1
-            self.known.setdefault(
-                fleet, SimpleNamespace(fleet=fleet, suffices=self.rule(fleet), workers=sum(fleet))
-            )
+            found = {"fleet": fleet, "suffices": self.rule(fleet), "workers": sum(fleet)}
+            self.known.setdefault(fleet, SimpleNamespace(**found))
         return [self.known[fleet] for fleet in fleets]
 
 
@@ -45,15 +42,12 @@ def test_the_fewest_workers_are_found_and_those_below_do_not_suffice(at_once, ex
             assert enough == lower or (enough - 1,) in evaluation.known
 
 
-def test_bisection_takes_few_fleets_and_an_exhaustive_search_all():
+def test_bisection_takes_few_fleets_an_exhaustive_search_all_and_none_may_suffice():
     for exhaustive, most in ((False, 14), (True, 50)):
         evaluation = Evaluation(lambda fleet: fleet[0] >= 50)
         fewest_workers(evaluation, 1, 1000, exhaustive)
         assert len(evaluation.known) <= most
     assert len(evaluation.known) == 50
-
-
-def test_no_number_up_to_the_largest():
     for most in (1, 2, 7):
         evaluation = Evaluation(lambda fleet: False)
         assert fewest_workers(evaluation, 1, most, False) is None

@@ -1,7 +1,5 @@
 """Policies of a user that misbehave, and a small grid that runs them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os
@@ -45,18 +43,17 @@ class Hangs(FirstComeFirstServed):
 '''
 
 
-def orsched(*arguments, cwd, **options):
-    """Run the command line in a process of its own; what a study names may be run."""
+def command(cwd, *arguments):
+    """Return the command line and the place of a process; what a study names may be run."""
     consent = ["--allow-code"] if arguments[0] == "study" else []
-    return subprocess.run(
-        [sys.executable, "-m", "orsched", *map(str, arguments), *consent],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(cwd), *sys.path])},
-        **options,
-    )
+    line = [sys.executable, "-m", "orsched", *map(str, arguments), *consent]
+    paths = os.pathsep.join([str(cwd), *sys.path])
+    return {"args": line, "cwd": cwd, "text": True, "env": {**os.environ, "PYTHONPATH": paths}}
+
+
+def orsched(*arguments, cwd):
+    """Run the command line in a process of its own."""
+    return subprocess.run(**command(cwd, *arguments), capture_output=True, timeout=300)
 
 
 def table(folder):

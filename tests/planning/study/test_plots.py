@@ -1,19 +1,18 @@
 """Plots of studies: names, scales, limits, legends, and the points that no other one beats."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.common.errors import InputError
 from orsched.planning.study import plots as module
 from orsched.planning.study import save_plots
 from orsched.planning.study.plots import default_plots, pareto_front
-from orsched.views.pictures import save_picture, wants_log
+from orsched.views.pictures import wants_log
 from orsched.views.style import axis_name
+from tests.planning.pictures import drawn, require_on_page
+from tests.refusals import refusal
 
 CHOICES = dict.fromkeys(
     ("cell", "instance", "arrivals", "predictions", "information", "error", "arrivals_rate")
@@ -24,71 +23,45 @@ def rows_for(policies=("fcfs", "vllm", "gittins"), rates=(1, 2, 4), workers=(1,)
     """A table of a study, made up: TTFT grows with the load, and with the place of the policy."""
     return [
         {
-            **CHOICES,
-            "workers": count,
-            "arrivals": f"poisson:rate={rate}",
-            "arrivals_rate": rate,
-            "policy": policy,
-            "seed": seed,
-            "makespan_ns": 10**10 + seed,
+            **CHOICES, "workers": count, "arrivals": f"poisson:rate={rate}", "arrivals_rate": rate,
+            "policy": policy, "seed": seed, "makespan_ns": 10**10 + seed,
             "jct_ns_mean": 10**9 * (rate + k + seed),
             "ttft_ns_p99": 10**8 * (rate**3 + 5 * k + seed),
-            "tokens_per_s": 100.0 * rate - 10 * k,
-            "slo_attainment": 1 / (rate + k),
-            "slo_ttft_ns": 2 * 10**9,
-            "slo_tpot_ns": None,
-            **more,
+            "tokens_per_s": 100.0 * rate - 10 * k, "slo_attainment": 1 / (rate + k),
+            "slo_ttft_ns": 2 * 10**9, "slo_tpot_ns": None, **more,
         }
-        for count in workers
-        for rate in rates
-        for k, policy in enumerate(policies)
+        for count in workers for rate in rates for k, policy in enumerate(policies)
         for seed in range(seeds)
-    ]
+    ]  # fmt: skip
 
 
 @pytest.fixture
 def figures(monkeypatch):
-    """The figures that are drawn, laid out."""
-    made = []
-
-    def keep(draw, path, size=None):
-        def kept(figure):
-            draw(figure)
-            made.append(figure)
-
-        save_picture(kept, path, size)
-
-    monkeypatch.setattr(module, "save_picture", keep)
-    return made
+    return drawn(module, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("column", "words", "factor"),
-    [
-        ("ttft_p99_s", "TTFT p99 (s)", 1),
-        ("ttft_ns_p99", "TTFT p99 (s)", 1e-9),
-        ("jct_ns_mean", "JCT mean (s)", 1e-9),
-        ("tpot_ns_max", "TPOT max (s)", 1e-9),
-        ("makespan_ns", "makespan (s)", 1e-9),
-        ("slo_attainment", "SLO attainment (%)", 100),
-        ("gap", "gap to the bound (%)", 100),
-        ("arrivals_rate", "arrivals (requests/s)", 1),
-        ("instance_requests", "requests", 1),
-        ("param_gate_factor", "gate factor", 1),
-        ("bubble_ns_tail", "bubble tail (s)", 1e-9),
-        ("run_solve_s", "run solve (s)", 1),
-        ("restarts", "restarts", 1),
-    ],
-)
+@pytest.mark.parametrize(("column", "words", "factor"), [
+    ("ttft_p99_s", "TTFT p99 (s)", 1), ("ttft_ns_p99", "TTFT p99 (s)", 1e-9),
+    ("jct_ns_mean", "JCT mean (s)", 1e-9), ("tpot_ns_max", "TPOT max (s)", 1e-9),
+    ("makespan_ns", "makespan (s)", 1e-9), ("slo_attainment", "SLO attainment (%)", 100),
+    ("gap", "gap to the bound (%)", 100), ("arrivals_rate", "arrivals (requests/s)", 1),
+    ("instance_requests", "requests", 1), ("param_gate_factor", "gate factor", 1),
+    ("bubble_ns_tail", "bubble tail (s)", 1e-9), ("run_solve_s", "run solve (s)", 1),
+    ("restarts", "restarts", 1),
+])  # fmt: skip
 def test_axes_have_names_with_units(column, words, factor):
     found = axis_name(column)
     assert (found.words, found.factor) == (words, factor)
 
 
-def test_latencies_are_better_short_and_throughput_high():
+def test_which_side_of_an_axis_is_better_and_when_it_is_logarithmic():
     assert axis_name("ttft_ns_p99").better == axis_name("makespan_ns").better == -1
     assert axis_name("tokens_per_s").better == axis_name("slo_attainment").better == 1
     assert axis_name("restarts").better == axis_name("workers").better == 0
+    assert wants_log([1, 31])
+    assert not wants_log([1, 30])
+    assert not wants_log([0, 31])
+    assert not wants_log([])
 
 
 points = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12)
@@ -104,13 +77,6 @@ def test_the_front_has_the_points_that_none_beats(found, better_x, better_y):
     assert pareto_front(found, better_x, better_y) == expected
 
 
-def test_an_axis_is_logarithmic_from_a_factor_of_thirty():
-    assert wants_log([1, 31])
-    assert not wants_log([1, 30])
-    assert not wants_log([0, 31])
-    assert not wants_log([])
-
-
 def test_what_is_drawn_by_default(tmp_path):
     assert [(p["y"], p.get("x")) for p in default_plots(rows_for())] == [
         ("ttft_ns_p99", None), ("jct_ns_mean", None), ("slo_attainment", None),
@@ -120,11 +86,9 @@ def test_what_is_drawn_by_default(tmp_path):
     for row in at_once:
         row |= {"arrivals": None, "arrivals_rate": None}
     assert [p["y"] for p in default_plots(at_once)] == ["makespan_ns", "jct_ns_mean"]
+    over = [f"{y}-over-arrivals_rate" for y in ("ttft_ns_p99", "jct_ns_mean", "slo_attainment")]
     assert [path.name for path in save_plots(rows_for(), tmp_path)] == [
-        "ttft_ns_p99-over-arrivals_rate-by-policy.svg",
-        "jct_ns_mean-over-arrivals_rate-by-policy.svg",
-        "slo_attainment-over-arrivals_rate-by-policy.svg",
-        "ttft_ns_p99-against-tokens_per_s-by-policy.svg",
+        f"{name}-by-policy.svg" for name in (*over, "ttft_ns_p99-against-tokens_per_s")
     ]
 
 
@@ -138,16 +102,10 @@ def test_no_legend_and_no_name_is_cut_off(policies, workers, tmp_path, figures):
         (legend,) = figure.legends
         words = [text.get_text() for text in legend.get_texts()]
         assert [word for word in words if word != "Pareto front"] == names
-        page = figure.bbox
         shown = [ax for ax in figure.axes if ax.get_visible()]
         for item in (legend, *(ax.xaxis.label for ax in shown), *(ax.title for ax in shown)):
-            box = item.get_window_extent()
-            if item is not legend and not item.get_text():
-                continue
-            assert page.x0 <= box.x0
-            assert box.x1 <= page.x1
-            assert page.y0 <= box.y0
-            assert box.y1 <= page.y1
+            if item is legend or item.get_text():
+                require_on_page(item.get_window_extent(), figure)
 
 
 def test_points_are_means_and_the_limit_is_a_line(tmp_path, figures):
@@ -160,10 +118,8 @@ def test_points_are_means_and_the_limit_is_a_line(tmp_path, figures):
     assert ax.get_ylabel() == "TTFT p99 (s)"
     assert ax.get_xlabel() == "arrivals (requests/s)"
     low, high = ax.get_ylim()
-    assert low <= 0.2
-    assert high > 8
-    bands = {c.get_gid() for c in ax.collections}
-    assert {"band-0", "band-1", "band-2"} <= bands
+    assert low <= 0.2 < 8 < high
+    assert {"band-0", "band-1", "band-2"} <= {c.get_gid() for c in ax.collections}
 
 
 def test_an_interval_is_cut_to_what_can_be(tmp_path, figures):
@@ -191,7 +147,7 @@ def test_results_against_each_other_have_a_front(tmp_path, figures):
     assert "throughput (output tokens/s)" in ax.get_xlabel()
 
 
-def test_a_policy_without_the_parameter_is_level(tmp_path, figures):
+def test_a_policy_without_the_parameter_is_level_and_others_stand_side_by_side(tmp_path, figures):
     rows = [row | {"param_b": row["arrivals_rate"]} for row in rows_for(("a", "b"))]
     for row in rows:
         if row["policy"] == "a":
@@ -201,26 +157,22 @@ def test_a_policy_without_the_parameter_is_level(tmp_path, figures):
     line = next(c for c in figures[0].axes[0].lines if c.get_gid() == "line-0")
     assert line.get_xdata() == [0, 1]
     assert len(set(line.get_ydata())) == 1
-
-
-def test_policies_side_by_side_do_not_hide_each_other(tmp_path, figures):
     rows = rows_for(rates=(1,))
     save_plots(rows, tmp_path, [{"y": "jct_ns_mean", "x": "instance"}])
-    lines = [line for line in figures[0].axes[0].lines if str(line.get_gid()).startswith("line")]
+    lines = [line for line in figures[1].axes[0].lines if str(line.get_gid()).startswith("line")]
     assert len({line.get_xdata()[0] for line in lines}) == 3
 
 
 def test_what_is_no_choice_and_no_result_is_refused(tmp_path):
+    rows = [row | {"gap": 0.1, "restarts": 1} for row in rows_for()]
     for plot in ({"y": "gap", "x": "gap"}, {"y": "jct_ns_mean", "x": "restarts"}):
-        with pytest.raises(InputError, match="not a column of choices"):
-            save_plots([row | {"gap": 0.1, "restarts": 1} for row in rows_for()], tmp_path, [plot])
+        assert "not a column of choices" in str(refusal(save_plots, rows, tmp_path, [plot]))
 
 
 def test_names_are_no_formulas_and_equal_rows_equal_bytes(tmp_path):
     rows = rows_for(("$a$", "b_", "^"))
-    first, second = (
-        save_plots(rows, tmp_path / name, [{"y": "jct_ns_mean"}])[0] for name in ("c", "d")
-    )
+    plots = [{"y": "jct_ns_mean"}]
+    first, second = (save_plots(rows, tmp_path / name, plots)[0] for name in ("c", "d"))
     assert first.read_bytes() == second.read_bytes()
     words = {"".join(t.itertext()) for t in ElementTree.parse(first).iter()}
     assert {"$a$", "b_", "^"} <= words

@@ -1,32 +1,18 @@
 """Worker processes that die, fail or hang, here and on a Ray cluster."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
-import sys
 import time
+from importlib.util import find_spec
 
 import pytest
 
-from tests.planning.study.grids import POLICIES, finished, frozen, orsched, table
+from tests.planning.study.grids import POLICIES, command, finished, frozen, orsched, table
 
-
-def ray_importable():
-    import importlib.util
-
-    return importlib.util.find_spec("ray") is not None
-
-
-RAY = pytest.param(
-    ("--cluster", "ray"),
-    id="ray",
-    marks=[
-        pytest.mark.full,
-        pytest.mark.skipif(not ray_importable(), reason="ray is not installed: extra 'ray'"),
-    ],
-)
+HAS_RAY = find_spec("ray") is not None
+NEEDS_RAY = pytest.mark.skipif(not HAS_RAY, reason="ray is not installed: extra 'ray'")
+RAY = pytest.param(("--cluster", "ray"), id="ray", marks=[pytest.mark.full, NEEDS_RAY])
 LOCAL = pytest.param((), id="local")
 
 STUDY = """
@@ -80,7 +66,7 @@ def test_a_failing_cell_does_not_stop_the_rest(tmp_path, cluster):
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not ray_importable(), reason="ray is not installed: extra 'ray'")
+@NEEDS_RAY
 def test_a_ray_cluster_and_processes_make_the_same_table(tmp_path):
     (tmp_path / "s.toml").write_text(
         'instances = [{generator = "uniform", requests = 50, clients = 4}]\n'
@@ -92,9 +78,8 @@ def test_a_ray_cluster_and_processes_make_the_same_table(tmp_path):
     assert frozen(tmp_path / "here") == frozen(tmp_path / "there")
 
 
+@pytest.mark.skipif(HAS_RAY, reason="ray is installed")
 def test_without_ray_the_extra_is_named(tmp_path):
-    if ray_importable():
-        pytest.skip("ray is installed")
     study(tmp_path, "Fails")
     done = orsched("study", "s.toml", "--cluster", "ray", cwd=tmp_path)
     assert done.returncode == 2
@@ -114,12 +99,8 @@ def test_a_cell_that_hangs_is_ended_by_its_limit(tmp_path):
 def test_ctrl_c_leaves_a_table_and_a_folder_to_go_on_with(tmp_path):
     study(tmp_path, "Hangs")
     folder = tmp_path / "s-study"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "orsched", "study", "s.toml", "--jobs", "2", "--allow-code"],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    given = command(tmp_path, "study", "s.toml", "--jobs", 2)
+    process = subprocess.Popen(**given, stderr=subprocess.PIPE)
     end = time.monotonic() + 60
     while len(finished(folder)) < 2 and time.monotonic() < end:
         time.sleep(0.02)
