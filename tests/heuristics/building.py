@@ -9,6 +9,7 @@ from orsched.common.registry import resolve
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import WorkerState
+from tests.by_the_book import Book
 from tests.product.laws import begun, otherwise
 
 
@@ -47,7 +48,7 @@ def require_sound(instance, make, *, cut=0.3, observer=None):
     assert same(solved(instance, make(instance)), schedule)
     if schedule.information != "clairvoyant" and len(schedule.steps):
         moment = int(schedule.steps.start_ns[int(cut * len(schedule.steps))])
-        changed, prefix = otherwise(instance, schedule, moment)
+        changed, prefix = otherwise(Book(instance, schedule), moment)
         if changed is not None:
             other = simulate_policy(changed, make(changed)).schedule
             assert begun(other, prefix, moment) == begun(schedule, prefix, moment), moment

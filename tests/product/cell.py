@@ -11,8 +11,8 @@ from orsched.models.bounds.bounds import bound_for, makespan_bound
 from orsched.simulator.policy import Information
 from orsched.solving.method_choice import read_spec
 from orsched.solving.methods import Run
-from tests.by_the_book import require_reported, rule_broken_by
-from tests.product.laws import LAWS, Account, begun, otherwise, work_is_conserved
+from tests.by_the_book import Book, require_reported
+from tests.product.laws import begun, otherwise, work_is_conserved
 from tests.product.modes import FACTORS, instance_of
 from tests.product.policies import SHARING, conserves_work
 
@@ -50,25 +50,22 @@ def judge(cell, size):
     instance = instance_of_cell(cell, size)
     schedule = serve(instance, cell)
     assert content(serve(instance, cell)) == content(schedule), "INV-9: same seed, same bytes"
-    assert rule_broken_by(instance, schedule) is None
+    book = Book(instance, schedule)  # by all rules
     bound = bound_for(instance, schedule, bound_of(instance))
     assert bound.value_ns <= schedule.makespan_ns, "INV-10: bounds hold"
     reported = schedule.replace(bound=bound.to_dict())
     require_reported(instance, reported)  # a literal reading, INV-15, and the checker on it
-    account = Account(instance, schedule)
-    for law in LAWS:
-        law(account)
     if conserves_work(cell["policy"], cell["sharing"]):
-        work_is_conserved(account)
+        work_is_conserved(book)
     if schedule.information != "clairvoyant":
         for cut in size.cuts:
-            information_is_bounded(cell, instance, schedule, cut)
+            information_is_bounded(cell, book, schedule, cut)
 
 
-def information_is_bounded(cell, instance, schedule, cut):
+def information_is_bounded(cell, book, schedule, cut):
     """INV-8: with other lengths of all that is not done, all that is begun by then is the same."""
     moment = int(schedule.steps.start_ns[int(cut * len(schedule.steps))])
-    changed, prefix = otherwise(instance, schedule, moment)
+    changed, prefix = otherwise(book, moment)
     if changed is not None:
         other = serve(changed, cell)
         done, known = begun(other, prefix, moment), begun(schedule, prefix, moment)

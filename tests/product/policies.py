@@ -121,15 +121,9 @@ REFUSALS = (
     Refusal(ITERATION_LEVEL, "padding", ("on",), "padding", "nobody pads at iteration level"),
     Refusal(PLANNED, "padding", ("on",), "padding", "planned times of stages know no padding"),
     Refusal(PLANNED, "sharing", STEALING, "steal", "they give no waiting request away"),
-    Refusal(
-        BATCHED,
-        "padding",
-        ("on",),
-        "padding",
-        "nobody pads at iteration level",
-        ("batching=none", "batching=dynamic"),
-    ),
-)
+    Refusal(BATCHED, "padding", ("on",), "padding", "nobody pads at iteration level",
+            ("batching=none", "batching=dynamic")),
+)  # fmt: skip
 
 
 def refusal_of(policy, factor, level):

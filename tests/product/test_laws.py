@@ -1,17 +1,19 @@
-"""The laws of the product do find what is wrong: a leak, and schedules that break each of them."""
+"""What judges the product does find what is wrong: a leak, and schedules that break each rule."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from orsched.checker import check
+from orsched.data.schedule import Work
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.simulator import simulate_policy
-from tests.product import laws
+from tests.by_the_book import DECODE, INVALID, PREFILL, Book, rule_broken_by
 from tests.product.cell import Size, instance_of_cell, serve
-from tests.product.laws import begun, otherwise
+from tests.product.laws import begun, otherwise, work_is_conserved
 from tests.product.test_refusals import plain
 
 SIZE = Size(9, 14, ())
@@ -23,53 +25,35 @@ def served(policy="vllm@none+max_num_batched_tokens=7", **modes):
     return instance, serve(instance, cell)
 
 
-def changed(schedule, table, column, row, value):
-    """The schedule with another value in a place of a table."""
-    rows = getattr(schedule, table)
-    columns = {f.name: getattr(rows, f.name).copy() for f in fields(rows)}
-    columns[column][row] = value
-    return schedule.replace(**{table: type(rows)(**columns)})
+def changed(rows, column, row, value):
+    """Rows with another value in a place."""
+    values = getattr(rows, column).copy()
+    values[row] = value
+    return replace(rows, **{column: values})
 
 
-def without(schedule, gone):
-    """The schedule without some rows of work."""
-    columns = {f.name: getattr(schedule.work, f.name)[~gone] for f in fields(schedule.work)}
-    return schedule.replace(work=type(schedule.work)(**columns))
-
-
-def broken(instance, schedule):
-    """Names of the laws that a schedule breaks."""
-    found = set()
-    account = laws.Account(instance, schedule)
-    for law in laws.LAWS:
-        try:
-            law(account)
-        except (AssertionError, KeyError):
-            found.add(law.__name__)
-    return found
-
-
-def test_each_law_is_broken_by_something():
+def test_each_rule_is_broken_by_something():
     instance, schedule = served(memory="paged", workload="poisson")
-    assert broken(instance, schedule) == set()
-    work, steps = schedule.work, schedule.steps
+    assert rule_broken_by(instance, schedule) is None
+    work, steps, requests = schedule.work, schedule.steps, instance.requests
     last = work.request == len(instance) - 1
-    decodes = int(np.flatnonzero(work.phase == laws.DECODE)[0])
-    prefill = int(np.flatnonzero(work.phase == laws.PREFILL)[-1])
-    cases = {
-        "tokens_are_conserved": changed(schedule, "work", "tokens", prefill, 99),
-        "invalid_tokens_come_last": changed(schedule, "work", "phase", decodes, laws.INVALID),
-        "the_clock_never_runs_backwards": changed(schedule, "steps", "end_ns", 0, 10**15),
-        "a_client_serves_one_request_at_a_time": changed(schedule, "work", "client", last, 7),
-    }
-    for law, wrong in cases.items():
-        assert law in broken(instance, wrong), law
-    with pytest.raises((AssertionError, KeyError)):
-        laws.requests_are_conserved(laws.Account(instance, without(schedule, last)))
-    late = instance.replace(requests=instance.requests.replace(arrival_ns=steps.end_ns[:9] + 1))
-    assert "times_of_a_request_are_in_order" in broken(late, schedule)
+    decode = int(np.flatnonzero(work.phase == DECODE)[0])
+    prefill = int(np.flatnonzero(work.phase == PREFILL)[-1])
+    late = requests.replace(arrival_ns=steps.end_ns[: len(instance)] + 1)
+    without = {name: column[~last] for name, column in vars(work).items()}
     small, _ = served(memory="paged_tight", workload="poisson")
-    assert broken(small, schedule) == {"blocks_are_conserved"}
+    for rule, of, tables in (
+        ("no more prefill than is due", instance, {"work": changed(work, "tokens", prefill, 99)}),
+        ("invalid tokens come last", instance, {"work": changed(work, "phase", decode, INVALID)}),
+        ("one step at a time", instance, {"steps": changed(steps, "end_ns", 0, 10**15)}),
+        ("client", instance, {"work": changed(work, "client", last, 7)}),
+        ("numbers of stays", instance, {"work": Work(**without)}),
+        ("arrival", instance.replace(requests=late), {}),
+        ("memory", small, {}),
+    ):
+        wrong = schedule.replace(instance_sha256=of.sha256, **tables)
+        assert rule_broken_by(of, wrong) == rule
+        assert check(of, wrong) != []
 
 
 class Peeking(FirstComeFirstServed):
@@ -96,7 +80,7 @@ def test_a_leak_is_found(policy, leaks):
         return simulate_policy(on, policy(on) if policy else FirstComeFirstServed()).schedule
 
     schedule = run(instance)
-    other, prefix = otherwise(instance, schedule, 0)
+    other, prefix = otherwise(Book(instance, schedule), 0)
     assert prefix >= 1
     assert (begun(run(other), prefix, 0) != begun(schedule, prefix, 0)) == leaks
 
@@ -105,5 +89,5 @@ def test_rest_is_found():
     """INV-12 is broken by a batch that waits to be full."""
     instance, schedule = served("dynamic@none+batch_wait_timeout_s=0.15", workload="one_request")
     with pytest.raises(AssertionError):
-        laws.work_is_conserved(laws.Account(instance, schedule))
-    laws.work_is_conserved(laws.Account(*served("static@none", workload="one_request")))
+        work_is_conserved(Book(instance, schedule))
+    work_is_conserved(Book(*served("static@none", workload="one_request")))

@@ -1,12 +1,16 @@
-"""What a policy refuses it refuses with a clear error, before anything runs; nothing is skipped."""
+"""What a policy refuses it refuses with a clear error, before anything runs; nothing is skipped.
+And what policies set aside at admission: under ``whole`` memory the output limit."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from orsched.common.errors import InputError
-from orsched.common.registry import names
-from tests.product.cell import Size, content, instance_of_cell, serve
+from orsched.common.registry import names, resolve
+from orsched.solving.method_choice import SETS_ASIDE
+from tests.by_the_book import Book
+from tests.product.cell import Size, content, information_is_bounded, instance_of_cell, serve
 from tests.product.modes import FACTORS
 from tests.product.policies import (
     METHODS,
@@ -34,20 +38,19 @@ def plain(policy, **modes):
     return {"policy": policy, "sharing": "as_it_is", **cell, **modes}
 
 
-def require_refusal(cell, refusals):
-    """Assert that a cell is refused with an error that names field and remedy."""
+def require_refusal(cell, fields):
+    """Assert that a cell is refused with an error that names one of these fields and a remedy."""
     with pytest.raises(InputError) as caught:
         serve(instance_of_cell(cell, SIZE), cell)
-    assert caught.value.field in {refusal.field for refusal in refusals}
+    assert caught.value.field in fields
     assert caught.value.remedy
 
 
 @pytest.mark.parametrize(("policy", "factor", "level"), REFUSED)
 def test_what_is_refused_says_why(policy, factor, level):
     several = {"workers": "two_equal"} if factor == "sharing" else {}
-    require_refusal(
-        plain(policy, **several, **{factor: level}), [refusal_of(policy, factor, level)]
-    )
+    cell = plain(policy, **several, **{factor: level})
+    require_refusal(cell, [refusal_of(policy, factor, level).field])
 
 
 def test_every_refusal_is_one_of_a_policy():
@@ -73,9 +76,7 @@ def test_dispatchers_where_there_is_nothing_to_dispatch(method, sharing):
         assert content(serve(instance, cell)) == content(alone)
         return
     cell = plain(policy, workers="two_equal", sharing=sharing)
-    with pytest.raises(InputError) as caught:
-        serve(instance_of_cell(cell, SIZE), cell)
-    assert caught.value.field in ("parameters", "workers", *SHARING[sharing])
+    require_refusal(cell, ("parameters", "workers", *SHARING[sharing]))
 
 
 @pytest.mark.parametrize(
@@ -89,8 +90,48 @@ def test_dispatchers_where_there_is_nothing_to_dispatch(method, sharing):
     ],
 )
 def test_policies_that_refuse_themselves(policy, field):
-    cell = plain(policy)
-    with pytest.raises(InputError) as caught:
-        serve(instance_of_cell(cell, SIZE), cell)
-    assert caught.value.field == field
-    assert caught.value.remedy
+    require_refusal(plain(policy), [field])
+
+
+WHOLE = Size(9, 14, (0.1, 0.3, 0.5, 0.7, 0.9))
+UNINFORMED = tuple(policy for policy in POLICIES if "@clairvoyant" not in policy)
+WORKLOADS = ("all_at_0", "poisson", "trace_like", "long_and_short")
+
+
+def most_set_aside(book, outputs):
+    """Return by how much the blocks of prompts and answers exceed a memory at most."""
+    prompts, excess = book.requests.prompt_tokens, []
+    for number, step in enumerate(book.steps):
+        memory = book.instance.workers[step.worker].memory
+        tokens = [int(prompts[s.request] + outputs[s.request]) for s in book.serving(number)]
+        excess.append(sum(-(-each // memory.block_tokens) for each in tokens) - memory.blocks)
+    return max(excess)
+
+
+@pytest.mark.parametrize("policy", UNINFORMED)
+def test_lengths_that_are_not_revealed_change_nothing_under_whole_memory(policy):
+    """True lengths decide nothing where the output limit fits for all; predictions only order."""
+    for memory, workload in (("whole", "poisson"), ("whole_tight", "all_at_0")):
+        cell = plain(policy, memory=memory, workload=workload)
+        instance = instance_of_cell(cell, WHOLE)
+        schedule = serve(instance, cell)
+        book = Book(instance, schedule)
+        assert most_set_aside(book, np.full(len(instance), instance.output_limit_tokens)) <= 0
+        for cut in WHOLE.cuts:
+            information_is_bounded(cell, book, schedule, cut)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_who_sets_aside_the_answer_on_paged_memory_is_known(name):
+    """Methods that a note names never hold more; slices of the whole limit do not either."""
+    excess = []
+    for kind in map(str, resolve("methods", name).information):
+        for workload in WORKLOADS:
+            cell = plain(f"{name}@{kind}", memory="paged_tight", workload=workload)
+            instance = instance_of_cell(cell, WHOLE)
+            outputs = instance.requests.output_tokens
+            if kind != "clairvoyant":
+                outputs = np.full(len(instance), instance.output_limit_tokens)
+            excess.append(most_set_aside(Book(instance, serve(instance, cell)), outputs))
+    sliced = ("scls", "scls_continuous")
+    assert (max(excess) <= 0) == (name in SETS_ASIDE or name in sliced)

@@ -18,23 +18,25 @@ from orsched.data.service_classes import SLO, ServiceClass
 from orsched.data.workers import Worker
 from orsched.files import load_instance, save_instance
 
-COST = AffineCost()
 SLOW = SLO(ttft_s=60)
 NOTE = "1 of 4 requests fits onto no worker and is refused, as a server does"
 CLASSES = (ServiceClass("chat", ttft_ns=60 * 10**9), ServiceClass("bulk", bulk=True))
 
 
-def trace(allocation: str = "paged", **fields: object) -> Instance:
+def trace(allocation="paged", service_class=(0, 0, 0, 0), **fields):
     """Return four requests: the second needs 510 tokens, and there is room for 160."""
-    worker = Worker(4, COST, memory=BlockMemory(10, 16, allocation))
     requests = Requests(
         [20, 500, 30, 40],
         [10] * 4,
         arrival_ns=[0, 10**8, 2 * 10**8, 3 * 10**8],
         predicted_tokens=[10] * 4,
-        service_class=fields.pop("service_class", [0] * 4),
+        service_class=service_class,
     )
-    return Instance(requests, worker, **fields)
+    return Instance(requests, worker(4, 10, allocation), **fields)
+
+
+def worker(clients, blocks, allocation="paged"):
+    return Worker(clients, AffineCost(), memory=BlockMemory(blocks, 16, allocation))
 
 
 @pytest.mark.parametrize("allocation", ["paged", "whole"])
@@ -101,29 +103,29 @@ def test_admitted_instances_keep_names_counts_and_files(tmp_path):
     assert found.sha256 != found.replace(refused=()).sha256
     save_instance(found, tmp_path / "found.json")
     assert load_instance(tmp_path / "found.json") == found
-    again = found.replace(workers=Worker(1, COST, memory=BlockMemory(3, 16, "paged"))).admitted()
+    again = found.replace(workers=worker(1, 3)).admitted()
     assert (len(again), again.refused) == (2, (2, 0))
     with pytest.raises(InfeasibleError, match="request 0 "):
-        found.replace(workers=Worker(1, COST, memory=BlockMemory(1, 16, "paged"))).admitted()
+        found.replace(workers=worker(1, 1)).admitted()
     assert orsched.bound(trace()).value_ns == orsched.bound(found).value_ns
     with pytest.raises(InputError, match="refused"):
         trace(refused=(1, 2, 3))
 
 
-def test_commands_note_it_and_check_their_own_files(tmp_path, capsys):
-    saved, plan = tmp_path / "trace.json", tmp_path / "plan.json"
-    save_instance(trace(), saved)
-    limits = ["--slo-ttft", "60", "--format", "json"]
-    assert run(["solve", str(saved), "--method", "vllm", *limits, "--output", str(plan)]) == 0
-    out = capsys.readouterr().out
-    row = json.loads(out)
+def test_commands_note_it_and_check_their_own_files(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    save_instance(trace(), "trace.json")
+
+    def done(line):
+        assert run(line.split()) == 0
+        return capsys.readouterr()
+
+    solve = "solve trace.json --method vllm --slo-ttft 60 --format json --output plan.json"
+    row = json.loads(done(solve).out)
     assert (row["refused"], row["slo_attainment"]) == (1, 0.75)
     assert any(note.startswith(NOTE) for note in row["notes"])
-    assert run(["check", str(saved), str(plan)]) == 0
-    assert run(["simulate", str(saved), "--output", str(plan)]) == 0
-    assert "--instance-output" not in capsys.readouterr().err
-    assert run(["check", str(saved), str(plan)]) == 0
-    assert run(["compare", str(saved), "--methods", "fcfs,vllm"]) == 0
-    assert NOTE in capsys.readouterr().err
-    assert run(["bound", str(saved)]) == 0
-    assert NOTE in capsys.readouterr().err
+    done("check trace.json plan.json")
+    assert "--instance-output" not in done("simulate trace.json --output plan.json").err
+    done("check trace.json plan.json")
+    assert NOTE in done("compare trace.json --methods fcfs,vllm").err
+    assert NOTE in done("bound trace.json").err

@@ -14,8 +14,8 @@ from orsched import check, summarise
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.simulator import simulate_policy
+from tests.by_the_book import PREFILL, Book
 from tests.heuristics.building import same
-from tests.product.laws import LAWS, PREFILL, Account
 from tests.simulator.instances import instances
 from tests.simulator.policies import POLICIES
 
@@ -34,17 +34,15 @@ def test_the_laws_hold_and_the_bound(name, instance):
     """From the rows: INV-1, INV-2, INV-3, INV-4, INV-5, INV-6, INV-7, INV-9, INV-10, INV-15."""
     schedule = run(instance, name)
     assert same(run(instance, name), schedule)
-    account = Account(instance, schedule)
-    for law in LAWS:
-        law(account)
+    book = Book(instance, schedule)
     times, earlier = schedule.request_times(instance), instance.requests.arrival_ns
     for column in ("prefill_start_ns", "prefill_end_ns", "first_token_ns", "finish_ns"):
         assert (earlier <= times[column]).all()
         earlier = times[column]
-    assert times["finish_ns"].tolist() == [account.finish_ns[r] for r in range(len(instance))]
-    prefills = [row.tokens for row in account.rows if row.phase == PREFILL]
+    assert times["finish_ns"].tolist() == [book.finish[r] for r in range(len(instance))]
+    prefills = [row.tokens for row in book.work if row.phase == PREFILL]
     assert prefills == instance.requests.prompt_tokens.tolist()  # whole, each in one stage
-    assert len(account.rows) == len({(row.request, row.phase) for row in account.rows})
+    assert len(book.work) == len({(row.request, row.phase) for row in book.work})
     bound = makespan_bound(instance)
     assert 0 <= bound.value_ns <= schedule.makespan_ns
     results = summarise(instance, schedule)
@@ -77,13 +75,13 @@ def test_fcfs_is_work_conserving(instance):
     """INV-12: fcfs idles only when no request is there, and decodes only when none can start."""
     schedule = simulate_policy(instance, FirstComeFirstServed()).schedule
     requests, worker = instance.requests, instance.worker
-    account = Account(instance, schedule)
-    begin = {r: stay.first for (r, _), stay in account.stays.items()}
-    finish = {r: stay.last for (r, _), stay in account.stays.items()}
+    book = Book(instance, schedule)
+    begin = {stay.request: stay.first for stay in book.stays}
+    finish = {stay.request: stay.last for stay in book.stays}
     queue = sorted(begin, key=lambda r: (requests.arrival_ns[r], r))
     assert [begin[r] for r in queue] == sorted(begin.values())  # nobody overtakes
     before = 0
-    for index, step in enumerate(account.steps):
+    for index, step in enumerate(book.steps):
         running = [r for r in begin if begin[r] < index <= finish[r]]
         if step.start_ns > before:
             assert not running
