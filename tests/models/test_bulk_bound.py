@@ -56,7 +56,8 @@ def tokens_in_time(instance, schedule):
         found.append(True)
         if kind.ttft_ns is None or kind.tpot_ns is None:
             continue
-        alone = instance.requests.replace(service_class=np.arange(len(instance)) == row)
+        codes = (np.arange(len(instance)) == row).astype(int)
+        alone = instance.requests.replace(service_class=codes)
         others = ServiceClass("others", bulk=False), ServiceClass("it", bulk=True)
         only = instance.replace(requests=alone, classes=others)
         there = 0
