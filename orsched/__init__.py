@@ -24,6 +24,7 @@ _HOME = {
         "RooflineCost",
         "RoundFloor",
         "StageFloor",
+        "StepLine",
     ),
     "orsched.common.errors": (
         "InfeasibleError",

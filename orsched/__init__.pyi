@@ -80,6 +80,9 @@ from orsched.costs import (
 from orsched.costs import (
     StageFloor as StageFloor,
 )
+from orsched.costs import (
+    StepLine as StepLine,
+)
 from orsched.data.autoscaling import (
     Autoscaling as Autoscaling,
 )

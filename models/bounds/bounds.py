@@ -10,7 +10,15 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.certificates.context import Context
-from orsched.certificates.scope import FOR_ALL, PLAIN, Scope, prefills_grow, relaxed, schedules_of
+from orsched.certificates.scope import (
+    FOR_ALL,
+    PLAIN,
+    SEES_CACHES,
+    Scope,
+    prefills_grow,
+    relaxed,
+    schedules_of,
+)
 from orsched.checker.certificates import bound_violations
 from orsched.common.errors import InputError
 from orsched.common.stop import Clock
@@ -19,7 +27,12 @@ from orsched.data.instance import require_instance
 from orsched.data.schedule_classes import ALLOWANCES, allowances_of
 from orsched.metrics.objective_values import weighted_times
 from orsched.models.bounds.latency_bounds import BOUNDED, OBJECTIVES, latency_certificates
-from orsched.models.bounds.makespan_certificates import Limits, last_arrival, makespan_certificates
+from orsched.models.bounds.makespan_certificates import (
+    Limits,
+    last_arrival,
+    makespan_certificates,
+    volume_certificates,
+)
 from orsched.models.bounds.stages_rounds_bound import SEARCH_SECONDS, shared, stages_and_rounds
 from orsched.models.packing import packing_bound
 from orsched.solving.objectives import other_name
@@ -132,10 +145,18 @@ def _improving(context: Context, limits: Limits) -> Iterator[Bound]:
     one = len(instance.workers) == 1 and instance.link is None
     reference = pang_reference(instance) if one and context.scope.is_plain else {}
     best = -1
-    for found in makespan_certificates(cache.relaxed, limits):
+    for found in _with_volume(context, cache, limits):
         if found["value_ns"] > best:
             best = found["value_ns"]
             yield _bound(cache.stated(found), reference)
+
+
+def _with_volume(context: Context, cache: _Cache, limits: Limits) -> Iterator[dict[str, Any]]:
+    """Yield certificates in no order of size; those by volume see what caches share themselves."""
+    others = makespan_certificates(cache.relaxed, limits)
+    yield next(others)
+    yield from volume_certificates(context)
+    yield from others
 
 
 def _bound(certificate: dict[str, Any], reference: dict[str, int] | None = None) -> Bound:
@@ -164,7 +185,7 @@ class _Cache(NamedTuple):
 
     def stated(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return a certificate that says what was cut."""
-        hidden = self.cut and found["bound"] not in FOR_ALL
+        hidden = self.cut and found["bound"] not in (*FOR_ALL, *SEES_CACHES)
         return found | {"cut_tokens": self.cut} if hidden else found
 
 

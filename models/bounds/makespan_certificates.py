@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from fractions import Fraction
-from itertools import pairwise
 from math import gcd
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from orsched.certificates.charges import Shares
 from orsched.certificates.context import sum_of_products, whole_memory
+from orsched.certificates.kv_volume import alone_ns, kv_volume, stage_lines
 from orsched.certificates.one_machine import Charged, Workers
 from orsched.certificates.pools import pools
 from orsched.models.bounds.stages_rounds_bound import (
@@ -87,26 +87,8 @@ def _best_line(worker: Worker, floor: Floor, jobs: Jobs, by_stage: str) -> tuple
     stages = Fraction(len(jobs), jobs.clients)
     if by_stage == "cap":
         stages = Fraction(tokens, worker.prefill_limit or 1)
-    lines = _lines(floor, worker.prefill_limit)
+    lines = stage_lines(floor, worker.prefill_limit)
     return max(lines, key=lambda line: ((line[0] * stages + line[1] * tokens) / line[2], line))
-
-
-def _lines(floor: Floor, limit: int | None) -> list[tuple[int, int, int]]:
-    """Lines (a, b, scale) that no stage's time is below: a, b >= 0."""
-    if floor.stage.levels is None:
-        return [(floor.stage.fixed, floor.stage.token, 1)]
-    assert limit is not None
-    # A level above the limit holds no more than the limit.
-    points = [(min(cap, limit), time) for cap, time in floor.stage.levels]
-    least = min(points, key=lambda point: Fraction(point[1], point[0]))
-    lines = [(points[0][1], 0, 1), (0, least[1], least[0])]
-    for (cap, time), (next_cap, next_time) in pairwise(points):
-        slope, scale = next_time - time, next_cap - cap
-        if scale:
-            height = min(t * scale - slope * c for c, t in points)
-            if height >= 0:
-                lines.append((height, slope, scale))
-    return lines
 
 
 _STEPS, _SAMPLE, _WHOLE = 300, 4_000, 1 << 20
@@ -244,6 +226,7 @@ class ChargedBound(Charged):
         return list(dict.fromkeys([int(moments[0]), *likely.tolist()]))
 
 
+_LIKELY_LONGEST = 8
 _MOMENTS = 16  # moments of release that are tried, evenly among the arrivals
 
 
@@ -311,6 +294,19 @@ def _pooled_certificates(context: Context, limits: Limits) -> Iterator[dict[str,
     """Yield certificates of makespan bounds where caches may change workers."""
     yield last_arrival(context)
     yield from pool_certificates(context, limits.out_of_time)
+
+
+def volume_certificates(context: Context) -> Iterator[dict[str, Any]]:
+    """Yield certificates of makespan bounds by volume at some moments: of equal workers only."""
+    if not (context.equal and context.has_floors and context.instance.link is None):
+        return
+    requests = context.instance.requests
+    size = requests.prompt_tokens.astype(float) * 1e-3 + context.instance.rounds_needed
+    likely = np.argsort(-size, kind="stable")[:_LIKELY_LONGEST].tolist()
+    ends = {row: context.arrivals[row] + alone_ns(context, row) for row in likely}
+    longest = max(ends, key=ends.__getitem__)
+    for moment in release_moments(context.one):
+        yield kv_volume(context, moment, longest)
 
 
 def last_arrival(context: Context) -> dict[str, Any]:

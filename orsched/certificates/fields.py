@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from orsched.certificates.scope import FOR_ALL
+from orsched.certificates.scope import FOR_ALL, SEES_CACHES
 from orsched.common.limits import DEFAULT_BUDGET
 
 STEP = 1_000
@@ -211,7 +211,7 @@ _WORKERS = listed(
 def _kind(
     name: str, fields: Mapping[str, Field], optional: Mapping[str, Field] | None = None
 ) -> Field:
-    cut = {} if name in FOR_ALL else {"cut_tokens": whole(1)}
+    cut = {} if name in (*FOR_ALL, *SEES_CACHES) else {"cut_tokens": whole(1)}
     return table({"bound": one_of(name), **fields}, {**cut, **(optional or {})})
 
 
@@ -236,6 +236,18 @@ MAKESPAN: dict[str, Field] = {
     "charged": _kind(
         "charged",
         {"released_ns": whole(0, TIME), "workers": _WORKERS, **_VALUE},
+        {"allows": _ALLOWS},
+    ),
+    "kv_volume": _kind(
+        "kv_volume",
+        {
+            "released_ns": whole(0, TIME),
+            "request": whole(0, LENGTH),
+            **dict.fromkeys(
+                ("block_rounds", "blocks", "steps", "context_sum", "prompt_tokens"), _ANY
+            ),
+            **_VALUE,
+        },
         {"allows": _ALLOWS},
     ),
     "pools": _kind(

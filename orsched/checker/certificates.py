@@ -20,6 +20,7 @@ from orsched.certificates.fields import (
     require_bulk,
     require_packing,
 )
+from orsched.certificates.kv_volume import kv_volume
 from orsched.certificates.one_machine import Charged, Workers, least_sum
 from orsched.certificates.packing import proven
 from orsched.certificates.pools import alone_ns, pools
@@ -136,7 +137,7 @@ def _differences(context: Context, bound: dict[str, Any], budget: Budget) -> lis
     kind = certificate["bound"]
     if (kind == "pools") != (instance.link is not None) and kind not in FOR_ALL:
         return [f"the bound {kind!r} does not know of links, or that there are none"]
-    if len(instance.workers) > 1 and kind not in ("empty", "last_arrival", "charged", "pools"):
+    if len(instance.workers) > 1 and kind not in _ANY_WORKERS:
         return _several_workers(context, bound, budget)
     if kind not in _KINDS or bound["name"] != kind:
         return [f"unknown bound {bound['name']!r} with certificate {kind!r}"]
@@ -225,6 +226,10 @@ def _charged(context: Context, certificate: dict[str, Any], budget: Budget) -> d
     return certificate | {"value_ns": value}
 
 
+def _volume(context: Context, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
+    return kv_volume(context, certificate["released_ns"], certificate["request"])
+
+
 def _pools(context: Context, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
     return pools(context, certificate["released_ns"], certificate["workers"])
 
@@ -233,11 +238,15 @@ _KINDS: dict[str, Callable[[Context, dict[str, Any], Budget], dict[str, Any]]] =
     "charged": _charged,
     "empty": _empty,
     "joint": _joint,
+    "kv_volume": _volume,
     "last_arrival": _last_arrival,
     "longest_request": _longest_request,
     "pools": _pools,
     "stages_and_rounds": _counted,
 }
+
+
+_ANY_WORKERS = ("empty", "last_arrival", "charged", "kv_volume", "pools")
 
 
 def inapplicable(reading: Timeline, bound: dict[str, Any]) -> list[str]:

@@ -2,7 +2,15 @@
 
 from orsched.costs.affine import AffineCost
 from orsched.costs.bilinear import BilinearCost, as_bilinear
-from orsched.costs.floor import Floor, RoundFloor, StageFloor, floor_faults, floor_of, splits
+from orsched.costs.floor import (
+    Floor,
+    RoundFloor,
+    StageFloor,
+    StepLine,
+    floor_faults,
+    floor_of,
+    splits,
+)
 from orsched.costs.levels import LevelsCost
 from orsched.costs.linear import LinearCost
 from orsched.costs.pooling import PoolingCost
@@ -22,6 +30,7 @@ __all__ = [
     "RooflineCost",
     "RoundFloor",
     "StageFloor",
+    "StepLine",
     "as_bilinear",
     "floor_faults",
     "floor_of",

@@ -18,7 +18,7 @@ from orsched.costs.parameters import read_levels
 from orsched.costs.protocol import knows_cached, mixed_ns, prefill_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from orsched.costs.protocol import CostModel
 
@@ -96,6 +96,32 @@ class RoundFloor:
         set_whole(self, *(item.name for item in fields(self)), maximum=_MOST, optional=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class StepLine:
+    """A line that no step's time is below, whichever parts the step has; all of at least 0.
+
+    It has ``stage`` for a step that only prefills, else ``round``; ``prompt`` for each prompt token
+    that is computed; ``request`` for each request of its round and ``context`` for each token of
+    their contexts; ``attended`` for each token that a prompt token attends to, cached ones too.
+    """
+
+    stage: int = 0
+    round: int = 0
+    prompt: int = 0
+    request: int = 0
+    context: int = 0
+    attended: int = 0
+
+    def __post_init__(self) -> None:
+        set_whole(self, *(item.name for item in fields(self)), maximum=_MOST)
+
+    def of(self, prompts: Sequence[int], attended: int, active: int, context_sum: int) -> int:
+        """Return the line at a step."""
+        prefilled = self.prompt * sum(prompts) + self.attended * attended
+        fixed = self.round if active else self.stage
+        return fixed + prefilled + self.request * active + self.context * context_sum
+
+
 @dataclass(frozen=True)
 class Floor:
     """The least times of a cost model's steps, whichever requests are in them.
@@ -121,6 +147,8 @@ class Floor:
         padded: ``token`` counts N max(p) and ``context`` N max(c): more than the sums.
         exact: a stage with nothing cached before its prompts, or a round, takes exactly this. Only
             exact models let a solver compute times.
+        lines: lines that no step is below, mixed steps included, in the same unit; a step takes
+            at least the largest of them. Empty: only those that the parts give are known.
     """
 
     stage: StageFloor
@@ -130,6 +158,7 @@ class Floor:
     mixed: str | None = None
     padded: bool = False
     exact: bool = False
+    lines: tuple[StepLine, ...] = ()
 
     def __post_init__(self) -> None:
         set_whole(self, "unit", "times", minimum=1)
@@ -340,12 +369,29 @@ def floor_faults(cost: CostModel, steps: int = 1_000, seed: int = 0) -> list[str
                 times = prefill_ns(cost, prompts, cached), mixed_ns(cost, prompts, *load, cached)
                 pairs.append((BEHIND[0], times[0], floor.prefill_ns(prompts)))
                 pairs.append((BEHIND[1], times[1], floor.mixed_ns(prompts, *load)))
+            pairs += _above_lines(cost, floor, prompts, load, cached)
         for what, time, least in pairs:
             if time < least or (floor.exact and what in ("stage", "round") and time != least):
                 text = f"a {what} takes {time} ns, its floor {least} ns"
                 behind_them = f", cached {cached}" if what in BEHIND else ""
                 found.append(f"{text}: prompts {prompts}, contexts {contexts}{behind_them}")
     return found
+
+
+def _above_lines(
+    cost: CostModel, floor: Floor, prompts: list[int], load: tuple[int, int, int], cached: list[int]
+) -> Iterator[tuple[str, int, int]]:
+    """Yield what a stage, a round and a mixed step take, with the largest line at each."""
+    behind = cached or [0] * len(prompts)
+    attended = sum(c * (c + 1) // 2 + c * k for c, k in zip(prompts, behind, strict=True))
+    steps = (
+        ("stage", prefill_ns(cost, prompts, cached), (prompts, attended, 0, 0)),
+        ("round", cost.round_ns(*load), ([], 0, *load[:2])),
+        ("mixed step", mixed_ns(cost, prompts, *load, cached), (prompts, attended, *load[:2])),
+    )
+    for what, time, step in steps:
+        largest = max((line.of(*step) for line in floor.lines), default=0)
+        yield f"{what} by lines", time, round_half_up(largest, floor.unit) * floor.times
 
 
 def _tokens(rng: random.Random) -> int:

@@ -14,7 +14,7 @@ from orsched.costs.exact import (
     round_half_up,
     round_half_up_sum,
 )
-from orsched.costs.floor import Floor, RoundFloor, StageFloor
+from orsched.costs.floor import Floor, RoundFloor, StageFloor, StepLine
 from orsched.costs.parameters import read_parameters
 from orsched.costs.protocol import mixed_ns
 
@@ -124,7 +124,7 @@ class LinearCost:
         return round_half_up(time_fs, FS_PER_NS) * self.time_scale
 
     def floor(self) -> Floor:
-        """Return what stages and rounds take, exactly; a mixed step takes no less than either.
+        """Return what stages and rounds take, exactly; a mixed step has the larger fixed part.
 
         In units of half a femtosecond, in which ``attended c (c + 1) / 2`` is whole.
         """
@@ -138,8 +138,16 @@ class LinearCost:
             request=2 * self.round_request_fs,
             context=2 * self.context_fs,
         )
+        line = StepLine(
+            stage=stage.fixed,
+            round=round_floor.fixed,
+            prompt=2 * self.stage_token_fs,
+            request=round_floor.request,
+            context=round_floor.context,
+            attended=2 * self.attended_fs,
+        )
         unit, scale = 2 * FS_PER_NS, self.time_scale
-        return Floor(stage, round_floor, unit, scale, mixed="larger", exact=True)
+        return Floor(stage, round_floor, unit, scale, mixed="larger", exact=True, lines=(line,))
 
     def scaled(self, factor: int) -> Self:
         """Every duration multiplied by ``factor``, after its rounding."""

@@ -13,7 +13,7 @@ from orsched.costs.exact import (
     round_half_up_sum,
     to_whole_units,
 )
-from orsched.costs.floor import Floor, RoundFloor, StageFloor
+from orsched.costs.floor import Floor, RoundFloor, StageFloor, StepLine
 from orsched.costs.linear import attended_tokens
 from orsched.costs.parameters import read_parameters
 
@@ -116,18 +116,25 @@ class RooflineCost:
     def floor(self) -> Floor:
         """Return a floor: stages compute all their tokens, rounds read the weights.
 
-        ``max(weights, token x)`` is at least either of the two. So a stage takes this exactly from
-        ``weights / token`` tokens on, a round up to as many requests. In units of half a
-        femtosecond, in which ``attended c (c + 1) / 2`` is whole.
+        ``max(weights, token x)`` is at least either of the two, in every step: two lines. So a
+        stage takes this exactly from ``weights / token`` tokens on, a round up to as many requests.
+        In units of half a femtosecond, in which ``attended c (c + 1) / 2`` is whole.
         """
         stage = StageFloor(
             fixed=2 * self.fixed_fs,
             token=2 * self.token_fs + self.attended_fs,
             square=self.attended_fs,
         )
-        read = self.fixed_fs + self.weights_fs
-        round_floor = RoundFloor(fixed=2 * read, context=2 * self.context_fs)
-        return Floor(stage, round_floor, 2 * FS_PER_NS, self.time_scale, mixed="larger")
+        fixed, token = 2 * self.fixed_fs, 2 * self.token_fs
+        read = fixed + 2 * self.weights_fs
+        round_floor = RoundFloor(fixed=read, context=2 * self.context_fs)
+        attention = {"context": 2 * self.context_fs, "attended": 2 * self.attended_fs}
+        lines = (
+            StepLine(stage=read, round=read, **attention),
+            StepLine(stage=fixed, round=fixed, prompt=token, request=token, **attention),
+        )
+        unit, times = 2 * FS_PER_NS, self.time_scale
+        return Floor(stage, round_floor, unit, times, mixed="larger", lines=lines)
 
     def scaled(self, factor: int) -> Self:
         """Every duration multiplied by ``factor``, after its rounding."""
