@@ -155,7 +155,8 @@ def test_a_warm_start_is_the_first_solution():
     start = orsched.solve(mip.program.instance, "hybrid").schedule
     known = mip.values_of(start)[mip.variable("tmax")]
     assert round(mip.program.to_ns(known)) == start.makespan_ns
-    result = mip.solve("scip", start=start, time_limit=2)
+    one_node = mo.SolveParameters(node_limit=1)
+    result = mip.solve("scip", start=start, parameters=one_node)
     assert result.objective <= known
 
 
