@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.certificates.context import Context
@@ -31,9 +32,15 @@ from orsched.models.bounds.makespan_certificates import (
     Limits,
     last_arrival,
     makespan_certificates,
+    priced_certificates,
     volume_certificates,
 )
-from orsched.models.bounds.stages_rounds_bound import SEARCH_SECONDS, shared, stages_and_rounds
+from orsched.models.bounds.stages_rounds_bound import (
+    SEARCH_SECONDS,
+    larger,
+    shared,
+    stages_and_rounds,
+)
 from orsched.models.packing import packing_bound
 from orsched.solving.objectives import other_name
 
@@ -145,18 +152,22 @@ def _improving(context: Context, limits: Limits) -> Iterator[Bound]:
     one = len(instance.workers) == 1 and instance.link is None
     reference = pang_reference(instance) if one and context.scope.is_plain else {}
     best = -1
-    for found in _with_volume(context, cache, limits):
+    for found in _all_certificates(context, cache, limits):
         if found["value_ns"] > best:
             best = found["value_ns"]
             yield _bound(cache.stated(found), reference)
 
 
-def _with_volume(context: Context, cache: _Cache, limits: Limits) -> Iterator[dict[str, Any]]:
-    """Yield certificates in no order of size; those by volume see what caches share themselves."""
+def _all_certificates(context: Context, cache: _Cache, limits: Limits) -> Iterator[dict[str, Any]]:
+    """Yield certificates in no order of size; some kinds see themselves what caches share."""
     others = makespan_certificates(cache.relaxed, limits)
-    yield next(others)
-    yield from volume_certificates(context)
-    yield from others
+    best = next(others)
+    yield best
+    for found in chain(volume_certificates(context), others):
+        best = larger(best, found)
+        yield found
+    if limits.search:
+        yield from priced_certificates(context, best, limits)
 
 
 def _bound(certificate: dict[str, Any], reference: dict[str, int] | None = None) -> Bound:

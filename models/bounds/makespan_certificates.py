@@ -18,6 +18,7 @@ from orsched.certificates.context import sum_of_products, whole_memory
 from orsched.certificates.kv_volume import alone_ns, kv_volume, stage_lines
 from orsched.certificates.one_machine import Charged, Workers
 from orsched.certificates.pools import pools
+from orsched.models.bounds.fleet_prices_search import price_certificates
 from orsched.models.bounds.stages_rounds_bound import (
     by_counts,
     by_ends,
@@ -244,6 +245,7 @@ def pool_certificates(
 
 
 _CHARGED_SECONDS_A_ROW = 3e-5
+_PRICED_SECONDS_A_ROW = 1e-4
 
 
 class Limits(NamedTuple):
@@ -307,6 +309,18 @@ def volume_certificates(context: Context) -> Iterator[dict[str, Any]]:
     longest = max(ends, key=ends.__getitem__)
     for moment in release_moments(context.one):
         yield kv_volume(context, moment, longest)
+
+
+def priced_certificates(
+    context: Context, best: dict[str, Any], limits: Limits
+) -> Iterator[dict[str, Any]]:
+    """Yield certificates by prices for several workers between which no request moves."""
+    several = len(context.instance.workers) > 1 and not context.scope.moves
+    if not several or context.instance.link is not None or not context.has_floors:
+        return
+    released = best.get("one_worker", best).get("released_ns", min(context.arrivals))
+    if limits.allow(context.instance, _PRICED_SECONDS_A_ROW):
+        yield from price_certificates(context, released, best["value_ns"], limits.out_of_time)
 
 
 def last_arrival(context: Context) -> dict[str, Any]:

@@ -208,6 +208,15 @@ _WORKERS = listed(
 )
 
 
+def _factors(value: object, where: str) -> None:
+    """Where an interval begins, and factors on lines, clients and memory."""
+    listed(_anything, 4, 4)(value, where)
+    assert isinstance(value, list)
+    listed(whole(0, SLOPE), 0, 64)(value[1], f"{where}[1]")
+    for at, below in ((0, LENGTH), (2, SLOPE), (3, SLOPE)):
+        whole(0, below)(value[at], f"{where}[{at}]")
+
+
 def _kind(
     name: str, fields: Mapping[str, Field], optional: Mapping[str, Field] | None = None
 ) -> Field:
@@ -236,6 +245,19 @@ MAKESPAN: dict[str, Field] = {
     "charged": _kind(
         "charged",
         {"released_ns": whole(0, TIME), "workers": _WORKERS, **_VALUE},
+        {"allows": _ALLOWS},
+    ),
+    "fleet_prices": _kind(
+        "fleet_prices",
+        {
+            "released_ns": whole(0, TIME),
+            "one": whole(1, DUAL),
+            "prices": listed(whole(0, SLOPE), 1),
+            "workers": listed(
+                table({"worker": whole(0, LENGTH), "intervals": listed(_factors, 1)}), 1
+            ),
+            **_VALUE,
+        },
         {"allows": _ALLOWS},
     ),
     "kv_volume": _kind(

@@ -29,8 +29,11 @@ FOR_ALL = ("empty", "last_arrival", "arrivals")
 """Bounds that hold for every schedule, whatever steps take."""
 
 
-SEES_CACHES = ("kv_volume",)
+SEES_CACHES = ("kv_volume", "fleet_prices")
 """Bounds that look at what prefix caches may hold themselves."""
+
+STAYING = ("fleet_prices",)
+"""Bounds for which no request moves to another worker, even if it restarts."""
 
 
 def has_prefix_cache(instance: Instance) -> bool:
@@ -217,6 +220,7 @@ class Scope:
     chunks: bool = False
     mixed: bool = False
     restarts: bool = False
+    moves: bool = False
     yielding: bool = False
     cached: bool = False
 
@@ -230,10 +234,11 @@ class Scope:
                 field="allows",
                 remedy=f"{', '.join(ALLOWANCES)}",
             )
-        restarts = "restarts" in known
+        moves = "moves" in known
+        restarts = moves or "restarts" in known
         again = restarts and instance.first_token == "prefill"
         cached = again and has_prefix_cache(instance)
-        return cls("chunks" in known, "mixed" in known, restarts, again, cached)
+        return cls("chunks" in known, "mixed" in known, restarts, moves, again, cached)
 
     @classmethod
     def read(cls, claim: dict[str, Any], instance: Instance) -> Scope:
@@ -259,8 +264,11 @@ class Scope:
         return not self.names
 
     def stated(self) -> dict[str, Any]:
-        """Return the field of a certificate; none for plain schedules."""
-        return {} if self.is_plain else {"allows": self.names}
+        """Return the field of a certificate; none for plain schedules.
+
+        Where it allows restarts it allows moves as well, unless its kind is one of ``STAYING``.
+        """
+        return {} if self.is_plain else {"allows": [n for n in self.names if n != "moves"]}
 
     def floor_of(self, worker: Worker) -> Floor | None:
         """Return the floor under the steps of these schedules that the cost model states."""
@@ -291,5 +299,7 @@ def schedules_of(*certificates: dict[str, Any]) -> ScheduleClass:
     for certificate in certificates:
         if certificate["bound"] not in FOR_ALL:
             allows = certificate.get("one_worker", certificate).get("allows", ())
+            if "restarts" in allows and certificate["bound"] not in STAYING:
+                allows = [*allows, "moves"]
             features &= ScheduleClass.allowing(allows).features
     return ScheduleClass(features)

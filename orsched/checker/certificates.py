@@ -20,6 +20,7 @@ from orsched.certificates.fields import (
     require_bulk,
     require_packing,
 )
+from orsched.certificates.fleet_prices import fleet_prices
 from orsched.certificates.kv_volume import kv_volume
 from orsched.certificates.one_machine import Charged, Workers, least_sum
 from orsched.certificates.packing import proven
@@ -237,6 +238,7 @@ def _pools(context: Context, certificate: dict[str, Any], budget: Budget) -> dic
 _KINDS: dict[str, Callable[[Context, dict[str, Any], Budget], dict[str, Any]]] = {
     "charged": _charged,
     "empty": _empty,
+    "fleet_prices": fleet_prices,
     "joint": _joint,
     "kv_volume": _volume,
     "last_arrival": _last_arrival,
@@ -246,7 +248,7 @@ _KINDS: dict[str, Callable[[Context, dict[str, Any], Budget], dict[str, Any]]] =
 }
 
 
-_ANY_WORKERS = ("empty", "last_arrival", "charged", "kv_volume", "pools")
+_ANY_WORKERS = ("empty", "last_arrival", "charged", "fleet_prices", "kv_volume", "pools")
 
 
 def inapplicable(reading: Timeline, bound: dict[str, Any]) -> list[str]:

@@ -2,12 +2,13 @@
 
 This is the only definition. In the smallest class a request has a single stay on a client: one step
 prefills its whole prompt and does nothing else, and from then on each round of its worker yields a
-token of it until it is done. A schedule can do more in four ways, its *features*:
+token of it until it is done. A schedule can do more in five ways, its *features*:
 
 * ``pauses``: a round leaves out a request that is prefilled, is on a client and is not done;
 * ``chunks``: several steps prefill one prompt;
 * ``mixed``: a step prefills beside a round;
-* ``restarts``: a request is evicted, and prefilled again in a further stay, here or elsewhere.
+* ``restarts``: a request is evicted, and prefilled again in a further stay;
+* ``moves``: a further stay is on another worker than the stay before it.
 
 All else is in every class: waits, static batches with their invalid rounds, padding, memory that is
 paged or not, tokens that a prefix cache has, transfers over links, any number of workers.
@@ -28,19 +29,24 @@ from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numpy.typing import NDArray
+
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
+
+    BoolColumn = NDArray[np.bool_]
 
 FEATURES = {
     "pauses": "pauses",
     "chunks": "chunked prefills",
     "mixed": "mixed steps",
     "restarts": "evictions",
+    "moves": "moves between workers",
 }
 """Each feature with its words, in the order in which they are named."""
 
-ALLOWANCES = ("chunks", "mixed", "restarts")
-"""The features that a certificate has to allow; it always allows pauses."""
+ALLOWANCES = ("chunks", "mixed", "restarts", "moves")
+"""The features that a bound has to allow; it always allows pauses. Moves are restarts, too."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,9 @@ class ScheduleClass:
 
     @classmethod
     def allowing(cls, names: Iterable[str]) -> ScheduleClass:
-        """Return the class of a certificate with these allowances."""
-        return cls(frozenset({"pauses", *names}))
+        """Return the class of a bound with these allowances."""
+        features = {"pauses", *names}
+        return cls(frozenset(features | {"restarts"} if "moves" in features else features))
 
     def __le__(self, other: ScheduleClass) -> bool:
         return self.features <= other.features
@@ -63,7 +70,10 @@ class ScheduleClass:
         return [name for name in FEATURES if name in self.features]
 
     def __str__(self) -> str:
-        missing = [words for name, words in FEATURES.items() if name not in self.features]
+        lacking = {name: words for name, words in FEATURES.items() if name not in self.features}
+        if "restarts" in lacking:
+            lacking.pop("moves", None)
+        missing = list(lacking.values())
         if not missing:
             return "all schedules"
         *some, last = missing
@@ -87,6 +97,7 @@ def class_of(instance: Instance, schedule: Schedule) -> ScheduleClass:
     rows = (work.phase == PREFILL) & (work.request < len(instance))
     if (work.stay[rows] > 0).any():  # what comes over a link is not prefilled again
         found.add("restarts")
+        found.update(["moves"] if _moves(schedule, rows) else ())
     had = (work.tokens + work.hit)[rows]
     request = work.request[rows]
     stays = request + len(instance) * work.stay[rows]
@@ -100,6 +111,13 @@ def class_of(instance: Instance, schedule: Schedule) -> ScheduleClass:
 def allowances_of(instance: Instance, schedule: Schedule) -> frozenset[str]:
     """Return what a bound has to allow to hold for a schedule."""
     return class_of(instance, schedule).features.intersection(ALLOWANCES)
+
+
+def _moves(schedule: Schedule, prefills: BoolColumn) -> bool:
+    """Say if a request is prefilled on two workers."""
+    work = schedule.work
+    places = work.request[prefills], schedule.steps.worker[work.first_step[prefills]]
+    return len(np.unique(np.stack(places), axis=1).T) > len(np.unique(places[0]))
 
 
 def _pauses(schedule: Schedule) -> bool:
