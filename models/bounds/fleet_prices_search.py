@@ -139,7 +139,7 @@ class _Search:
         proposal = program.proposal()
         prices = [max(0, round(price)) for price in proposal.prices.tolist()]
         listed = {number: self._whole(number, edges[number], proposal) for number in self.kinds}
-        listed |= dict.fromkeys(self.idle, [[0, [], 0, 0]])
+        listed |= {number: [[0, [], 0, 0]] for number in self.idle}
         workers = sum(kind.workers for kind in self.kinds.values())
         earned = [self._earner(k, prices, listed[number]) for number, k in self.kinds.items()]
         best, tried, paid = 0, time_ns, float(sum(prices))
