@@ -1,7 +1,5 @@
 """Documents of JSON data with something in them changed."""
 
-from __future__ import annotations
-
 import copy
 
 

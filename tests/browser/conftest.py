@@ -1,7 +1,5 @@
 """A real browser, and reports opened in it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

@@ -1,7 +1,5 @@
 """What tests in a browser do to a page."""
 
-from __future__ import annotations
-
 import pytest
 
 

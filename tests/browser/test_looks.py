@@ -1,8 +1,6 @@
 """What readers do with a page: sort, unfold, read it in the dark or on a narrow screen, and zoom:
 wheel, drags, tabs and keys move all charts of the page together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

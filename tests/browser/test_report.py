@@ -1,7 +1,5 @@
 """The report in a real browser: it opens, zooms, answers the pointer, and tells the truth."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Prices of requests: by hand, beside partitions of tiny fleets, and beside simulated schedules."""
 
-from __future__ import annotations
-
 import copy
 import random
 from dataclasses import replace

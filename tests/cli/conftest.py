@@ -1,7 +1,5 @@
 """The command line in this process, each test in an empty folder."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """Policies as users write them, some of them wrong: the text of a file."""
 
-from __future__ import annotations
-
 SOURCE = """
 from orsched import Policy, decode_rounds, prefill_stage
 

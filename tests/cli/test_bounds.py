@@ -1,7 +1,5 @@
 """``orsched bound``, ``pack`` and ``export``: what is proven, checked and written."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``orsched calibrate``: from measurements in a file, and from a worker where there is torch."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

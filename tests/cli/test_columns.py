@@ -1,7 +1,5 @@
 """Columns, the best row, status, bound and gap of results: the same in every output."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

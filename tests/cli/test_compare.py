@@ -1,7 +1,5 @@
 """``orsched compare``: another scenario, a method that fails is a row, exit codes, its page."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Help, descriptions and completion: what the command line says of itself."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

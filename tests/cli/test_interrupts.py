@@ -1,7 +1,5 @@
 """Ctrl-C, and progress: in place on a terminal, lines in a pipe, nothing if quiet."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """The jobs that bring people here: each in at most three commands, or ten lines of Python."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

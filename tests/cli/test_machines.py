@@ -1,7 +1,5 @@
 """Machines and their number: ``orsched info``, ``cost`` and ``capacity``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``--objective`` of solve, compare, simulate and bound."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Policies named module:Class or by a path: found, blamed for their own errors, allowed."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

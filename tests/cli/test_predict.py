@@ -1,7 +1,5 @@
 """``orsched predict`` and ``orsched convert --predict``."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What is refused before the work: lost files, idle options, missing packages, limits."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Requests straight into the commands that take an INSTANCE; each format of each command."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

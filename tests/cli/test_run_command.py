@@ -1,7 +1,5 @@
 """``orsched run`` on a virtual worker, from a schedule and from policies."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

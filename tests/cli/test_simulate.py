@@ -1,7 +1,5 @@
 """``orsched simulate`` on other workers, with other arrivals, classes and tenants."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """``orsched study``: what it prints, writes and exits with. Kills are in tests/study."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a terminal, an encoding or a spreadsheet gets; a time limit ends every phase."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """What ``check`` says of plans and of runs: no more than was checked."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

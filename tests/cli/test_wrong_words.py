@@ -1,7 +1,5 @@
 """Words that a command does not have, names that are nearly right, and bugs."""
 
-from __future__ import annotations
-
 import pytest
 
 import orsched

@@ -1,7 +1,5 @@
 """What tests of policies share: batch builders without a run, and checked runs of policies."""
 
-from __future__ import annotations
-
 from array import array
 
 from orsched import AffineCost, Information, View, Worker, check

@@ -1,7 +1,5 @@
 """Any instance: the checker accepts the schedules, and interactive requests come first."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

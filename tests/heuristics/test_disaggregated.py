@@ -1,7 +1,5 @@
 """Where ``disaggregated`` prefills and decodes."""
 
-from __future__ import annotations
-
 from orsched import BlockMemory, Instance, Link, Requests, Worker
 from tests.heuristics.building import built, solved
 

@@ -1,7 +1,5 @@
 """Echo's configurations on instances that can be followed by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """``use_clients=latency``: how many clients are used, by formula and in schedules."""
 
-from __future__ import annotations
-
 from math import sqrt
 from random import Random
 

@@ -2,8 +2,6 @@
 decode round takes one second whoever is in it, a prefill no time, and memory alone limits who takes
 part: a request that starts at round k holds s + (t - k) tokens in round t and ends at k + o."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

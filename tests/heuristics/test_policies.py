@@ -1,7 +1,5 @@
 """The policies of Pang's methods: what each promises, on hand-checkable cases."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The queue of ``robust`` in two orders, against a plain list."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Shortest job first by hand: a step takes 10 ns, and 1 ns for each prompt token and request that
 decodes. A request of prompt 1 and n tokens alone takes 11 ns and n - 1 rounds of 11 ns: 11 n."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``vtc``: counters by hand, each admission against a literal reading, the theorem's bound."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

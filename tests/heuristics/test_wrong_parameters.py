@@ -1,7 +1,5 @@
 """Parameters of policies that are no such values: each is refused, and its name is in the error."""
 
-from __future__ import annotations
-
 import pytest
 
 from orsched import InputError

@@ -1,7 +1,5 @@
 """Random valid schedules of every kind: workers, stays, chunks, mixed steps, paused and held."""
 
-from __future__ import annotations
-
 import random
 
 from orsched import AffineCost, BlockMemory, Instance, Requests, Worker

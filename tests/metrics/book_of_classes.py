@@ -1,7 +1,5 @@
 """Numbers by class and tenant read literally, sharing nothing with ``orsched.metrics``."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations, pairwise
 

@@ -1,7 +1,5 @@
 """Numbers by class and by tenant against a literal reading, on random schedules."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import fields, replace

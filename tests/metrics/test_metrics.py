@@ -1,7 +1,5 @@
 """Figures by hand and of what is simulated: summary, objectives and flat figures."""
 
-from __future__ import annotations
-
 import json
 import random
 

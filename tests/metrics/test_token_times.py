@@ -1,7 +1,5 @@
 """Gaps between tokens, and sums over intervals, against one place at a time."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from itertools import pairwise

@@ -1,8 +1,6 @@
 """What a literal reading of a schedule (``tests.by_the_book``) leaves open: INV-12, and INV-8 end
 to end. What a policy cannot know yet does not change what is done until it can."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.by_the_book import DECODE, PREFILL, table

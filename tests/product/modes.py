@@ -1,7 +1,5 @@
 """The modes and workloads of the product, by name, and the instance that a cell stands for."""
 
-from __future__ import annotations
-
 import math
 import random
 from functools import cache

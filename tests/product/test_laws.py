@@ -1,7 +1,5 @@
 """What judges the product does find what is wrong: a leak, and schedules that break each rule."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

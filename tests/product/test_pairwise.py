@@ -4,8 +4,6 @@ worker and two unequal ones; no memory, room for two and a half requests set asi
 pages, and pages for one request. The second product is that of four equal workers with all
 dispatchers and stealing, under one cost model and one rule for the first token."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """What a policy refuses it refuses with a clear error, before anything runs; nothing is skipped.
 And what policies set aside at admission: under ``whole`` memory the output limit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

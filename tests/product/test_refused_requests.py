@@ -1,7 +1,5 @@
 """Requests that fit no worker are refused as a server does: the others run, and all are counted."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,8 +1,6 @@
 """Random policies for all batching modes on any number of workers; each finishes every instance.
 ``BATCHING`` maps a name to a function from a seed to a fresh policy object."""
 
-from __future__ import annotations
-
 import random
 
 from orsched import ARRIVAL, Information, Policy

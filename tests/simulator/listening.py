@@ -1,7 +1,5 @@
 """Policies with a log of all that they are told and see."""
 
-from __future__ import annotations
-
 
 def listening(policy):
     """Return the policy with a log of the calls of its hooks and of its views in ``heard``."""

@@ -1,7 +1,5 @@
 """Random instances whose workers start late, fail and are repaired."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

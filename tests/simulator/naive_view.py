@@ -1,7 +1,5 @@
 """Views of the naive simulator: every answer is looked up or counted anew when it is asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from orsched.simulator.policy import ClairvoyantView, Information, PredictedView, View

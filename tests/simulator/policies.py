@@ -1,7 +1,5 @@
 """Policies that the simulator is compared with the oracle on: name -> function that makes one."""
 
-from __future__ import annotations
-
 import random
 
 from orsched.data.step import ARRIVAL, FINISH, FOREVER, Step, decode_rounds, prefill_stage

@@ -1,7 +1,5 @@
 """Random workloads whose prompts share prefixes, on workers with few blocks."""
 
-from __future__ import annotations
-
 import random
 
 import orsched

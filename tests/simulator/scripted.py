@@ -1,7 +1,5 @@
 """Policies and an instance for examples by hand."""
 
-from __future__ import annotations
-
 from orsched import AffineCost, Instance, Policy, Requests, Worker, decode_rounds, prefill_stage
 from tests.in_order import in_order
 

@@ -1,7 +1,5 @@
 """Workers that sleep cost nothing: who is asked, and that asking all of them changes nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Batching modes whose timelines are worked out by hand, for the simulator and the naive one."""
 
-from __future__ import annotations
-
 import pytest
 
 from orsched import AffineCost, BlockMemory, Instance, Requests, Step, Worker

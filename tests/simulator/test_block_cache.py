@@ -1,7 +1,5 @@
 """The block cache beside one that is written as the rules say it, and what it undoes."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from types import SimpleNamespace
 

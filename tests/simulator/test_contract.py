@@ -1,7 +1,5 @@
 """The policy contract: what policies may see, what they may ask for, what they are told."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

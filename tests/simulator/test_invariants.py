@@ -1,7 +1,5 @@
 """The numbered invariants of the documentation, on random instances and every policy."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Workers that start, fail and are repaired: by hand, and on random instances."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

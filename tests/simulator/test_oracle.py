@@ -1,7 +1,5 @@
 """The simulator against the naive token-by-token one: plain policies, all batching modes, views."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Workers with roles: what goes over links, by hand, by invariants, and as one device would."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Prefix caches in the simulator: what holds at every step, is seen, refused and attended to."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

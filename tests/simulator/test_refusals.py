@@ -1,7 +1,5 @@
 """What no step may be: each is refused by name, here and by the naive simulator."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Schedules to draw and to export, and a reader of pages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from html.parser import HTMLParser
 

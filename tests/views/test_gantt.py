@@ -1,7 +1,5 @@
 """The Gantt chart, by its structure: numbers, extents and words, not pixels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from time import perf_counter
 from xml.etree import ElementTree

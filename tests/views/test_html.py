@@ -1,7 +1,5 @@
 """The HTML report: what it says, what it must not load, and that names cannot break it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Distributions of latencies and attainment over limits, against counting by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """Charts over time: the areas of the curves are the reported numbers; pictures show them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """Chrome traces: they load, and hold every time exactly."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 

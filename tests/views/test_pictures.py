@@ -1,7 +1,5 @@
 """What all files of views share: they are of their kind with equal bytes, or are refused."""
 
-from __future__ import annotations
-
 import sys
 
 import matplotlib

@@ -1,7 +1,5 @@
 """Plan and run: a picture on one time axis, and exact numbers in the report."""
 
-from __future__ import annotations
-
 import json
 import re
 

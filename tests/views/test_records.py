@@ -1,7 +1,5 @@
 """Records of requests: the times of the schedule under DynoSim's names."""
 
-from __future__ import annotations
-
 import csv
 import json
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Tables of schedules: what is marked and badged; runs claim nothing that only plans can."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The search over time: what is kept, what a file holds, what is drawn."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

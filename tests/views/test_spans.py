@@ -1,7 +1,5 @@
 """Who holds which client when, the stages around, and the shares of time by pixel."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The policy does, step for step, what vLLM's rules read literally do."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

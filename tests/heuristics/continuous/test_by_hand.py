@@ -1,7 +1,5 @@
 """Batching modes by hand: a step takes 10 ns, and 1 ns a prompt token and decoding request."""
 
-from __future__ import annotations
-
 import pytest
 
 from orsched import AffineCost, BlockMemory, InputError, Instance, PrefixCache, Requests, Worker

@@ -1,7 +1,5 @@
 """What holds for every batching mode, on random instances with any number of workers."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Arrivals below a dispatcher: who is interrupted, and when."""
 
-from __future__ import annotations
-
 import pytest
 
 from orsched import ARRIVAL, BlockMemory, Information, Instance, Requests, Worker

@@ -1,7 +1,5 @@
 """The default dispatcher: suits unequal workers, and knows no lengths."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from types import SimpleNamespace

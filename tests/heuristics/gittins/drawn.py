@@ -1,7 +1,5 @@
 """Random instances and parameters for the Gittins policy."""
 
-from __future__ import annotations
-
 import random
 
 from orsched.instances import predict

@@ -1,7 +1,5 @@
 """The Gittins policy without short cuts: every decision asks each worker about each request."""
 
-from __future__ import annotations
-
 from orsched.common.units import NS_PER_S
 from orsched.heuristics.gittins import Gittins
 from orsched.heuristics.gittins.worker_model import GittinsBatch

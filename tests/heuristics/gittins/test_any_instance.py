@@ -1,7 +1,5 @@
 """What holds for the Gittins policy on random workers, memories, arrivals and parameters."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Decisions of the Gittins policy that can be checked by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Lengths that the Gittins policy learns, and predicted distributions, against definitions."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from math import exp

@@ -1,7 +1,5 @@
 """MICO on random instances: valid, complete, deterministic, blind to what it may not see."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Dealing by groups: by hand, its balance, its linear work, and shares of unequal clouds."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """MICO on small instances, by hand: dealing, insertion, batches, back-off, memory, trade-off."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What the tests of slices share: a worker whose times are easy to add up, and runs of policies."""
 
-from __future__ import annotations
-
 from orsched import BilinearCost, BlockMemory, Instance, Requests, Worker
 from orsched.heuristics.scls import SlicedPolicy, SliceParams
 from tests.heuristics.building import solved

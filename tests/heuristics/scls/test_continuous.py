@@ -1,7 +1,5 @@
 """Iteration level and slices on continuous batching, by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from orsched import AffineCost, BlockMemory, InputError, Instance, Requests, Worker, summarise

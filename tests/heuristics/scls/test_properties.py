@@ -1,7 +1,5 @@
 """Properties of all policies with slices on random workers, memories and arrivals."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

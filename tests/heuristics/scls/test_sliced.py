@@ -1,7 +1,5 @@
 """Sequence level and slices on cases small enough to add up by hand."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from types import SimpleNamespace
 

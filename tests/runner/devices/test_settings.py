@@ -1,7 +1,5 @@
 """Devices are waited for together, or taken for hung; settings say what is wrong with them."""
 
-from __future__ import annotations
-
 import os
 import threading
 from contextlib import contextmanager
