@@ -201,7 +201,8 @@ class _Search:
 
     def _whole(self, number: int, edges: list[int], proposal: _Proposal) -> list[list[Any]]:
         """Return the factors as whole numbers, of the units in which the certificate counts."""
-        kind, scale, found = self.kinds[number], _ONE, []
+        kind, scale = self.kinds[number], _ONE
+        found = list[list[Any]]()
         for begins, (lines, clients, blocks) in zip(edges, proposal.factors[number], strict=True):
             whole = [
                 int(max(0.0, float(factor)) * scale * kind.times) // line.unit
@@ -305,7 +306,8 @@ class _Program:
         mean, at = groups.means(length)[::-1], np.arange(len(groups.sizes))[::-1]
 
         def between(values: Floats) -> Floats:
-            return np.interp(length, mean, values[at])
+            found: Floats = np.interp(length, mean, values[at])
+            return found
 
         paid = np.array([max(0.0, float(cover.dual_value())) for cover in self.covers])
         prices, factors = between(paid * self.time), {}

@@ -214,7 +214,7 @@ def _by_parts(context: Context, kind: int) -> Iterator[Line]:
     """
     floor, worker = context.floor(kind), context.instance.workers[kind]
     stage, parts, clients = floor.stage, floor.round, context.fit(kind).jobs.clients
-    rounds = {
+    rounds: dict[str, Any] = {
         "round": (parts.fixed - lost_in_round(floor)) * clients,
         "request": parts.request * clients,
         "context": parts.context * clients + parts.longest + (parts.mean or 0),
@@ -226,8 +226,12 @@ def _by_parts(context: Context, kind: int) -> Iterator[Line]:
     adds = apart or floor.mixed == "sum"
     if stage.levels is not None:
         for height, slope, scale in stage_lines(floor, worker.prefill_limit):
-            scaled = {name: value * scale for name, value in rounds.items()}
-            prefills = {"stage": height * clients, "prompt": slope * clients, "adds": adds}
+            scaled: dict[str, Any] = {name: value * scale for name, value in rounds.items()}
+            prefills: dict[str, Any] = {
+                "stage": height * clients,
+                "prompt": slope * clients,
+                "adds": adds,
+            }
             yield Line(unit * scale, **prefills, **scaled)
         return
     yield Line(

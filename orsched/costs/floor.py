@@ -384,7 +384,7 @@ def _above_lines(
     """Yield what a stage, a round and a mixed step take, with the largest line at each."""
     behind = cached or [0] * len(prompts)
     attended = sum(c * (c + 1) // 2 + c * k for c, k in zip(prompts, behind, strict=True))
-    steps = (
+    steps: tuple[tuple[str, int, tuple[Sequence[int], int, int, int]], ...] = (
         ("stage", prefill_ns(cost, prompts, cached), (prompts, attended, 0, 0)),
         ("round", cost.round_ns(*load), ([], 0, *load[:2])),
         ("mixed step", mixed_ns(cost, prompts, *load, cached), (prompts, attended, *load[:2])),
