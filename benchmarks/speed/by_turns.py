@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HERE = Path(__file__).resolve()
-PARTS = HERE.with_name("parts.py")
 ROOT = HERE.parents[2]
+PARTS = HERE.with_name("parts.py").relative_to(ROOT)
+"""Each checkout runs its own: names may have moved in between."""
 POLICIES = (
     ("fcfs", "none"), ("offline", "clairvoyant"), ("offline", "predicted"), ("online", "none"),
     ("online", "predicted"), ("hybrid", "clairvoyant"), ("hybrid", "predicted"),
@@ -72,8 +73,8 @@ def once(checkout: Path, asked: dict[str, dict[str, Any]]) -> Document:
     if not python.exists():
         raise TurnError(f"{checkout} has no .venv: `make setup` there first")
     made = subprocess.run(
-        [str(python), "-P", str(PARTS)], input=json.dumps(asked), cwd=checkout, env=ENVIRONMENT,
-        capture_output=True, text=True, check=False,
+        [str(python), "-P", str(checkout / PARTS)], input=json.dumps(asked), cwd=checkout,
+        env=ENVIRONMENT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if made.returncode:
         raise TurnError(f"{checkout}: {(made.stderr.strip().splitlines() or ['failed'])[-1]}")

@@ -227,7 +227,7 @@ class ChargedBound(Charged):
         return list(dict.fromkeys([int(moments[0]), *likely.tolist()]))
 
 
-_LIKELY_LONGEST = 8
+_LIKELY_LONGEST, _VOLUMES = 8, 3
 _MOMENTS = 16  # moments of release that are tried, evenly among the arrivals
 
 
@@ -284,7 +284,7 @@ def _scoped_certificates(context: Context, limits: Limits) -> Iterator[dict[str,
     """Yield certificates of makespan bounds for schedules that do more than plain ones."""
     yield last_arrival(context)
     if context.equal and not context.scope.yielding:
-        for moment in release_moments(context.one):
+        for moment in context.one.once(release_moments):
             yield shared(context, stages_and_rounds(context.one, moment))
             if limits.out_of_time():
                 return
@@ -307,7 +307,7 @@ def volume_certificates(context: Context) -> Iterator[dict[str, Any]]:
     likely = np.argsort(-size, kind="stable")[:_LIKELY_LONGEST].tolist()
     ends = {row: context.arrivals[row] + alone_ns(context, row) for row in likely}
     longest = max(ends, key=ends.__getitem__)
-    for moment in release_moments(context.one):
+    for moment in context.one.once(release_moments)[:_VOLUMES]:
         yield kv_volume(context, moment, longest)
 
 

@@ -194,7 +194,7 @@ def by_counts(
     context: Context, last: dict[str, Any], out_of_time: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
     """Yield the bounds by stages and rounds, for one worker or several equal ones."""
-    moments = release_moments(context.one)
+    moments = context.one.once(release_moments)
     plain = stages_and_rounds(context.one, moments[0])
     yield larger(larger(last, shared(context, plain)), longest_chain(context.one))
     for moment in moments[1:]:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.models.test_bulk_bound import served
 
 import orsched
 from orsched.certificates.context import Context
@@ -20,6 +19,7 @@ from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 from tests.models.least_in_any_mode import Search
 from tests.models.test_bound_scope import SETS, tiny_instance
+from tests.models.test_bulk_bound import served
 from tests.random_instances import random_batching_instance
 from tests.simulator.batching_policies import BATCHING
 from tests.simulator.prefix_workloads import prefix_instance
