@@ -219,7 +219,8 @@ def bound(
             computed; the best one found in time is returned. None or infinity: all of them; the
             search for dual prices, where there is one, ends after ``SEARCH_SECONDS``.
         allows: what the schedules may do for which it holds, beside whole prefills between the
-            rounds, with pauses, static batches and padding: ``chunks``, ``mixed``, ``restarts``.
+            rounds, with pauses, static batches and padding: ``chunks``, ``mixed``, ``restarts``,
+            and ``moves``, which are restarts on another worker.
 
     Raises:
         InputError: another objective or allowance, or a time limit that is no number above 0.

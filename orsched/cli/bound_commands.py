@@ -63,7 +63,7 @@ class BoundCommand(Limits, Printed, RequestsAndCopies):
     )
     allows: str | None = option(
         "What schedules may do for which it holds beside whole prefills between rounds: chunks, "
-        "mixed, restarts.",
+        "mixed, restarts, moves.",
         metavar="A,B,C",
     )
     certificate: bool = option("Print the certificate, as JSON.")

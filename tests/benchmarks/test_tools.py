@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import dispatching, exact_means, frozen, latency_search, lines
+from benchmarks import dispatching, exact_means, fleet_bounds, frozen, latency_search, lines
 from benchmarks.lines import ROOMS, Counts, Room, by_room, count, exceeded, now, room_of, rows
 from benchmarks.mutants import TARGETS, mutants, outcome
 from benchmarks.reproductions import disaggregation, four_workloads, scls, six_workloads, ssjf
@@ -262,3 +262,19 @@ def test_a_failing_test_is_told_from_one_that_passes(tmp_path):
 def test_a_module_and_its_tests_are_where_the_table_says(target):
     assert (ROOT / target.path).exists()
     assert all((ROOT / each).exists() for each in target.tests)
+
+
+def test_bounds_of_fleets_are_printed_with_their_checks(capsys, monkeypatch):
+    """Rollouts are those of their seed; prices prove more than the volume of all workers."""
+    drawn = fleet_bounds.rollouts(3, 4, 500, 7)
+    assert (
+        drawn.output_tokens.tolist() == fleet_bounds.rollouts(3, 4, 500, 7).output_tokens.tolist()
+    )
+    assert len(drawn) == 12
+    assert len(set(drawn.prompt_tokens.tolist())) == 3
+    assert 16 <= drawn.output_tokens.min() <= drawn.output_tokens.max() <= 500
+    small = fleet_bounds.fleet(drawn, fleet_bounds.H100, 2, 4)
+    monkeypatch.setattr(fleet_bounds, "cases", lambda seeds: iter([("small", small)]))
+    fleet_bounds.main([])
+    volume, prices = capsys.readouterr().out.splitlines()[1].split()[2:4]
+    assert float(prices) > float(volume)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import orsched
 from orsched import BlockMemory, Instance, Link, Requests, Worker
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
 from orsched.models.bounds import stages_rounds_bound
 from orsched.models.packing import PackingResult
 from tests.decoding import decoding
@@ -43,6 +43,8 @@ class Kind(NamedTuple):
 
 
 ROOM = BlockMemory(20, 1, "whole")
+PAGES = BlockMemory(8, 4, "paged")
+ROOFLINE = in_order(RooflineCost, 10**6, 9 * 10**6, 10**6, 0, 0)
 
 
 def finding(proof, value=9, **changes):
@@ -70,6 +72,7 @@ def kinds():
     levels = Worker(2, LevelsCost(levels=((9, 5), (16, 12), (40, 60)), round_fixed_ns=3))
     fast, slow = Worker(2, COST, name="a"), Worker(1, COST.scaled(3), name="b")
     equal = (Worker(clients, COST, name="a"), Worker(clients, COST, name="b"))
+    both = tuple(Worker(4, in_order(AffineCost, 0, 0, 10, 10), name=name) for name in "ab")
     apart = (Worker(2, COST, name="a", role="prefill"), Worker(2, COST, name="b", role="decode"))
     pooled = (Worker(2, POOLED), Worker(1, POOLED.scaled(2), name="b"))
     sharing = (Worker(12, in_order(AffineCost, 0, 9, 40, 4)),) * 2
@@ -90,6 +93,8 @@ def kinds():
             ),
             "charged": problem(prompts, outputs, (fast, slow)),
             "shared": problem([1] * 12, [9] * 12, equal),
+            "kv_volume": problem([5] * 6, [9] * 6, Worker(4, ROOFLINE, memory=PAGES)),
+            "fleet_prices": problem([1] * 17, [12] + [2] * 16, both),
         },
         "mean_jct": {
             "arrivals": late,
