@@ -13,8 +13,10 @@ def refused(said, call, *given, kind=InputError, **named):
 
 
 def refusal(call, *given, **named):
-    """Return the error by which a call refuses what it is given."""
-    return refused("", call, *given, **named)
+    """Return the error by which a call refuses what it is given, a ``kind`` of its own as well."""
+    with pytest.raises(InputError) as caught:
+        call(*given, **named)
+    return caught.value
 
 
 def place(error):

@@ -73,7 +73,7 @@ def test_simulate_reports_the_objective_of_the_scenario(problem, call, as_json):
 
 
 @pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])
-@pytest.mark.parametrize("limit", ["", "--time-limit 5", "--time-limit inf"])
+@pytest.mark.parametrize("limit", ["", "--time-limit 3600", "--time-limit inf"])
 def test_bound_takes_an_objective_and_a_time_limit(as_json, objective, limit):
     """Two small requests are bounded within any limit; an infinite one is none."""
     facts = as_json(f"bound two-by-two --objective {objective} {limit}")

@@ -259,13 +259,16 @@ def test_empty_instances(workers):
 
 
 def test_paged_blocks_do_not_limit_the_clients():
-    """Blocks that grow with the cache: more requests at once than fit with all their tokens."""
+    """Blocks that grow with the cache: more requests at once than fit with all their tokens.
+
+    Over rounds of 2, 3, 4 and 5 blocks, four requests hold 56, which is six rounds of 10.
+    """
     whole, paged = (
         Worker(4, in_order(AffineCost, 1, 0, 10, 0), memory=BlockMemory(10, 1, allocation))
         for allocation in ("whole", "paged")
     )
     bounds = [proven(decoding([1] * 4, [4] * 4, worker)) for worker in (whole, paged)]
-    assert bounds[1].value_ns == 41 < bounds[0].value_ns
+    assert bounds[1].value_ns == 61 < bounds[0].value_ns
 
 
 def test_malformed_certificates_are_refused_not_raised():
