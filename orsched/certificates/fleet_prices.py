@@ -81,8 +81,11 @@ def _kind(context: Context, number: int, place: dict[int, int]) -> Kind:
         return Kind(*head, [], [], [], [], [], [])
     needs = Needs.of(context, number, np.array(rows))
     lines = lines_of(context, number, needs.least_context)
-    columns = zip(needs.prompts, needs.attended, needs.tokens, needs.contexts, strict=True)
-    each = list(columns)
+    tokens, held = needs.tokens.tolist(), needs.block_rounds.tolist()
+    prompts, attended, contexts = (
+        column.tolist() for column in (needs.prompts, needs.attended, needs.contexts)
+    )
+    each = list(zip(prompts, attended, tokens, contexts, strict=True))
     own = [
         [
             line.each + line.prompt * p + line.attended * a + line.request * d + line.context * c
@@ -92,7 +95,7 @@ def _kind(context: Context, number: int, place: dict[int, int]) -> Kind:
     ]
     fixed = [line.stage if line.adds or not scope.mixed else 0 for line in lines]
     places = [place[row] for row in rows]
-    return Kind(*head, lines, fixed, places, needs.tokens, needs.block_rounds, own)
+    return Kind(*head, lines, fixed, places, tokens, held, own)
 
 
 class Duals(NamedTuple):

@@ -99,13 +99,13 @@ class Volume:
         needs, worker = Needs.of(context, 0, rows), context.instance.workers[0]
         return cls(
             requests=len(rows),
-            prompts=sum(needs.prompts),
-            attended=sum(needs.attended),
-            tokens=sum(needs.tokens),
-            most=max(needs.tokens),
-            contexts=sum(needs.contexts),
+            prompts=_total(needs.prompts),
+            attended=_total(needs.attended),
+            tokens=_total(needs.tokens),
+            most=int(needs.tokens.max()),
+            contexts=_total(needs.contexts),
             least_context=needs.least_context,
-            block_rounds=sum(needs.block_rounds),
+            block_rounds=_total(needs.block_rounds),
             blocks=0 if worker.memory is None else worker.memory.blocks,
             clients=min(worker.clients, len(context.instance)),
         )
@@ -114,11 +114,11 @@ class Volume:
 class Needs(NamedTuple):
     """What each of some requests needs of a kind of worker, as ``Volume`` has their sums."""
 
-    prompts: list[int]
-    attended: list[int]
-    tokens: list[int]
-    contexts: list[int]
-    block_rounds: list[int]
+    prompts: IntColumn
+    attended: IntColumn
+    tokens: IntColumn
+    contexts: IntColumn
+    block_rounds: IntColumn
     least_context: int
 
     @classmethod
@@ -136,14 +136,14 @@ class Needs(NamedTuple):
             prompts, outputs, rounds, cut = (
                 each.astype(object) for each in (prompts, outputs, rounds, cut)
             )
-        held = [0] * len(rows)
+        held = np.zeros(len(rows), np.int64)
         if memory is not None:
-            held = _block_rounds(prompts, outputs, rounds, cut, memory).tolist()
+            held = _block_rounds(prompts, outputs, rounds, cut, memory)
         return cls(
-            prompts=(prompts - cut).tolist(),
-            attended=(_triangle(prompts) - _triangle(cut)).tolist(),
-            tokens=rounds.tolist(),
-            contexts=(rounds * prompts + _triangle(rounds)).tolist(),
+            prompts=prompts - cut,
+            attended=_triangle(prompts) - _triangle(cut),
+            tokens=rounds,
+            contexts=rounds * prompts + _triangle(rounds),
             block_rounds=held,
             least_context=int(prompts.min()) + 1,
         )
@@ -151,6 +151,13 @@ class Needs(NamedTuple):
 
 _MOST_SQUARED = 2**30
 """Tokens whose squares are far below 64 bits."""
+
+
+def _total(values: IntColumn) -> int:
+    """Return the exact sum of whole numbers of at least 0."""
+    if int(values.max()) * len(values) < 2**62:
+        return int(values.sum())
+    return sum(values.tolist())
 
 
 def _cut(context: Context) -> IntColumn:
