@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.certificates.charges import Shares
-from orsched.certificates.context import sum_of_products, whole_memory
+from orsched.certificates.context import sum_of_products
 from orsched.certificates.kv_volume import alone_ns, kv_volume, stage_lines
 from orsched.certificates.one_machine import Charged, Workers
 from orsched.certificates.pools import pools
@@ -75,8 +75,10 @@ def _shared_by(worker: Worker, jobs: Jobs) -> tuple[str, str]:
         by_tokens = Fraction(int(jobs.prompts.sum()), worker.prefill_limit)
         if by_tokens > Fraction(len(jobs), jobs.clients):
             by_stage = "cap"
-    if memory := whole_memory(worker):
+    if memory := worker.memory:
         held = Fraction(sum_of_products(jobs.blocks, jobs.rounds), memory.blocks)
+        if memory.is_paged:
+            held = Fraction(jobs.totals["context_sum"], memory.blocks * memory.block_tokens)
         if held > Fraction(int(jobs.rounds.sum()), jobs.clients):
             by_round = "memory"
     return by_stage, by_round

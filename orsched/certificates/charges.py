@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.certificates.context import whole_memory
 from orsched.certificates.scope import PLAIN
 from orsched.certificates.step_lower_bounds import (
     lost_in_round,
@@ -148,13 +147,15 @@ def divided(context: Context, kind: int, jobs: Jobs, scope: Scope, shares: Share
     terms = terms_of(floor, prompts, clients, line)
     free = scope.chunks and floor.stage.is_curved
     free = free or (scope.mixed and line is None and floor.mixed != "sum")
-    memory, limit = whole_memory(worker), worker.prefill_limit
+    memory, limit = worker.memory, worker.prefill_limit
     if (by_stage == "cap" and limit is None) or (by_round == "memory" and memory is None):
         raise ValueError("there is no cap or no memory to share a step by")
     stage_whole = (limit or 1) if by_stage == "cap" else clients
-    round_parts, round_whole = [1] * len(jobs), clients
+    round_parts, round_whole, part_grows = [1] * len(jobs), clients, 0
     if by_round == "memory" and memory is not None:
         round_parts, round_whole = jobs.blocks.tolist(), memory.blocks
+        if memory.is_paged:  # a round over m tokens holds no fewer blocks than m / b
+            round_parts, round_whole, part_grows = prompts, round_whole * memory.block_tokens, 1
     both = stage_whole * round_whole
 
     def stages(more: int) -> list[int]:
@@ -174,6 +175,7 @@ def divided(context: Context, kind: int, jobs: Jobs, scope: Scope, shares: Share
         for part, p in zip(round_parts, prompts, strict=True)
     ]
     growth, fixed, most = terms.context_own * both, 0, 1
+    growth += terms.round_fixed * part_grows * stage_whole
     if by_round == "clients":
         fixed = terms.round_fixed * both
         most = max(u + growth * d for u, d in zip(first, jobs.rounds.tolist(), strict=True))

@@ -123,3 +123,16 @@ def test_the_best_of_all_schedules_does_not_beat_it(seeds):
         assert value <= least, seed
         met += value == least
     assert met > len(seeds) // 10
+
+
+@pytest.mark.parametrize("objective", ["mean_jct", "makespan"])
+def test_pages_that_bind_are_charged_to_those_that_hold_them(objective):
+    """Two of eight requests fit at a time: a mean is bounded by more than clients would."""
+    memory = BlockMemory(60, 1, "paged")
+    requests = Requests([20] * 8, [10] * 8)
+    instance = Instance(requests, Worker(8, ROOFLINE, memory=memory), first_token="decode")
+    spare = instance.replace(workers=Worker(8, ROOFLINE))
+    lower, without = (orsched.bound(each, objective).value_ns for each in (instance, spare))
+    found = orsched.solve(instance, "fcfs").schedule.results
+    reached = found["jct_ns"]["mean"] if objective == "mean_jct" else found["makespan_ns"]
+    assert 1.2 * without < lower <= reached
