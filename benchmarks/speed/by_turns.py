@@ -45,6 +45,7 @@ def work(only: Sequence[str] = (), tiny: bool = False) -> dict[str, dict[str, An
         "simulator": {"requests": 100 if tiny else 10_000, "repeats": 3},
         "packing": {"families": families, "repeats": 3},
         "windows": sizes | {"iterations": (12,), "repeats": 1},
+        "bounds": {"requests": 100 if tiny else 100_000, "repeats": 1},
     }
     return {name: part for name, part in parts.items() if not only or name in only}
 
