@@ -30,7 +30,6 @@ from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.files.request_columns import read_requests_csv
 from orsched.instances.datasets import VARIABLE
-from orsched.models.bounds.bounds import makespan_bound
 from orsched.models.bounds.fleet_prices_search import price_certificates
 from orsched.models.bounds.makespan_certificates import volume_certificates
 
@@ -106,7 +105,6 @@ def row_of(name: str, instance: Instance) -> dict[str, object]:
         checked = time.process_time() - began
     return {
         "case": name,
-        "no search": round(makespan_bound(instance, ALLOWS).value_s, 2),
         "kv_volume": round(volume / NS_PER_S, 2),
         "fleet_prices": "" if best is None else round(best["value_ns"] / NS_PER_S, 2),
         "search_cpu_s": round(searched, 1),

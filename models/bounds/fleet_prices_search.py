@@ -41,12 +41,12 @@ def price_certificates(
     ``least_ns``: a bound that is known; where prices do not prove more, nothing is yielded.
     """
     try:
-        kinds_of(context, released)
+        kinds = kinds_of(context, released)
     except ValueError:
         return
     best = max(1, least_ns - released)
     for groups in _GROUPS:
-        search, time_ns = _Search(context, released, groups), best
+        search, time_ns = _Search(context, released, groups, kinds), best
         while not out_of_time():
             found = search.proof(time_ns)
             if found is None and time_ns < 4 * best:
@@ -86,11 +86,11 @@ class _Search:
     context: Context
     released: int
     levels: int
+    kinds: dict[int, Kind]
 
     def __post_init__(self) -> None:
-        found = kinds_of(self.context, self.released)
-        self.idle = [number for number, kind in found.items() if not kind.rows]
-        self.kinds = {number: kind for number, kind in found.items() if kind.rows}
+        self.idle = [number for number, kind in self.kinds.items() if not kind.rows]
+        self.kinds = {number: kind for number, kind in self.kinds.items() if kind.rows}
         self.count = int((self.context.instance.requests.arrival_ns >= self.released).sum())
         self.columns = {number: self._columns(kind) for number, kind in self.kinds.items()}
 
@@ -263,7 +263,9 @@ class _Program:
             slots = self._row({steps: -1.0})
             memory = self._row({steps: -1.0}) if kind.blocks else None
             hosted = []
-            for group in np.flatnonzero((shortest <= end) | (at + 1 == len(edges))).tolist():
+            last_one = at + 1 == len(edges)  # beyond its end, time is what is lacking
+            hosts = np.flatnonzero(np.isfinite(shortest) & ((shortest <= end) | last_one))
+            for group in hosts.tolist():
                 y = self.solver.NumVar(0, self.infinity, "")
                 self.covers[group].SetCoefficient(y, 1)
                 self._row({y: 1.0, x: -float(groups.sizes[group])})

@@ -4,7 +4,7 @@ Suppose that a schedule ends all requests by T. A worker that hosts some of them
 yield tokens, is above each line of its floor, has R times its clients and its memory, and yields
 at most R tokens of each. With a factor on each of these it earns at most a profit that is linear
 in R; where no worker's profit can pay for its share of the prices, T is too early (docs/bounds.md
-has the proof). Requests stay on their workers: this is no bound where they may move.
+has the proof). The bound does not hold where requests may move to another worker.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def fleet_prices(context: Context, certificate: dict[str, Any], budget: Budget) 
         if any(len(duals.lines) != len(kind.lines) for duals in intervals):
             raise ValueError("not one factor for each line")
         if kind.blocks == 0 and any(duals.blocks for duals in intervals):
-            raise ValueError("there is no memory to have a price")
+            raise ValueError("the workers have no memory limit, so blocks have no factor")
         budget.spend(len(intervals) * len(kind.rows) * (2 + len(kind.lines)) * 10)
         profit += kind.workers * most_profit(kind, value - 1 - released, prices, one, intervals)
     if profit >= one * sum(prices):

@@ -21,6 +21,7 @@ from orsched.models.bounds.bounds import makespan_bound
 from tests.certificates.kinds import NO_PACKING, PROOFS, finding, kinds
 from tests.certificates.test_bulk_certificates import bulk_documents
 from tests.certificates.test_proposals import NAMES
+from tests.forged import with_leaf
 
 OTHERS = (
     True, False, None, "", "1", "x", b"1", 1j, [], [1], {}, {"k": 1}, (1,), float("nan"),
@@ -37,16 +38,6 @@ def leaves(tree, path=()):
     if isinstance(tree, dict | list):
         for key, item in tree.items() if isinstance(tree, dict) else enumerate(tree):
             yield from leaves(item, (*path, key))
-
-
-def changed(document, path, value):
-    """A copy with one thing changed."""
-    found = copy.deepcopy(document)
-    owner = found
-    for key in path[:-1]:
-        owner = owner[key]
-    owner[path[-1]] = value
-    return found
 
 
 def at(document, path):
@@ -90,7 +81,7 @@ def test_another_type_is_no_proof(name, monkeypatch):
     document, verify = example(name, monkeypatch)
     for path in places(document):
         for other in other_types(at(document, path)):
-            broken = changed(document, path, other)
+            broken = with_leaf(document, path, other)
             assert verify(broken), (path, other)
             if name not in BULK and kinds()[name].objective == "makespan":
                 assert certificate_violations(kinds()[name].instance, broken), (path, other)
@@ -106,7 +97,7 @@ def test_another_number_proves_no_more(name, monkeypatch):
         if type(value) is not int:
             continue
         for other in (*NUMBERS, value + 1, value - 1):
-            broken = changed(document, path, other)
+            broken = with_leaf(document, path, other)
             if not verify(broken):
                 assert at(broken, proven) == at(document, proven), (path, other)
 
@@ -120,7 +111,7 @@ def test_fields_that_are_missing_or_unknown_are_no_proof(name, monkeypatch):
     shallow = [path for path in leaves(document) if len(path) < 3]
     for path in {*places(document), *shallow}:
         if isinstance(at(document, path), dict):
-            assert verify(changed(document, (*path, "more"), 1))
+            assert verify(with_leaf(document, (*path, "more"), 1))
         if isinstance(path[-1], str) and path[-1] not in optional:
             less = copy.deepcopy(document)
             del at(less, path[:-1])[path[-1]]
@@ -135,7 +126,7 @@ def test_half_a_k_proves_nothing():
     assert rounds["k"] == 1
     worth = 2 * rounds["value"]
     for k in (0.5, 1.0, True):
-        broken = changed(document, ("certificate", "decode_rounds", "k"), k)
+        broken = with_leaf(document, ("certificate", "decode_rounds", "k"), k)
         broken["certificate"]["decode_rounds"]["value"] = worth
         found = certificate_violations(kind.instance, broken)
         assert any("decode_rounds.k is" in fault for fault in found), k
@@ -148,7 +139,7 @@ def test_packings_of_other_types_are_no_proof(proof):
     assert certificates.packing_violations(rounds, clients, result) == []
     for path in places(result.certificate):
         for other in other_types(at(result.certificate, path)):
-            broken = replace(result, certificate=changed(result.certificate, path, other))
+            broken = replace(result, certificate=with_leaf(result.certificate, path, other))
             assert certificates.packing_violations(rounds, clients, broken), (path, other)
     for field in ("makespan", "bound"):
         assert certificates.packing_violations(rounds, clients, replace(result, **{field: 9.0}))
@@ -162,7 +153,7 @@ def test_check_says_so_beside_a_schedule(name, monkeypatch):
     assert check(kind.instance, schedule) == []
     for path in places(schedule.bound)[::7]:
         for other in (None, True, 0.5, "x", 10**5000):
-            broken = schedule.replace(bound=changed(schedule.bound, path, other))
+            broken = schedule.replace(bound=with_leaf(schedule.bound, path, other))
             found = check(kind.instance, broken)
             assert any(violation.kind == "bound" for violation in found), (path, other)
             json.dumps([violation.to_dict() for violation in found], allow_nan=False)
@@ -190,7 +181,7 @@ def test_check_refuses_a_bound_beyond_its_budget(proof, tmp_path, monkeypatch, c
     kinds()[proof].bound(monkeypatch)
     schedule = orsched.solve(instance, "fcfs").schedule
     path = ("certificate", "decode_rounds", "value")
-    broken = schedule.replace(bound=changed(schedule.bound, path, 99_999_999))
+    broken = schedule.replace(bound=with_leaf(schedule.bound, path, 99_999_999))
     assert [v.kind for v in check(instance, broken)] == ["bound"]
     assert BEYOND in check(instance, broken)[0].message
     save_instance(instance, tmp_path / "instance.json")
@@ -203,7 +194,7 @@ def test_many_prices_and_many_proofs_have_one_budget():
     kind = kinds()["joint"]
     document = makespan_bound(kind.instance).to_dict()
     prices = document["certificate"]["prices"]
-    broken = changed(document, ("certificate", "prices"), prices * 10**5)
+    broken = with_leaf(document, ("certificate", "prices"), prices * 10**5)
     assert "budget of 100,000,000 cells" in certificate_violations(kind.instance, broken, 10**8)[0]
 
 
