@@ -368,6 +368,8 @@ def _require(document: object, kinds: Field, value: str) -> None:
     for name in ("name", value, "certificate"):
         if name not in document:
             raise ValueError(f"the bound lacks {name}")
+    for name in document.keys() - {"name", value, "certificate"}:
+        raise ValueError(f"the bound has the unknown field {_shown(name)}")
     kinds(document["certificate"], "certificate")
     one_of(document["certificate"]["bound"])(document["name"], "the bound's name")
     _ANY(document[value], value)

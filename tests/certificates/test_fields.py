@@ -109,10 +109,10 @@ def test_fields_that_are_missing_or_unknown_are_no_proof(name, monkeypatch):
     document, verify = example(name, monkeypatch)
     optional = ("restarts",) if name in BULK else ()
     shallow = [path for path in leaves(document) if len(path) < 3]
-    for path in {*places(document), *shallow}:
+    for path in {(), *places(document), *shallow}:
         if isinstance(at(document, path), dict):
             assert verify(with_leaf(document, (*path, "more"), 1))
-        if isinstance(path[-1], str) and path[-1] not in optional:
+        if path and isinstance(path[-1], str) and path[-1] not in optional:
             less = copy.deepcopy(document)
             del at(less, path[:-1])[path[-1]]
             assert verify(less), path
