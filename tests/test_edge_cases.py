@@ -196,12 +196,10 @@ def test_times_and_sizes_that_do_not_fit_are_refused_at_the_door(make, field):
 
 
 MIP = {
-    "time_limit": NO_LIMITS,
-    "seed": [-1, True, 2**63, 1.5, "0"],
-    "stages": [0, -1, True, 1.5, "3", math.nan],
-    "backend": ["gurobi", None, 3, ["scip"]],
+    "time_limit": NO_LIMITS, "seed": [-1, True, 2**63, 1.5, "0"],
+    "stages": [0, -1, True, 1.5, "3", math.nan], "backend": ["gurobi", None, 3, ["scip"]],
     "max_nonzeros": [-1, True, 1.5, "3", math.nan],
-}
+}  # fmt: skip
 WRONG = [
     ("method", lambda method: orsched.solve(SMALL, method),
      ["nobody", "", "hybrid@", "hybrid+gate"]),

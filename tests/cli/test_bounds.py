@@ -76,18 +76,15 @@ def test_check_verifies_what_was_written(call, sizes):
     assert (code, f"makespan {LEAST}, proven optimal" in err) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("forge", "said"),
-    [
-        (lambda f: f.update(makespan=f["makespan"] - 1), "makespan is not the largest load"),
-        (lambda f: f.update(bound=f["bound"] + 1), "the certificate proves"),
-        (lambda f: f["assignment"].pop(), "not one client for each job"),
-        (lambda f: f["assignment"].__setitem__(0, 4), "a job is on no client"),
-        (lambda f: f["sizes"].__setitem__(0, 1), "the sizes are not those of"),
-        (lambda f: f.update(certificate={"bound": "volume", "value": 10**9}), "another value"),
-        (lambda f: f.update(certificate=None), "certificate"),
-    ],
-)
+@pytest.mark.parametrize(("forge", "said"), [
+    (lambda f: f.update(makespan=f["makespan"] - 1), "makespan is not the largest load"),
+    (lambda f: f.update(bound=f["bound"] + 1), "the certificate proves"),
+    (lambda f: f["assignment"].pop(), "not one client for each job"),
+    (lambda f: f["assignment"].__setitem__(0, 4), "a job is on no client"),
+    (lambda f: f["sizes"].__setitem__(0, 1), "the sizes are not those of"),
+    (lambda f: f.update(certificate={"bound": "volume", "value": 10**9}), "another value"),
+    (lambda f: f.update(certificate=None), "certificate"),
+])  # fmt: skip
 def test_forged_packings_are_refused(call, done, sizes, forge, said):
     done("pack sizes.txt --clients 4 -o packed.json")
     found = json.loads(Path("packed.json").read_text())
@@ -103,25 +100,22 @@ def test_a_packing_of_a_column_is_checked_by_that_column(done):
     done("check a.csv packed.json")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "options", "said"),
-    [
-        ("a.txt", "3\n4.5\n", [], "row 2, field 'size': '4.5' is not a whole number (give whole"),
-        ("a.txt", "3\n-4\n", [], "row 2, field 'size': -4 is negative"),
-        ("a.csv", "id,size\nx,3\ny\n", [], "row 3: 1 cells where 2 are expected"),
-        ("a.csv", "id,size\nx,3\ny,z\n", [], "row 3, field 'size': 'z' is not a whole number"),
-        ("a.csv", "a,b\n1,2\n", [], "field '--column': which column holds the sizes is open"),
-        ("a.csv", "a,b\n1,2\n", ["--column", "c"], "there is no column 'c' (there are: a, b)"),
-        ("a.csv", "a,a\n1,2\n", ["--column", "a"], "row 1, field 'a': the column appears twice"),
-        ("a.csv", "", [], "is empty"),
-        ("a.json", "[1, true]", [], "row 1, field 'sizes': true is not a number"),
-        ("a.json", '{"lengths": [1]}', [], "field 'sizes': is missing"),
-        ("a.json", "[1", [], "not valid JSON at line 1"),
-        ("a.txt", "3\n", ["--column", "b"], "this file has no columns"),
-        ("a.txt", "9" * 30 + "\n", [], "does not fit into 64 bits"),
-        ("a.txt", b"\xff\xfe\xe4", [], "is UTF-16 text"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "options", "said"), [
+    ("a.txt", "3\n4.5\n", [], "row 2, field 'size': '4.5' is not a whole number (give whole"),
+    ("a.txt", "3\n-4\n", [], "row 2, field 'size': -4 is negative"),
+    ("a.csv", "id,size\nx,3\ny\n", [], "row 3: 1 cells where 2 are expected"),
+    ("a.csv", "id,size\nx,3\ny,z\n", [], "row 3, field 'size': 'z' is not a whole number"),
+    ("a.csv", "a,b\n1,2\n", [], "field '--column': which column holds the sizes is open"),
+    ("a.csv", "a,b\n1,2\n", ["--column", "c"], "there is no column 'c' (there are: a, b)"),
+    ("a.csv", "a,a\n1,2\n", ["--column", "a"], "row 1, field 'a': the column appears twice"),
+    ("a.csv", "", [], "is empty"),
+    ("a.json", "[1, true]", [], "row 1, field 'sizes': true is not a number"),
+    ("a.json", '{"lengths": [1]}', [], "field 'sizes': is missing"),
+    ("a.json", "[1", [], "not valid JSON at line 1"),
+    ("a.txt", "3\n", ["--column", "b"], "this file has no columns"),
+    ("a.txt", "9" * 30 + "\n", [], "does not fit into 64 bits"),
+    ("a.txt", b"\xff\xfe\xe4", [], "is UTF-16 text"),
+])  # fmt: skip
 def test_what_is_no_size_is_located(refused, name, text, options, said):
     Path(name).write_bytes(text if isinstance(text, bytes) else text.encode())
     assert refused(said, "pack", name, "--clients", 2, *options).count("\n") == 1

@@ -71,21 +71,18 @@ def test_a_model_can_be_chosen_and_a_table_is_printed(call, done, steps):
     assert len(list(csv.DictReader(io.StringIO(out)))) == 7
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--cost-model cubic", "no fit for 'cubic'"),
-        ("-o cost.parquet", "ends in .json"),
-        ("-o nowhere/cost.json", "no such folder"),
-        ("--measurements steps.txt", "ends in .csv"),
-        ("--measurements steps.csv", "the command reads it"),
-        ("--slots 3", "does not apply to measurements of a file"),
-        ("--memory 1GiB", "does not apply to measurements of a file"),
-        ("--worker-file w.json", "name no worker"),
-        ("--from absent.csv", "absent.csv"),
-        ("--judge none.csv", "none.csv"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ("--cost-model cubic", "no fit for 'cubic'"),
+    ("-o cost.parquet", "ends in .json"),
+    ("-o nowhere/cost.json", "no such folder"),
+    ("--measurements steps.txt", "ends in .csv"),
+    ("--measurements steps.csv", "the command reads it"),
+    ("--slots 3", "does not apply to measurements of a file"),
+    ("--memory 1GiB", "does not apply to measurements of a file"),
+    ("--worker-file w.json", "name no worker"),
+    ("--from absent.csv", "absent.csv"),
+    ("--judge none.csv", "none.csv"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused_before_any_work(refused, steps, options, message):
     assert "Traceback" not in refused(message, f"--from steps.csv {options}")
 
@@ -133,24 +130,13 @@ def test_a_busy_machine_is_told_before_anything_is_measured(torch, call, monkeyp
     assert "orsched: warning: 3 threads share 2 cores" in err
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--slots 0", "slots"),
-        ("--length 1", "too few sizes"),
-        ("--prefill-cap 3", "too few sizes"),
-        ("--repeats 0", "repeats"),
-        ("--requests -1", "requests"),
-        ("--threads 0", "threads"),
-        ("--slots 999999999", "GiB are free"),
-        ("--seed -1", "seed"),
-        ("--dtype int8", "unknown type"),
-        ("--device abacus", "torch cannot use"),
-        ("--model nobody", "unknown model"),
-        ("--memory 12apples", "not a number of bytes"),
-        ("--memory auto", "say how many bytes"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ("--slots 0", "slots"), ("--length 1", "too few sizes"), ("--prefill-cap 3", "too few sizes"),
+    ("--repeats 0", "repeats"), ("--requests -1", "requests"), ("--threads 0", "threads"),
+    ("--slots 999999999", "GiB are free"), ("--seed -1", "seed"), ("--dtype int8", "unknown type"),
+    ("--device abacus", "torch cannot use"), ("--model nobody", "unknown model"),
+    ("--memory 12apples", "not a number of bytes"), ("--memory auto", "say how many bytes"),
+])  # fmt: skip
 def test_a_worker_that_cannot_be_is_refused(torch, refused, options, message):
     refused(message, f"--device cpu --slots 2 --length 40 {options}")
 

@@ -227,13 +227,10 @@ def test_the_verdict_survives_a_file_and_lies_are_no_verdict(proven, tmp_path):
 BILINEAR = in_order(orsched.BilinearCost, *[10**12] * 8)
 
 
-@pytest.mark.parametrize(
-    ("cost", "said"),
-    [
-        (AffineCost(), "the larger fixed part, once"),
-        (BILINEAR, "their prefill and their round, one after the other"),
-    ],
-)
+@pytest.mark.parametrize(("cost", "said"), [
+    (AffineCost(), "the larger fixed part, once"),
+    (BILINEAR, "their prefill and their round, one after the other"),
+])  # fmt: skip
 def test_mixed_steps_that_the_model_does_not_state_are_named_an_assumption(cost, said):
     instance = ARRIVING.replace(workers=(Worker(2, cost),))
     result = orsched.solve(instance, "vllm")
@@ -294,13 +291,10 @@ def test_a_comparison_names_the_best_of_each_class_of_information():
     assert "  fcfs [none]: " in text
 
 
-@pytest.mark.parametrize(
-    ("option", "shown"),
-    [
-        ("--failures exponential:mtbf=0.5,mttr=0.1", ["lost steps", "lost s", "restarts"]),
-        ("--autoscale min=1,max=3,target=0.7,startup=0.1", ["worker s", "starts"]),
-    ],
-)
+@pytest.mark.parametrize(("option", "shown"), [
+    ("--failures exponential:mtbf=0.5,mttr=0.1", ["lost steps", "lost s", "restarts"]),
+    ("--autoscale min=1,max=3,target=0.7,startup=0.1", ["worker s", "starts"]),
+])  # fmt: skip
 def test_what_failures_and_autoscaling_cost_is_printed(done, as_json, arriving, option, shown):
     given = f"compare {arriving} --workers 3 --methods vllm,fcfs {option}"
     heads = re.split("  +", done(given).split("\n\n")[-1].splitlines()[0])

@@ -115,29 +115,26 @@ def test_instances_and_files(command):
     assert complete(command, "pang") == (["pang-100x20"], True)
 
 
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("solve two-by-two --method ", method_names()),
-        ("solve two-by-two --method hy", ["hybrid", "hygen"]),
-        ("simulate two-by-two --policy=scl", ["scls", "scls_continuous"]),
-        ("compare two-by-two --methods fcfs,hy", ["fcfs,hybrid", "fcfs,hygen"]),
-        ("compare two-by-two --methods fcfs,", [f"fcfs,{name}" for name in method_names()]),
-        ("compare two-by-two --methods fcfs,hybrid@p", ["fcfs,hybrid@predicted"]),
-        ("solve two-by-two --method windows+", ["windows+threads="]),
-        ("solve two-by-two --method vllm+mode=mixed+ch", ["vllm+mode=mixed+chunked_prefill="]),
-        ("simulate x --policy gittins --param gate", ["gate=", "gate_aging="]),
-        ("simulate x --policy os:path --param ", []),
-        ("simulate x --param ", []),
-        ("generate ", list(GENERATORS)),
-        ("generate gsm8k --set pre", ["prefill_cap_tokens=", "prediction_sigma="]),
-        ("generate nothing --set ", []),
-        ("simulate x --arrivals p", ["poisson"]),
-        ("simulate x --arrivals gamma:rate=2,", ["gamma:rate=2,rate=", "gamma:rate=2,cv="]),
-        ("compare x --predictions no", ["noise"]),
-        ("convert x y.json --from az", ["azure"]),
-    ],
-)
+@pytest.mark.parametrize(("line", "offered"), [
+    ("solve two-by-two --method ", method_names()),
+    ("solve two-by-two --method hy", ["hybrid", "hygen"]),
+    ("simulate two-by-two --policy=scl", ["scls", "scls_continuous"]),
+    ("compare two-by-two --methods fcfs,hy", ["fcfs,hybrid", "fcfs,hygen"]),
+    ("compare two-by-two --methods fcfs,", [f"fcfs,{name}" for name in method_names()]),
+    ("compare two-by-two --methods fcfs,hybrid@p", ["fcfs,hybrid@predicted"]),
+    ("solve two-by-two --method windows+", ["windows+threads="]),
+    ("solve two-by-two --method vllm+mode=mixed+ch", ["vllm+mode=mixed+chunked_prefill="]),
+    ("simulate x --policy gittins --param gate", ["gate=", "gate_aging="]),
+    ("simulate x --policy os:path --param ", []),
+    ("simulate x --param ", []),
+    ("generate ", list(GENERATORS)),
+    ("generate gsm8k --set pre", ["prefill_cap_tokens=", "prediction_sigma="]),
+    ("generate nothing --set ", []),
+    ("simulate x --arrivals p", ["poisson"]),
+    ("simulate x --arrivals gamma:rate=2,", ["gamma:rate=2,rate=", "gamma:rate=2,cv="]),
+    ("compare x --predictions no", ["noise"]),
+    ("convert x y.json --from az", ["azure"]),
+])  # fmt: skip
 def test_what_is_offered(line, offered):
     """Methods and their parameters, generators and theirs, laws and formats; no files."""
     assert complete(*line.split(" ")) == (offered, False)

@@ -95,14 +95,11 @@ def test_generators_take_a_machine(call):
     assert load_instance("case.json").worker.cost == machine("h100-llama3-8b").cost
 
 
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ({}, "4 clients, 26,674 blocks of 16 tokens (paged)"),
-        ({"memory": {"blocks": 90, "block_tokens": 128}}, "90 blocks of 128 tokens (whole)"),
-        ({"memory": None}, "4 clients"),
-    ],
-)
+@pytest.mark.parametrize(("said", "words"), [
+    ({}, "4 clients, 26,674 blocks of 16 tokens (paged)"),
+    ({"memory": {"blocks": 90, "block_tokens": 128}}, "90 blocks of 128 tokens (whole)"),
+    ({"memory": None}, "4 clients"),
+])  # fmt: skip
 def test_a_worker_file_names_a_machine(as_json, said, words):
     """And gets its memory, unless the file says another one, or none."""
     Path("w.json").write_text(json.dumps({"clients": 4, "cost": "h100-llama3-8b", **said}))
@@ -183,14 +180,11 @@ def test_a_mix_of_worker_files(instance, as_json):
     assert found["lower_bound_price"] <= found["price"]
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "said"),
-    [
-        ("capacity i.json --slo-ttft 0.001", 2, "no number of workers can keep an attainment of 0"),
-        (f"{CAPACITY} --time-limit 0.001", 3, "time limit"),
-        (f"{CAPACITY} --max-workers 1", 2, "no fleet of at most 1 workers"),
-    ],
-)
+@pytest.mark.parametrize(("line", "code", "said"), [
+    ("capacity i.json --slo-ttft 0.001", 2, "no number of workers can keep an attainment of 0"),
+    (f"{CAPACITY} --time-limit 0.001", 3, "time limit"),
+    (f"{CAPACITY} --max-workers 1", 2, "no fleet of at most 1 workers"),
+])  # fmt: skip
 def test_what_goes_wrong_is_said_in_a_line(instance, call, line, code, said):
     found, out, err = call(line)
     assert (found, out) == (code, "")

@@ -56,36 +56,33 @@ def test_its_errors_are_shown_as_its_own(own, refused, kind):
     assert "simulator.py" not in err
 
 
-@pytest.mark.parametrize(
-    ("target", "named"),
-    [
-        ("own:Idle", "policy mine"),
-        ("own:Broken", "raised RuntimeError: not today"),
-        ("own:Absent", "no attribute 'Absent'"),
-        ("no_syntax:Mine", "raised SyntaxError"),
-        ("fails:Mine", "raised ZeroDivisionError"),
-        ("nowhere_at_all:Mine", "No module named"),
-        (":", "cannot load"),
-        ("own:Leaves", "raised SystemExit: 0"),
-        ("own:Deaf", "def on_finish(self, view, request, client)"),
-        ("own:Undecided", "def decide(self, view)"),
-        ("own:Knowing", "'everything'"),
-        ("leaves:Mine", "raised SystemExit: 0"),
-        ("no_text:Mine", "raised SyntaxError"),
-        ("failing_package.inner:Mine", "raised ZeroDivisionError"),
-        ("./own.py:mine", "did you mean Mine?"),
-        ("own.py:", "no class is named (it has: Mine, Idle"),
-        ("./onw.py:Mine", "no such file (did you mean ./own.py?)"),
-        ("failing_package.py:Mine", "no such file"),
-        ("a_folder.py:Mine", "is a folder, no Python file"),
-        ("own.py:SOME", "is not a subclass of Policy"),
-        ("no_syntax.py:Mine", "no_syntax.py, row 1, field 'policy': is not valid Python: "),
-        ("fails.py:Mine", "raised ZeroDivisionError"),
-        ("lacks.py:Mine", "lacks.py, row 2, field 'policy': cannot be imported: No module named"),
-        ("no_text.py:Mine", "no_text.py, field 'policy': is not valid Python: "),
-        ("own.py:Broken", "raised RuntimeError: not today"),
-    ],
-)
+@pytest.mark.parametrize(("target", "named"), [
+    ("own:Idle", "policy mine"),
+    ("own:Broken", "raised RuntimeError: not today"),
+    ("own:Absent", "no attribute 'Absent'"),
+    ("no_syntax:Mine", "raised SyntaxError"),
+    ("fails:Mine", "raised ZeroDivisionError"),
+    ("nowhere_at_all:Mine", "No module named"),
+    (":", "cannot load"),
+    ("own:Leaves", "raised SystemExit: 0"),
+    ("own:Deaf", "def on_finish(self, view, request, client)"),
+    ("own:Undecided", "def decide(self, view)"),
+    ("own:Knowing", "'everything'"),
+    ("leaves:Mine", "raised SystemExit: 0"),
+    ("no_text:Mine", "raised SyntaxError"),
+    ("failing_package.inner:Mine", "raised ZeroDivisionError"),
+    ("./own.py:mine", "did you mean Mine?"),
+    ("own.py:", "no class is named (it has: Mine, Idle"),
+    ("./onw.py:Mine", "no such file (did you mean ./own.py?)"),
+    ("failing_package.py:Mine", "no such file"),
+    ("a_folder.py:Mine", "is a folder, no Python file"),
+    ("own.py:SOME", "is not a subclass of Policy"),
+    ("no_syntax.py:Mine", "no_syntax.py, row 1, field 'policy': is not valid Python: "),
+    ("fails.py:Mine", "raised ZeroDivisionError"),
+    ("lacks.py:Mine", "lacks.py, row 2, field 'policy': cannot be imported: No module named"),
+    ("no_text.py:Mine", "no_text.py, field 'policy': is not valid Python: "),
+    ("own.py:Broken", "raised RuntimeError: not today"),
+])  # fmt: skip
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_every_failure_ends_in_a_message(wrong, call, target, named, workers):
     code, _, err = call("simulate two-by-two --workers", workers, "--policy", target)
@@ -158,18 +155,11 @@ def here(folder, monkeypatch):
     return here
 
 
-@pytest.mark.parametrize(
-    ("name", "path"),
-    [
-        ("own.py:Mine", "own.py"),
-        ("../a/own.py:Mine+most=2", "../a/own.py"),
-        ("C:\\a\\own.py:Mine", "C:\\a\\own.py"),
-        ("own:Mine", None),
-        ("vllm", None),
-        ("vllm+file=x.py:y", None),
-        ("own.py", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "path"), [
+    ("own.py:Mine", "own.py"), ("../a/own.py:Mine+most=2", "../a/own.py"),
+    ("C:\\a\\own.py:Mine", "C:\\a\\own.py"), ("own:Mine", None), ("vllm", None),
+    ("vllm+file=x.py:y", None), ("own.py", None),
+])  # fmt: skip
 def test_what_is_a_path(name, path):
     assert path_in(name) == path
     assert is_own(name) == (path is not None or name == "own:Mine")
@@ -207,16 +197,10 @@ def test_a_file_that_changed_is_loaded_again(here):
 
 
 @pytest.mark.parametrize("place", ["one/json.py", "two + 2@home/json.py", None])
-@pytest.mark.parametrize(
-    "command",
-    [
-        "simulate two-by-two --policy",
-        "solve two-by-two --method",
-        "compare two-by-two --methods",
-        "run two-by-two --worker virtual --policy",
-        "capacity two-by-two --slo-ttft 5 --policy",
-    ],
-)
+@pytest.mark.parametrize("command", [
+    "simulate two-by-two --policy", "solve two-by-two --method", "compare two-by-two --methods",
+    "run two-by-two --worker virtual --policy", "capacity two-by-two --slo-ttft 5 --policy",
+])  # fmt: skip
 def test_every_command_takes_a_path(here, call, done, command, place):
     target = place or f"{here}/one/json.py"
     done(command, f"{target}:Mine")

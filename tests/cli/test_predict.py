@@ -144,26 +144,23 @@ def test_convert_takes_prompts_from_the_requests_in_their_order(done, refused):
     refused("give --prompts FILE", "convert two-by-two d.json --predict m.json")
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("predict train missing.jsonl -o x.json", "missing.jsonl: there is no such file"),
-        ("predict train chat.jsonl -o x.pkl", "'.pkl' is not a suffix"),
-        ("predict train chat.jsonl -o none/x.json", "none"),
-        ("predict train chat.jsonl -o x.json --kind bert", "'bert' is not one of"),
-        ("predict train chat.jsonl -o x.json --seed -1", "seed"),
-        ("predict train m.json -o x.json", "m.json, row 1: not valid JSON"),
-        ("predict train chat.jsonl -o x.json --tokenizer none", "none"),
-        ("predict evaluate chat.jsonl chat.jsonl", "chat.jsonl: not valid JSON"),
-        ("predict evaluate missing.json chat.jsonl", "missing.json: there is no such file"),
-        ("predict apply m.json two-by-two chat.jsonl m.json", "would be overwritten"),
-        ("predict apply m.json two-by-two chat.jsonl x.csv", "'.csv' is not a suffix"),
-        ("predict apply m.json two-by-two chat.jsonl x.json --point best", "'point'"),
-        ("predict corpus poems x.jsonl", "chat, code, math"),
-        ("predict corpus chat x.json", "'.json' is not a suffix"),
-        ("info m.json", "load_predictor"),
-    ],
-)
+@pytest.mark.parametrize(("line", "said"), [
+    ("predict train missing.jsonl -o x.json", "missing.jsonl: there is no such file"),
+    ("predict train chat.jsonl -o x.pkl", "'.pkl' is not a suffix"),
+    ("predict train chat.jsonl -o none/x.json", "none"),
+    ("predict train chat.jsonl -o x.json --kind bert", "'bert' is not one of"),
+    ("predict train chat.jsonl -o x.json --seed -1", "seed"),
+    ("predict train m.json -o x.json", "m.json, row 1: not valid JSON"),
+    ("predict train chat.jsonl -o x.json --tokenizer none", "none"),
+    ("predict evaluate chat.jsonl chat.jsonl", "chat.jsonl: not valid JSON"),
+    ("predict evaluate missing.json chat.jsonl", "missing.json: there is no such file"),
+    ("predict apply m.json two-by-two chat.jsonl m.json", "would be overwritten"),
+    ("predict apply m.json two-by-two chat.jsonl x.csv", "'.csv' is not a suffix"),
+    ("predict apply m.json two-by-two chat.jsonl x.json --point best", "'point'"),
+    ("predict corpus poems x.jsonl", "chat, code, math"),
+    ("predict corpus chat x.json", "'.json' is not a suffix"),
+    ("info m.json", "load_predictor"),
+])  # fmt: skip
 def test_wrong_input_is_one_line_and_nothing_is_written(refused, folder, line, said):
     before = sorted(folder.iterdir())
     err = refused(said, line)
@@ -211,16 +208,13 @@ def test_a_proxy_is_trained_evaluated_and_carried_on(math_corpus, call):
     assert again["pinball"] == row["pinball"]
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ("--checkpoint proxy.safetensors", "--checkpoint"),
-        ("--checkpoint c.pt", "--checkpoint"),
-        ("--model nowhere", "model"),
-        ("--kind bert_ranker --head classes", "head"),
-        ("--device abacus", "device"),
-    ],
-)
+@pytest.mark.parametrize(("options", "field"), [
+    ("--checkpoint proxy.safetensors", "--checkpoint"),
+    ("--checkpoint c.pt", "--checkpoint"),
+    ("--model nowhere", "model"),
+    ("--kind bert_ranker --head classes", "head"),
+    ("--device abacus", "device"),
+])  # fmt: skip
 def test_a_wrong_word_of_a_proxy_is_named(math_corpus, options, field, refused):
     refused(field, f"predict proxy math.jsonl -o proxy.json {options}")
     assert not Path("proxy.json").exists()

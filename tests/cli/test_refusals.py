@@ -26,25 +26,22 @@ from tests.in_order import in_order
 WORKERS = '[workers]\nfiles = ["plain.json", "worker.toml"]\n'
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "solve i.json --method fcfs -o i.json",
-        "solve i.json --method fcfs -o sub/../i.json",
-        "solve i.json --method fcfs --trace i.json",
-        "solve i.json --method windows --initial s.json -o s.json",
-        "solve r.csv --clients 2 --cost c.json --method fcfs -o c.json",
-        "simulate i.json -o i.json",
-        "simulate i.json --config empty.json -o empty.json",
-        "simulate i.json --workers worker.toml -o c.json",
-        "simulate i.json --workers plain.json,worker.toml --trace plain.json",
-        "simulate i.json --config w.toml -o plain.json",
-        "simulate i.json --config w.toml --trace c.json",
-        "report i.json s.json --trace s.json",
-        "convert i.json i.json",
-        "convert r.csv c.json --clients 2 --cost c.json",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "solve i.json --method fcfs -o i.json",
+    "solve i.json --method fcfs -o sub/../i.json",
+    "solve i.json --method fcfs --trace i.json",
+    "solve i.json --method windows --initial s.json -o s.json",
+    "solve r.csv --clients 2 --cost c.json --method fcfs -o c.json",
+    "simulate i.json -o i.json",
+    "simulate i.json --config empty.json -o empty.json",
+    "simulate i.json --workers worker.toml -o c.json",
+    "simulate i.json --workers plain.json,worker.toml --trace plain.json",
+    "simulate i.json --config w.toml -o plain.json",
+    "simulate i.json --config w.toml --trace c.json",
+    "report i.json s.json --trace s.json",
+    "convert i.json i.json",
+    "convert r.csv c.json --clients 2 --cost c.json",
+])  # fmt: skip
 def test_an_input_is_never_overwritten(done, refused, folder, line):
     """Nor is a file that an input names."""
     done("convert two-by-two i.json")
@@ -86,23 +83,20 @@ def test_a_reader_that_goes_away_is_no_error():
     done.stderr.close()
 
 
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
-        (71, MemoryError()),
-        (71, OSError(errno.ENOSPC, "No space left on device")),
-        (71, OSError(errno.EAGAIN, "fork")),
-        (71, RuntimeError("can't start new thread")),
-        (71, ImportError("cannot allocate memory in static TLS block")),
-        (71, ResourceError("its process died 2 times (signal 9)")),
-        (2, FileNotFoundError(errno.ENOENT, "No such file or directory")),
-        (2, PermissionError(errno.EACCES, "Permission denied")),
-        (2, OSError(errno.ENAMETOOLONG, "File name too long")),
-        (2, MissingDependencyError("pip install 'orsched[fast]'")),
-        (2, InputError("is wrong")),
-        (70, RuntimeError("no such thing")),
-    ],
-)
+@pytest.mark.parametrize(("code", "error"), [
+    (71, MemoryError()),
+    (71, OSError(errno.ENOSPC, "No space left on device")),
+    (71, OSError(errno.EAGAIN, "fork")),
+    (71, RuntimeError("can't start new thread")),
+    (71, ImportError("cannot allocate memory in static TLS block")),
+    (71, ResourceError("its process died 2 times (signal 9)")),
+    (2, FileNotFoundError(errno.ENOENT, "No such file or directory")),
+    (2, PermissionError(errno.EACCES, "Permission denied")),
+    (2, OSError(errno.ENAMETOOLONG, "File name too long")),
+    (2, MissingDependencyError("pip install 'orsched[fast]'")),
+    (2, InputError("is wrong")),
+    (70, RuntimeError("no such thing")),
+])  # fmt: skip
 def test_what_fails_has_the_code_of_its_cause(call, monkeypatch, code, error):
     monkeypatch.setattr("orsched.files.locate.load", Mock(side_effect=error))
     found, _, err = call("info two-by-two")
@@ -162,21 +156,18 @@ def full(*values):
     return pytest.param(*values, marks=pytest.mark.full)
 
 
-@pytest.mark.parametrize(
-    ("package", "words", "remedy"),
-    [
-        ("matplotlib", "simulate two-by-two --gantt g.png", "pip install matplotlib"),
-        ("plotly", "compare two-by-two --report r.html", "pip install plotly"),
-        ("torch", "run two-by-two --model tiny", "pip install 'orsched[runner]'"),
-        ("ray", "study s.toml --cluster ray", "pip install 'orsched[ray]'"),
-        ("sklearn", "predict train none.jsonl -o m.json", "pip install 'orsched[predict]'"),
-        full("matplotlib", "compare two-by-two --gantt folder", "pip install matplotlib"),
-        full("matplotlib", "solve two-by-two --usage u.png", "pip install matplotlib"),
-        full("plotly", "simulate two-by-two --report r.html", "pip install plotly"),
-        full("pyarrow", "simulate two-by-two -o s.parquet", "pip install 'orsched[parquet]'"),
-        full("torch", "calibrate --model tiny", "pip install 'orsched[runner]'"),
-    ],
-)
+@pytest.mark.parametrize(("package", "words", "remedy"), [
+    ("matplotlib", "simulate two-by-two --gantt g.png", "pip install matplotlib"),
+    ("plotly", "compare two-by-two --report r.html", "pip install plotly"),
+    ("torch", "run two-by-two --model tiny", "pip install 'orsched[runner]'"),
+    ("ray", "study s.toml --cluster ray", "pip install 'orsched[ray]'"),
+    ("sklearn", "predict train none.jsonl -o m.json", "pip install 'orsched[predict]'"),
+    full("matplotlib", "compare two-by-two --gantt folder", "pip install matplotlib"),
+    full("matplotlib", "solve two-by-two --usage u.png", "pip install matplotlib"),
+    full("plotly", "simulate two-by-two --report r.html", "pip install plotly"),
+    full("pyarrow", "simulate two-by-two -o s.parquet", "pip install 'orsched[parquet]'"),
+    full("torch", "calibrate --model tiny", "pip install 'orsched[runner]'"),
+])  # fmt: skip
 def test_what_needs_it_is_refused_in_one_line(tmp_path, package, words, remedy):
     (tmp_path / "s.toml").write_text('instances = ["two-by-two"]\npolicies = ["fcfs"]\n')
     program = PROGRAM.format(work=False, words=words.split())
@@ -205,16 +196,13 @@ def test_a_search_without_numba_runs_and_says_what_makes_it_faster(
     assert line == f"orsched: {told}"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "solve two-by-two --method fcfs -o x.parquet",
-        "simulate two-by-two --policy fcfs --records x.parquet",
-        "convert two-by-two x.parquet",
-        "generate uniform --set requests=3 --set clients=1 -o x.parquet",
-        "run two-by-two --worker virtual --policy fcfs -o x.parquet",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "solve two-by-two --method fcfs -o x.parquet",
+    "simulate two-by-two --policy fcfs --records x.parquet",
+    "convert two-by-two x.parquet",
+    "generate uniform --set requests=3 --set clients=1 -o x.parquet",
+    "run two-by-two --worker virtual --policy fcfs -o x.parquet",
+])  # fmt: skip
 def test_a_parquet_file_is_refused_before_the_work(refused, monkeypatch, folder, line):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setattr("orsched.files.locate.load", lambda name: 1 / 0)

@@ -101,17 +101,14 @@ def test_memory_that_is_not_said_is_assumed_in_words(call, mine, said, memory, w
     assert (found and (found.blocks, found.block_tokens, found.allocation)) == memory
 
 
-@pytest.mark.parametrize(
-    ("said", "field"),
-    [
-        ({"allocation": "paged"}, "allocation"),
-        ({"memory_blocks": "unlimited", "block_tokens": 4}, "block_tokens"),
-        ({"memory_blocks": "many"}, "memory_blocks"),
-        ({"memory_blocks": 5, "allocation": "pages"}, "allocation"),
-        ({"memory_blocks": 5, "allocation": "whole", "prefix_cache": "lru"}, "prefix_cache"),
-        ({"memory_blocks": 5, "block_tokens": 0}, "block_tokens"),
-    ],
-)
+@pytest.mark.parametrize(("said", "field"), [
+    ({"allocation": "paged"}, "allocation"),
+    ({"memory_blocks": "unlimited", "block_tokens": 4}, "block_tokens"),
+    ({"memory_blocks": "many"}, "memory_blocks"),
+    ({"memory_blocks": 5, "allocation": "pages"}, "allocation"),
+    ({"memory_blocks": 5, "allocation": "whole", "prefix_cache": "lru"}, "prefix_cache"),
+    ({"memory_blocks": 5, "block_tokens": 0}, "block_tokens"),
+])  # fmt: skip
 def test_memory_that_makes_no_sense_is_refused(mine, said, field):
     with pytest.raises(InputError) as caught:
         orsched.load(mine, clients=8, **said)
@@ -260,19 +257,13 @@ def test_studies_take_requests_with_a_grid_of_workers(call, as_json, caplog):
     assert "0 run now" in call(study)[2]
 
 
-@pytest.mark.parametrize(
-    ("entry", "says"),
-    [
-        (
-            '"mine.csv"',
-            "field 'instances.clients': requests have no worker of their own (write {na",
-        ),
-        ('"mine.csv", clients = 0', "instances.clients"),
-        ('"mine.csv", clints = 3', "clints"),
-        ('"mine.csv", clients = 3, cost = "no.json"', "no.json: there is no such file"),
-        ('"two-by-two", clients = 3', "does not apply: a native instance has its own"),
-    ],
-)
+@pytest.mark.parametrize(("entry", "says"), [
+    ('"mine.csv"', "field 'instances.clients': requests have no worker of their own (write {na"),
+    ('"mine.csv", clients = 0', "instances.clients"),
+    ('"mine.csv", clints = 3', "clints"),
+    ('"mine.csv", clients = 3, cost = "no.json"', "no.json: there is no such file"),
+    ('"two-by-two", clients = 3', "does not apply: a native instance has its own"),
+])  # fmt: skip
 def test_wrong_requests_of_a_study_are_named(refused, entry, says):
     refused(says, of_a_study(entry))
 

@@ -99,19 +99,16 @@ def test_a_schedule_that_is_not_valid_is_not_run(execute, change):
     assert not Path("run.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"unfinished": []}, "'run.unfinished': must be an object"),
-        ({"unfinished": {"0": 5}}, "'run.unfinished.0': must be a list of tokens"),
-        ({"unfinished": {"0": ["a"]}}, "'run.unfinished.0': must be a list of tokens"),
-        ({"events": {}}, "'run.events': must be a list"),
-        ({"events": [7]}, "'run.events': must be a list"),
-        ({"events": [{"what": "lost"}]}, "'run.events': must be a list"),
-        ({"seed": []}, "'run.seed'"),
-        ({"plan": 3}, "followed no schedule"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), [
+    ({"unfinished": []}, "'run.unfinished': must be an object"),
+    ({"unfinished": {"0": 5}}, "'run.unfinished.0': must be a list of tokens"),
+    ({"unfinished": {"0": ["a"]}}, "'run.unfinished.0': must be a list of tokens"),
+    ({"events": {}}, "'run.events': must be a list"),
+    ({"events": [7]}, "'run.events': must be a list"),
+    ({"events": [{"what": "lost"}]}, "'run.events': must be a list"),
+    ({"seed": []}, "'run.seed'"),
+    ({"plan": 3}, "followed no schedule"),
+])  # fmt: skip
 def test_a_trace_with_other_notes_is_not_resumed(execute, change, said):
     code, _, err = execute(f"{_partial(run=change)} --resume part.json")
     assert (code, said in err) == (2, True), err

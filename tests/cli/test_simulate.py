@@ -79,48 +79,42 @@ def test_predictions_come_from_an_option_or_a_table(as_json, refused):
     refused("say it once", "simulate gate --config c.toml --predictions oracle")
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("[polcy]\n", "did you mean policy"),
-        ("[policy]\nnam = 'fcfs'\n", "field 'policy.nam'"),
-        ("[policy]\nname = 3\n", "field 'policy.name'"),
-        ("policy = 3\n", "write [policy]"),
-        ("[policy]\nparameters = 3\n", "policy.parameters"),
-        ("[policy]\nparameters = {stop = 3}\n", "no parameter 'stop'"),
-        ("[policy]\nname = 'own:Mine'\ninformation = 'none'\n", "class itself"),
-        ("[policy]\ninformation = 'some'\n", "information"),
-        ("[policy]\nname = ''\n", "c.toml, field 'policy': unknown method ''"),
-        ("[policy]\nname = 'vllm'\nparameters = {mode = 3}\n", "c.toml, field 'parameters.mode'"),
-        ("[workers]\n", "needs one of count, files and split"),
-        ("[workers]\ncount = 2\nfiles = []\n", "needs one of count, files and split"),
-        ('[workers]\nsplit = "2X"\n', "is not a split"),
-        ("[workers]\ncount = 0\n", "field 'workers.count'"),
-        ("[workers]\nfiles = []\n", "does not name workers"),
-        ("[workers]\nfiles = ['absent.json']\n", "absent.json, field 'workers': no such file"),
-        ("[arrivals]\nlaw = 'poison'\n", "no law 'poison'"),
-        ("[arrivals]\nlaw = 'poisson'\nrat = 3\n", "no parameter 'rat'"),
-        ("seed = -1\n", "field 'seed'"),
-        ("seed = 1979-05-27\n", "field 'seed'"),
-        ("seed = " + "9" * 5000, "c.toml: a number cannot be read"),
-        ("x\n", "c.toml: is not TOML"),
-    ],
-)
+@pytest.mark.parametrize(("text", "named"), [
+    ("[polcy]\n", "did you mean policy"),
+    ("[policy]\nnam = 'fcfs'\n", "field 'policy.nam'"),
+    ("[policy]\nname = 3\n", "field 'policy.name'"),
+    ("policy = 3\n", "write [policy]"),
+    ("[policy]\nparameters = 3\n", "policy.parameters"),
+    ("[policy]\nparameters = {stop = 3}\n", "no parameter 'stop'"),
+    ("[policy]\nname = 'own:Mine'\ninformation = 'none'\n", "class itself"),
+    ("[policy]\ninformation = 'some'\n", "information"),
+    ("[policy]\nname = ''\n", "c.toml, field 'policy': unknown method ''"),
+    ("[policy]\nname = 'vllm'\nparameters = {mode = 3}\n", "c.toml, field 'parameters.mode'"),
+    ("[workers]\n", "needs one of count, files and split"),
+    ("[workers]\ncount = 2\nfiles = []\n", "needs one of count, files and split"),
+    ('[workers]\nsplit = "2X"\n', "is not a split"),
+    ("[workers]\ncount = 0\n", "field 'workers.count'"),
+    ("[workers]\nfiles = []\n", "does not name workers"),
+    ("[workers]\nfiles = ['absent.json']\n", "absent.json, field 'workers': no such file"),
+    ("[arrivals]\nlaw = 'poison'\n", "no law 'poison'"),
+    ("[arrivals]\nlaw = 'poisson'\nrat = 3\n", "no parameter 'rat'"),
+    ("seed = -1\n", "field 'seed'"),
+    ("seed = 1979-05-27\n", "field 'seed'"),
+    ("seed = " + "9" * 5000, "c.toml: a number cannot be read"),
+    ("x\n", "c.toml: is not TOML"),
+])  # fmt: skip
 def test_what_a_file_says_wrong_is_named(own, refused, text, named):
     Path("c.toml").write_text(text)
     refused(named, "simulate two-by-two --config c.toml --allow-code")
 
 
-@pytest.mark.parametrize(
-    ("option", "named"),
-    [
-        ("--policy fcfs", "'--policy'"),
-        ("--workers 2", "'--workers'"),
-        ("--arrivals at_once", "'--arrivals'"),
-        ("--seed 4", "'--seed'"),
-        ("--param dispatch=round_robin", "'--param dispatch'"),
-    ],
-)
+@pytest.mark.parametrize(("option", "named"), [
+    ("--policy fcfs", "'--policy'"),
+    ("--workers 2", "'--workers'"),
+    ("--arrivals at_once", "'--arrivals'"),
+    ("--seed 4", "'--seed'"),
+    ("--param dispatch=round_robin", "'--param dispatch'"),
+])  # fmt: skip
 def test_nothing_is_said_twice(refused, option, named):
     Path("c.toml").write_text(CONFIG)
     assert "say it once" in refused(named, f"simulate two-by-two --config c.toml {option}")
@@ -160,14 +154,10 @@ def test_convert_reads_classes_by_name_with_their_limits(classed, done):
     assert load_instance("b.json").requests == instance.requests
 
 
-@pytest.mark.parametrize(
-    ("option", "says"),
-    [
-        ("interactive:ttft=-1", "negative"),
-        ("interactive:tft=1", "no limit 'tft'"),
-        ("nightly", "'fast' is not a service class"),
-    ],
-)
+@pytest.mark.parametrize(("option", "says"), [
+    ("interactive:ttft=-1", "negative"), ("interactive:tft=1", "no limit 'tft'"),
+    ("nightly", "'fast' is not a service class"),
+])  # fmt: skip
 def test_wrong_classes_are_one_line_with_the_place(refused, option, says):
     Path("r.csv").write_text("prompt_tokens,output_tokens,class\n1,1,fast\n")
     assert refused(says, f"convert r.csv x.json --clients 2 --class {option}").count("\n") == 1

@@ -72,15 +72,12 @@ def test_a_plot_that_cannot_be_drawn_takes_nothing_with_it(study):
     assert Path("s-study/table.csv").exists()
 
 
-@pytest.mark.parametrize(
-    ("plots", "problem"),
-    [
-        ('x = "gap"', "field 'plots.x': 'gap' is not a column of choices"),
-        ('by = "nothing"', "field 'plots.by'"),
-        ('x = "policy"\nby = "seed"', "field 'plots': 26 panels"),
-        (None, "pip install matplotlib"),
-    ],
-)
+@pytest.mark.parametrize(("plots", "problem"), [
+    ('x = "gap"', "field 'plots.x': 'gap' is not a column of choices"),
+    ('by = "nothing"', "field 'plots.by'"),
+    ('x = "policy"\nby = "seed"', "field 'plots': 26 panels"),
+    (None, "pip install matplotlib"),
+])  # fmt: skip
 def test_plots_that_cannot_be_drawn_are_named_before_the_work(refused, monkeypatch, plots, problem):
     many = STUDY.partition("[[plots]]")[0].replace("requests = 12", f"requests = {[*range(1, 14)]}")
     Path("s.toml").write_text(f'{many}\n[[plots]]\ny = "gap"\n{plots}\n' if plots else STUDY)

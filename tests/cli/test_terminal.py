@@ -47,20 +47,17 @@ def test_a_text_is_printed_on_one_line_without_control_characters():
     assert table([{"a\x1b": "b\nc"}]).splitlines()[0] == "a\\x1b"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "solve evil.json --method fcfs",
-        "bound evil.json",
-        "compare evil.json --methods fcfs,offline",
-        "simulate evil.json --policy vllm",
-        "run evil.json --worker virtual --policy fcfs",
-        "-v solve evil.json --method fcfs --format csv -o new.json",
-        "check evil.json plan.json",
-        "check evil.json broken.json",
-        "solve broken.json",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "solve evil.json --method fcfs",
+    "bound evil.json",
+    "compare evil.json --methods fcfs,offline",
+    "simulate evil.json --policy vllm",
+    "run evil.json --worker virtual --policy fcfs",
+    "-v solve evil.json --method fcfs --format csv -o new.json",
+    "check evil.json plan.json",
+    "check evil.json broken.json",
+    "solve broken.json",
+])  # fmt: skip
 def test_names_from_files_reach_no_terminal(call, line):
     instance = with_ids([f"{EVIL}{row}" for row in range(4)], name=EVIL)
     save_instance(instance, "evil.json")
@@ -148,16 +145,13 @@ def _no_grace(monkeypatch):
     monkeypatch.setattr("orsched.solving.methods.FIRST_S", 0.0)
 
 
-@pytest.mark.parametrize(
-    ("phase", "line"),
-    [
-        ("orsched.files.locate.load", "solve two-by-two"),
-        ("orsched.files.locate.load", "compare two-by-two"),
-        ("orsched.solving.checked_run.bound", "solve two-by-two"),
-        ("orsched.solving.checked_run.bound", "compare two-by-two"),
-        ("orsched.instances.catalog.generate", "compare gsm8k --seeds 0:2"),
-    ],
-)
+@pytest.mark.parametrize(("phase", "line"), [
+    ("orsched.files.locate.load", "solve two-by-two"),
+    ("orsched.files.locate.load", "compare two-by-two"),
+    ("orsched.solving.checked_run.bound", "solve two-by-two"),
+    ("orsched.solving.checked_run.bound", "compare two-by-two"),
+    ("orsched.instances.catalog.generate", "compare gsm8k --seeds 0:2"),
+])  # fmt: skip
 def test_every_phase_is_ended(monkeypatch, call, phase, line):
     monkeypatch.setattr(phase, _forever)
     code, out, err = call(f"{line} --time-limit 0.05")

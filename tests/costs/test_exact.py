@@ -45,11 +45,9 @@ def test_halves_go_up():
     assert exact.round_half_up_sum(4, 2, 2, -3) == -1 + 0 + 1 + 2
 
 
-@pytest.mark.parametrize(
-    "value",
-    [10**400, -(10**5000), float("nan"), float("inf"), True, "1", None, 1e30],
-    ids=list("abcdefgh"),
-)
+@pytest.mark.parametrize("value", [
+    10**400, -(10**5000), float("nan"), float("inf"), True, "1", None, 1e30,
+], ids=list("abcdefgh"))  # fmt: skip
 def test_what_is_no_whole_number_of_units(value):
     with pytest.raises(InputError) as caught:
         to_whole_units(value, 10**12, "p1")

@@ -46,13 +46,9 @@ WORKLOAD = (
 )  # fmt: skip
 
 FACTORS = {
-    "workers": tuple(WORKERS),
-    "memory": tuple(MEMORY),
-    "padding": tuple(PADDING),
-    "first_token": FIRST_TOKEN,
-    "cost": COST,
-    "workload": WORKLOAD,
-}
+    "workers": tuple(WORKERS), "memory": tuple(MEMORY), "padding": tuple(PADDING),
+    "first_token": FIRST_TOKEN, "cost": COST, "workload": WORKLOAD,
+}  # fmt: skip
 
 
 @cache

@@ -77,16 +77,13 @@ def test_dispatchers_where_there_is_nothing_to_dispatch(method, sharing):
     require_refusal(cell, ("parameters", "workers", *SHARING[sharing]))
 
 
-@pytest.mark.parametrize(
-    ("policy", "field"),
-    [
-        ("vllm@none+policy=priority+priority=length", "priority"),
-        ("mico@none+distribution=workload", "distribution"),
-        ("mico@none+trade_off=true", "trade_off"),
-        ("mico@none+order=long_answer", "order"),
-        ("scls@none+interval=none", "interval"),
-    ],
-)
+@pytest.mark.parametrize(("policy", "field"), [
+    ("vllm@none+policy=priority+priority=length", "priority"),
+    ("mico@none+distribution=workload", "distribution"),
+    ("mico@none+trade_off=true", "trade_off"),
+    ("mico@none+order=long_answer", "order"),
+    ("scls@none+interval=none", "interval"),
+])  # fmt: skip
 def test_policies_that_refuse_themselves(policy, field):
     require_refusal(plain(policy), [field])
 

@@ -52,11 +52,9 @@ class ContextCost:
 
 
 COSTS = (
-    in_order(AffineCost, 3, 1, 5, 2),
-    in_order(AffineCost, 0, 0, 0, 0),
-    in_order(AffineCost, 10, 0, 1, 0),
-    ContextCost(),
-)
+    in_order(AffineCost, 3, 1, 5, 2), in_order(AffineCost, 0, 0, 0, 0),
+    in_order(AffineCost, 10, 0, 1, 0), ContextCost(),
+)  # fmt: skip
 
 
 @st.composite

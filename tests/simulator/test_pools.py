@@ -172,19 +172,16 @@ def evicting(view):
     return None if taken else Step(receive=[0], decode=())
 
 
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        ("vllm", "knows no workers that prefill alone"),
-        (Scripted(target=None), "on_prefilled has to name a worker"),
-        (Scripted(target=0), "cannot take it"),
-        (Scripted(target=5), "named the worker 5, of 2"),
-        (Scripted(receive=[1]), "request 1 is not handed to this worker"),
-        (Scripted(receive=[0, 0]), "request 0 is not handed to this worker"),
-        (Scripted(decides=lambda view: prefill_stage([1])), "d does not prefill"),
-        (Scripted(decides=lambda view: evicting(view)), "it decodes before an eviction"),
-    ],
-)
+@pytest.mark.parametrize(("policy", "message"), [
+    ("vllm", "knows no workers that prefill alone"),
+    (Scripted(target=None), "on_prefilled has to name a worker"),
+    (Scripted(target=0), "cannot take it"),
+    (Scripted(target=5), "named the worker 5, of 2"),
+    (Scripted(receive=[1]), "request 1 is not handed to this worker"),
+    (Scripted(receive=[0, 0]), "request 0 is not handed to this worker"),
+    (Scripted(decides=lambda view: prefill_stage([1])), "d does not prefill"),
+    (Scripted(decides=lambda view: evicting(view)), "it decodes before an eviction"),
+])  # fmt: skip
 def test_steps_that_cannot_be(policy, message):
     """What a policy may not do with roles and caches is said in words."""
     with pytest.raises(PolicyError, match=message):

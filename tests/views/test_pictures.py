@@ -39,14 +39,10 @@ def searched():
 
 
 PICTURES = (
-    (orsched.save_gantt, every_kind),
-    (orsched.save_usage, every_kind),
-    (orsched.save_timeline, every_kind),
-    (of_a_latency, every_kind),
-    (save_classes, mixed),
-    (of_a_run, every_kind),
-    (save_history, searched),
-)
+    (orsched.save_gantt, every_kind), (orsched.save_usage, every_kind),
+    (orsched.save_timeline, every_kind), (of_a_latency, every_kind), (save_classes, mixed),
+    (of_a_run, every_kind), (save_history, searched),
+)  # fmt: skip
 FILES = [(*each, suffix) for each in PICTURES for suffix in (".png", ".svg", ".pdf")]
 FILES += [(write_records, mixed, suffix) for suffix in (".csv", ".jsonl", ".parquet")]
 FILES += [(write_chrome_trace, mixed, ".json")]
@@ -72,14 +68,11 @@ def test_other_suffixes_are_refused(save, case, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("module", "save", "name", "remedy"),
-    [
-        ("matplotlib", orsched.save_gantt, "a.png", "pip install matplotlib"),
-        ("pyarrow", write_records, "a.parquet", r"pip install 'orsched\[parquet\]'"),
-        ("plotly.offline", report_of_one, "a.html", "pip install plotly"),
-    ],
-)
+@pytest.mark.parametrize(("module", "save", "name", "remedy"), [
+    ("matplotlib", orsched.save_gantt, "a.png", "pip install matplotlib"),
+    ("pyarrow", write_records, "a.parquet", r"pip install 'orsched\[parquet\]'"),
+    ("plotly.offline", report_of_one, "a.html", "pip install plotly"),
+])  # fmt: skip
 def test_a_missing_package_says_what_to_install(module, save, name, remedy, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingDependencyError, match=remedy):

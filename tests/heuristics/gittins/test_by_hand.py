@@ -95,14 +95,10 @@ def test_where_memory_runs_out_the_one_with_most_to_come_is_evicted():
         assert set(work.request[work.stay > 0].tolist()) in evicted
 
 
-@pytest.mark.parametrize(
-    ("worker", "errors", "words"),
-    [
-        (Worker(2, COST, None, BlockMemory(12, 1, "paged")), (PolicyError, InfeasibleError), None),
-        (Worker(2, COST, padding=True), InputError, "padding"),
-    ],
-    ids=["a request that does not fit alone", "a worker that pads"],
-)
+@pytest.mark.parametrize(("worker", "errors", "words"), [
+    (Worker(2, COST, None, BlockMemory(12, 1, "paged")), (PolicyError, InfeasibleError), None),
+    (Worker(2, COST, padding=True), InputError, "padding"),
+], ids=["a request that does not fit alone", "a worker that pads"])  # fmt: skip
 def test_what_cannot_be_served_is_named(worker, errors, words):
     instance = Instance(Requests([4, 4], [9, 2]), worker, first_token="decode")
     with pytest.raises(errors, match=words):

@@ -203,19 +203,16 @@ def test_the_adaptive_batcher_separates_long_from_short():
     assert rows == [([8], 9, 11 * MS), ([7, 9], 1, 4 * MS)]
 
 
-@pytest.mark.parametrize(
-    ("worker", "rule", "share", "expected"),
-    [
-        (padding_worker(blocks=100), "worker", 1.0, [8, 8, 3]),
-        (padding_worker(blocks=100, clients=50), "worker", 1.0, [33, 10, 3]),
-        (padding_worker(blocks=100, clients=50), "worker", 0.9, [30, 9, 3]),
-        (padding_worker(clients=50), "deepspeed", 1.0, [28, 28, 28]),
-        (padding_worker(clients=50, cap=16), "worker", 1.0, [50, 50, 50]),
-        (Worker(50, PLAIN, None, BlockMemory(25, 4, "paged")), "worker", 1.0, [25, 8, 3]),
-        (Worker(50, PLAIN, None, BlockMemory(100, 1, "whole")), "worker", 1.0, [9, 5, 2]),
-        (padding_worker(blocks=2), "worker", 1.0, [1, 1, 1]),
-    ],
-)
+@pytest.mark.parametrize(("worker", "rule", "share", "expected"), [
+    (padding_worker(blocks=100), "worker", 1.0, [8, 8, 3]),
+    (padding_worker(blocks=100, clients=50), "worker", 1.0, [33, 10, 3]),
+    (padding_worker(blocks=100, clients=50), "worker", 0.9, [30, 9, 3]),
+    (padding_worker(clients=50), "deepspeed", 1.0, [28, 28, 28]),
+    (padding_worker(clients=50, cap=16), "worker", 1.0, [50, 50, 50]),
+    (Worker(50, PLAIN, None, BlockMemory(25, 4, "paged")), "worker", 1.0, [25, 8, 3]),
+    (Worker(50, PLAIN, None, BlockMemory(100, 1, "whole")), "worker", 1.0, [9, 5, 2]),
+    (padding_worker(blocks=2), "worker", 1.0, [1, 1, 1]),
+])  # fmt: skip
 def test_the_largest_batch_by_length(worker, rule, share, expected):
     memory = SliceMemory([worker], 2, 10, rule, share)
     assert memory.most(np.array([3, 10, 30])).tolist() == expected

@@ -41,12 +41,9 @@ def instances(most: int = 5) -> st.SearchStrategy[Instance]:
 
 
 TIMES = (
-    "jct_mean",
-    "ttft_mean",
-    "weighted_jct_mean",
-    "0.5*makespan+0.5*jct_mean",
+    "jct_mean", "ttft_mean", "weighted_jct_mean", "0.5*makespan+0.5*jct_mean",
     "0.3*ttft_mean+1.7*weighted_jct_mean",
-)
+)  # fmt: skip
 
 
 def weighted(seed, most):

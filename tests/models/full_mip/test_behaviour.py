@@ -68,13 +68,10 @@ def test_too_few_stages_are_infeasible(backend):
     assert result.makespan is None
 
 
-@pytest.mark.parametrize(
-    ("limits", "what"),
-    [
-        ({"prefill_cap_tokens": 8}, "prefill stage"),
-        ({"memory": orsched.BlockMemory(1, 8, "whole")}, "memory blocks"),
-    ],
-)
+@pytest.mark.parametrize(("limits", "what"), [
+    ({"prefill_cap_tokens": 8}, "prefill stage"),
+    ({"memory": orsched.BlockMemory(1, 8, "whole")}, "memory blocks"),
+])  # fmt: skip
 def test_an_infeasible_request_is_named(backend, limits, what):
     instance = decoding([3, 9], [2, 2], Worker(1, **limits), ids=["short", "long"])
     with pytest.raises(InfeasibleError, match=rf"request long \(row 1\).*{what}"):
@@ -192,15 +189,12 @@ def test_no_requests(backend):
 HUGE = orsched.LevelsCost(levels=((9, 2**54 + 1),), round_fixed_ns=2)
 
 
-@pytest.mark.parametrize(
-    ("workers", "reason"),
-    [
-        (Worker(1, in_order(orsched.BilinearCost, *[1] * 8)), "does not map into Pang's MIP"),
-        (Worker(1, in_order(orsched.PoolingCost, *[1] * 5)), "does not map into Pang's MIP"),
-        ((Worker(1), Worker(1)), "the instance has 2"),
-        (Worker(1, HUGE), "too many for a solver"),
-    ],
-)
+@pytest.mark.parametrize(("workers", "reason"), [
+    (Worker(1, in_order(orsched.BilinearCost, *[1] * 8)), "does not map into Pang's MIP"),
+    (Worker(1, in_order(orsched.PoolingCost, *[1] * 5)), "does not map into Pang's MIP"),
+    ((Worker(1), Worker(1)), "the instance has 2"),
+    (Worker(1, HUGE), "too many for a solver"),
+])  # fmt: skip
 def test_what_does_not_map_is_refused(backend, workers, reason):
     with pytest.raises(InputError, match=reason):
         solve_full_mip(decoding([1, 2], [3, 4], workers), backend)

@@ -228,14 +228,11 @@ def test_it_takes_up_where_another_search_has_ended():
     assert sorted(i for order in orders for i in order) == list(range(30))
 
 
-@pytest.mark.parametrize(
-    ("workers", "field"),
-    [
-        ((Worker(2, padding=True),), "padding"),
-        ((Worker(2, available_ns=((5, None),)),), "available_ns"),
-        ((Worker(2), Worker(2, memory=BlockMemory(9, 9, "whole"), name="b")), "memory"),
-    ],
-)
+@pytest.mark.parametrize(("workers", "field"), [
+    ((Worker(2, padding=True),), "padding"),
+    ((Worker(2, available_ns=((5, None),)),), "available_ns"),
+    ((Worker(2), Worker(2, memory=BlockMemory(9, 9, "whole"), name="b")), "memory"),
+])  # fmt: skip
 def test_workers_that_it_does_not_plan_for_are_refused(workers, field):
     with pytest.raises(InputError) as caught:
         solved(decoding([1], [1], workers), iterations=1)

@@ -400,15 +400,11 @@ def test_an_interruption_keeps_the_incumbent():
     assert stopped.makespan_ns <= orsched.solve(instance, "hybrid").makespan_ns
 
 
-@pytest.mark.parametrize(
-    "cost",
-    [
-        SHEET,
-        orsched.machine("h100-llama3-8b").cost,
-        in_order(PoolingCost, 9_000, 20_000, 300_000, 1_000, 5_000_000),
-    ],
-    ids=lambda cost: cost.model,
-)
+@pytest.mark.parametrize("cost", [
+    SHEET,
+    orsched.machine("h100-llama3-8b").cost,
+    in_order(PoolingCost, 9_000, 20_000, 300_000, 1_000, 5_000_000),
+], ids=lambda cost: cost.model)  # fmt: skip
 def test_costs_that_do_not_split_are_searched_beside_an_affine_one(cost):
     """Its plans are carried out under the real cost: never worse than hybrid, and checked."""
     instance = with_cost(gsm8k(2, requests=40, clients=8), cost)

@@ -105,14 +105,11 @@ def test_the_line_meets_the_levels_and_keeps_rounds_and_cap():
     assert all(line.cost.prefill_ns([cap]) == time for cap, time in cost.levels[:2])
 
 
-@pytest.mark.parametrize(
-    "instance",
-    [
-        pytest.param(gsm8k(0, requests=9, clients=3), id="affine"),
-        pytest.param(_on_levels(((2048, 9),)), id="one level"),
-        pytest.param(_on_levels(((256, 5), (2048, 2000))), id="a line from below 0"),
-    ],
-)
+@pytest.mark.parametrize("instance", [
+    pytest.param(gsm8k(0, requests=9, clients=3), id="affine"),
+    pytest.param(_on_levels(((2048, 9),)), id="one level"),
+    pytest.param(_on_levels(((256, 5), (2048, 2000))), id="a line from below 0"),
+])  # fmt: skip
 def test_other_costs_are_not_smoothed(instance):
     assert smoothed(instance) is None
 
