@@ -16,8 +16,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 import orsched
 from benchmarks.arguments import count
 from benchmarks.speed.section import table
@@ -30,6 +28,7 @@ from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.files.request_columns import read_requests_csv
 from orsched.instances.datasets import VARIABLE
+from orsched.instances.rollouts import rollout_requests
 from orsched.models.bounds.fleet_prices_search import price_certificates
 from orsched.models.bounds.makespan_certificates import volume_certificates
 
@@ -38,19 +37,6 @@ if TYPE_CHECKING:
 
 ALLOWS = ("chunks", "mixed", "restarts")
 H100, RTX4090 = "h100-llama3-8b-sheet", "rtx4090-llama3-8b-sheet"
-
-
-def rollouts(prompts: int, samples: int, longest: int, seed: int) -> Requests:
-    """Return the requests of a batch of rollouts, all at 0."""
-    rng = np.random.default_rng(seed)
-    means = rng.normal(np.log(1800), 0.75, prompts)
-    tokens, lengths = list[int](), list[int]()
-    for mean in means.tolist():
-        prompt = int(np.clip(rng.lognormal(np.log(180), 0.5), 32, 1024))
-        drawn = np.clip(np.exp(rng.normal(mean, 0.45, samples)), 16, longest)
-        tokens += [prompt] * samples
-        lengths += drawn.astype(int).tolist()
-    return Requests(tokens, lengths)
 
 
 def fleet(
@@ -78,8 +64,8 @@ def cases(seeds: int) -> Iterator[tuple[str, Instance]]:
     for cached in (False, True):
         name = f"60 x (200 + 400), {'' if cached else 'no '}prefix cache"
         yield name, fleet(short, H100, 1, 64, 800, "prefill", cached)
-    yield "r1024, 4 x 64", fleet(rollouts(64, 16, 16_384, 1), H100, 4, 64)
-    yield "r8192, 16 x 256", fleet(rollouts(512, 16, 32_768, 2), H100, 16, 256, 28_000)
+    yield "r1024, 4 x 64", fleet(rollout_requests(64, 16, 16_384, 1), H100, 4, 64)
+    yield "r8192, 16 x 256", fleet(rollout_requests(512, 16, 32_768, 2), H100, 16, 256, 28_000)
     main = orsched.load("gsm8k-llama65b")
     for workers in (4, 8):
         clients = main.worker.clients // workers
@@ -87,7 +73,7 @@ def cases(seeds: int) -> Iterator[tuple[str, Instance]]:
         each = tuple(Worker(clients, cost, name=f"w{k}") for k in range(workers))
         yield f"gsm8k-llama65b, {workers} x {clients}", main.replace(workers=each)
     for seed in range(100, 100 + seeds):
-        yield f"like r1024, seed {seed}", fleet(rollouts(64, 16, 16_384, seed), H100, 4, 64)
+        yield f"like r1024, seed {seed}", fleet(rollout_requests(64, 16, 16_384, seed), H100, 4, 64)
 
 
 def row_of(name: str, instance: Instance) -> dict[str, object]:

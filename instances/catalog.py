@@ -21,13 +21,12 @@ from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
+from orsched.instances.rollouts import rollouts
 from orsched.instances.sources import sources
 from orsched.instances.synthetic import gsm8k, pang_case, peers_workload, uniform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from orsched.costs import CostModel
 
 
 class KnownOptimum(NamedTuple):
@@ -56,15 +55,13 @@ def _small(
     clients: int,
     *,
     arrivals_ms: Sequence[int] | None = None,
-    cost: CostModel | None = None,
-    cap: int | None = None,
-    memory: BlockMemory | None = None,
     first_token: str = "decode",
+    **worker: Any,
 ) -> Instance:
     arrivals = [0] * len(prompts) if arrivals_ms is None else [a * NS_PER_MS for a in arrivals_ms]
     return Instance(
         Requests(list(prompts), list(outputs), arrival_ns=arrivals, predicted_tokens=list(outputs)),
-        (Worker(clients, affine_ms() if cost is None else cost, cap, memory),),
+        (Worker(clients, **{"cost": affine_ms(), **worker}),),
         first_token=first_token,
         name=name,
         description=KNOWN_OPTIMA[name].why,
@@ -110,7 +107,7 @@ def gate() -> Instance:
 
 def prefill_cap() -> Instance:
     """Two prompts that do not fit into one prefill stage."""
-    return _small("prefill-cap", [6, 6], [3, 3], 2, cap=8)
+    return _small("prefill-cap", [6, 6], [3, 3], 2, prefill_cap_tokens=8)
 
 
 def memory_bound() -> Instance:
@@ -244,6 +241,7 @@ GENERATORS: dict[str, Callable[..., Instance]] = {
     "gsm8k": gsm8k,
     "pang-case": pang_case,
     "peers": peers_workload,
+    "rollouts": rollouts,
     "sources": sources,
     "uniform": uniform,
 }

@@ -45,6 +45,7 @@ ALIASES: dict[str, frozenset[str]] = {
     "service_class": frozenset({"service_class", "class"}),
     "priority": frozenset({"priority", "request_priority"}),
     "tenant": frozenset({"tenant"}),
+    "group": frozenset({"group", "group_id", "prompt_id"}),
     "deadline_ns": frozenset({"deadline_ns"}),
     "deadline_s": frozenset({"deadline_s"}),
     "weight": frozenset({"weight"}),

@@ -25,7 +25,7 @@ from orsched.files.request_columns import (
     requests_from_frame,
     requests_of,
     require_frame,
-    with_tenants,
+    with_labels,
 )
 from orsched.files.tables import FRAME, NO_ROW, Table, read_chosen, table_of_frame
 from orsched.instances.readers.headings import ARRIVAL, Matched, match, require
@@ -164,7 +164,7 @@ class _Reading:
         if reasons:
             values["prompt_tokens"] = np.maximum(prompts, 1)
             values["output_tokens"] = np.maximum(outputs, 1)
-        requests = requests_of(with_tenants(values), table.lines, names)
+        requests = requests_of(with_labels(values), table.lines, names)
         trace = kept(found, requests, reasons)
         return trace._replace(report=replace(trace.report, priorities=priorities))
 

@@ -32,6 +32,7 @@ from orsched.data.feasibility import (
 from orsched.data.requests import Requests
 from orsched.data.service_classes import (
     DEFAULT_CLASSES,
+    LABELLED,
     ServiceClass,
     checked_classes,
     with_specs,
@@ -298,8 +299,9 @@ class Instance:
         if self.refused:
             head["refused"] = list(self.refused)
         req = self.requests
-        if req.tenants is not None:
-            head["tenants"] = list(req.tenants)
+        for name in (f"{label}s" for label in LABELLED):
+            if getattr(req, name) is not None:
+                head[name] = list(getattr(req, name))
         digest.update(json.dumps(head, sort_keys=True).encode())
         columns = [req.prompt_tokens, req.output_tokens, req.arrival_ns, req.service_class]
         if req.predicted_tokens is not None:
@@ -307,7 +309,7 @@ class Instance:
         if req.prefixes is not None:
             columns += [req.prefixes.offsets, req.prefixes.ids]
             digest.update(f"prefixes of {req.prefixes.block_tokens}".encode())
-        for name in ("tenant", "deadline_ns"):
+        for name in (*LABELLED, "deadline_ns"):
             if getattr(req, name) is not None:
                 columns.append(getattr(req, name))
                 digest.update(name.encode())
@@ -413,6 +415,7 @@ class Instance:
             "output_tokens_mean": int(req.output_tokens.sum()) / n if n else 0.0,
             "last_arrival_s": int(req.arrival_ns.max(initial=0)) / NS_PER_S,
             "first_token": self.first_token,
+            **({} if req.group is None else {"groups": len(np.unique(req.group))}),
             "predictions": req.predicted_tokens is not None,
             **({} if levels is None else {"prediction_levels": list(levels)}),
             "sha256": self.sha256,

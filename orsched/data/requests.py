@@ -14,7 +14,7 @@ from orsched.common.registry import attached
 from orsched.common.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_column, seconds_text
 from orsched.data.length_quantiles import LEVELS, QUANTILES, medians, read_levels, read_quantiles
 from orsched.data.prefixes import Prefixes as Prefixes
-from orsched.data.service_classes import MAX_CLASSES, tenant_column
+from orsched.data.service_classes import LABELLED, MAX_CLASSES, label_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 INTERACTIVE = 0
 BATCH = 1
 SERVICE_CLASSES = ("interactive", "batch")
-_OPTIONAL = ("predicted_tokens", QUANTILES, "ids", "prefixes", "tenant", "deadline_ns", "weights")
+_COLUMNS = (
+    "prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens", "service_class", *LABELLED,
+    "deadline_ns", QUANTILES, "weights",
+)  # fmt: skip
+_OPTIONAL = (
+    "predicted_tokens", QUANTILES, "ids", "prefixes", *LABELLED, "deadline_ns", "weights",
+)  # fmt: skip
 
 MAX_WEIGHT = 1_000_000
 """Largest weight of a request: sums of weighted times stay within what solvers can count."""
@@ -50,6 +56,7 @@ class Requests:
         tenant: whose requests they are: whole numbers, or names, which are stored as places in
             ``tenants``; None where all are one tenant's.
         tenants: the names that the numbers of ``tenant`` stand for, or None.
+        group, groups: likewise, which requests are samples of one prompt; None without groups.
         deadline_ns: limits on the time from arrival to finish, in place of that of the request's
             class where they are above 0; None where no request has one of its own.
         weights: how much each request counts in ``weighted_jct_mean``, whole numbers from 0, not
@@ -70,6 +77,8 @@ class Requests:
     prefixes: Prefixes | None = field(default=None, repr=False)
     tenant: IntColumn | None = field(default=None, repr=False)
     tenants: tuple[str, ...] | None = field(default=None, repr=False)
+    group: IntColumn | None = field(default=None, repr=False)
+    groups: tuple[str, ...] | None = field(default=None, repr=False)
     deadline_ns: IntColumn | None = field(default=None, repr=False)
     predicted_quantiles: IntColumn | None = field(default=None, repr=False)
     quantile_levels: tuple[float, ...] | None = field(default=None, repr=False)
@@ -89,6 +98,8 @@ class Requests:
             prefixes: Prefixes | None = None,
             tenant: ArrayLike | None = None,
             tenants: Sequence[str] | None = None,
+            group: ArrayLike | None = None,
+            groups: Sequence[str] | None = None,
             deadline_ns: ArrayLike | None = None,
             predicted_quantiles: ArrayLike | None = None,
             quantile_levels: ArrayLike | None = None,
@@ -143,7 +154,8 @@ class Requests:
                 remedy="0 interactive, 1 batch, or places in the instance's classes",
             ),
         )
-        self._read_tenants(n)
+        for name in LABELLED:
+            self._read_labels(name, n)
         put(self, "deadline_ns", _times(self.deadline_ns, deadline_s, "deadline", n))
         if self.weights is not None:
             put(self, "weights", _weight_column(self.weights, n))
@@ -167,15 +179,17 @@ class Requests:
         if self.predicted_tokens is None:
             object.__setattr__(self, "predicted_tokens", medians(found, read))
 
-    def _read_tenants(self, n: int) -> None:
-        if self.tenant is None and self.tenants is not None:
+    def _read_labels(self, name: str, n: int) -> None:
+        values, names = getattr(self, name), getattr(self, f"{name}s")
+        if values is None and names is not None:
             raise InputError(
-                "names of tenants without the column 'tenant'", field="tenants", remedy="add it"
+                f"names of {name}s without the column '{name}'", field=f"{name}s", remedy="add it"
             )
-        if self.tenant is not None:
-            column, names = tenant_column(self.tenant, self.tenants, n)
-            object.__setattr__(self, "tenant", column)
-            object.__setattr__(self, "tenants", names)
+        if values is not None:
+            for field_name, found in zip(
+                (name, f"{name}s"), label_column(values, names, n, name), strict=True
+            ):
+                object.__setattr__(self, field_name, found)
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -213,22 +227,16 @@ class Requests:
         index = np.asarray(rows)
         index = index.astype(np.int64) if index.size == 0 else index
         kept = np.arange(len(self))[index]
+        taken = {
+            name: column[kept] for name in _COLUMNS if (column := getattr(self, name)) is not None
+        }
         return Requests(
-            self.prompt_tokens[kept],
-            self.output_tokens[kept],
-            arrival_ns=self.arrival_ns[kept],
-            predicted_tokens=None if self.predicted_tokens is None else self.predicted_tokens[kept],
-            service_class=self.service_class[kept],
+            **taken,
             ids=None if self.ids is None else tuple(self.ids[int(r)] for r in kept),
             prefixes=None if self.prefixes is None else self.prefixes.take(kept),
-            tenant=None if self.tenant is None else self.tenant[kept],
             tenants=self.tenants,
-            deadline_ns=None if self.deadline_ns is None else self.deadline_ns[kept],
-            predicted_quantiles=None
-            if self.predicted_quantiles is None
-            else self.predicted_quantiles[kept],
+            groups=self.groups,
             quantile_levels=self.quantile_levels,
-            weights=None if self.weights is None else self.weights[kept],
         )
 
     def refined(self, block_tokens: int) -> Requests:

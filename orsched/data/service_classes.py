@@ -1,4 +1,4 @@
-"""Whom requests come from: service classes with limits on latency, and tenants that share."""
+"""Whom requests come from: service classes with limits on latency, tenants that share, groups."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-def tenant_column(
-    values: ArrayLike | Sequence[str], names: Iterable[str] | None, n: int
+LABELLED = ("tenant", "group")
+"""Columns of numbers that may stand for names, which the column with an ``s`` behind holds."""
+
+
+def label_column(
+    values: ArrayLike | Sequence[str], names: Iterable[str] | None, n: int, field: str
 ) -> tuple[IntColumn, tuple[str, ...] | None]:
-    """Return the numbers of n requests' tenants, and the names that the numbers stand for.
+    """Return the numbers of n requests' tenants or groups, and the names that they stand for.
 
     ``values`` are whole numbers, places in ``names`` where these are given, or texts, which are
     numbered in the order of their first request.
@@ -33,12 +37,12 @@ def tenant_column(
         and isinstance(listed, (list, tuple))
         and any(isinstance(value, str) for value in listed)
     ):
-        return _numbered(listed, n)
-    texts = None if names is None else _names(names)
-    remedy = None if texts is None else "numbers are places in tenants, from 0"
+        return _numbered(listed, n, field)
+    texts = None if names is None else _names(names, field)
+    remedy = None if texts is None else f"numbers are places in {field}s, from 0"
     column = int_column(
         listed,
-        "tenant",
+        field,
         maximum=MAX_TOKENS if texts is None else len(texts) - 1,
         length=n,
         remedy=remedy,
@@ -46,43 +50,45 @@ def tenant_column(
     return column, texts
 
 
-def _numbered(values: Sequence[object], n: int) -> tuple[IntColumn, tuple[str, ...]]:
+def _numbered(values: Sequence[object], n: int, field: str) -> tuple[IntColumn, tuple[str, ...]]:
     places: dict[str, int] = {}
     for row, value in enumerate(values):
         if not isinstance(value, str):
             raise InputError(
                 f"{shown(value)} stands among names",
                 row=row,
-                field="tenant",
-                remedy="give every tenant a name, or every one a number",
+                field=field,
+                remedy=f"give every {field} a name, or every one a number",
             )
         if value not in places:
-            _require_name(value, row, "tenant")
+            _require_name(value, row, field, field)
             places[value] = len(places)
-    column = int_column([places[str(value)] for value in values], "tenant", length=n)
+    column = int_column([places[str(value)] for value in values], field, length=n)
     return column, tuple(places)
 
 
-def _names(names: Iterable[str]) -> tuple[str, ...]:
+def _names(names: Iterable[str], field: str) -> tuple[str, ...]:
     if isinstance(names, str) or not isinstance(names, (list, tuple)):
-        raise InputError("must be a list of texts", field="tenants", remedy="one text per tenant")
+        raise InputError(
+            "must be a list of texts", field=f"{field}s", remedy=f"one text per {field}"
+        )
     seen: set[str] = set()
     for row, name in enumerate(names):
-        _require_name(name, row, "tenants")
+        _require_name(name, row, f"{field}s", field)
         if name in seen:
             raise InputError(
-                f"{name!r} appears twice", row=row, field="tenants", remedy="names are unique"
+                f"{name!r} appears twice", row=row, field=f"{field}s", remedy="names are unique"
             )
         seen.add(name)
     return tuple(names)
 
 
-def _require_name(name: object, row: int, field: str) -> None:
+def _require_name(name: object, row: int, field: str, what: str) -> None:
     """Refuse what is no name; digits alone would be read as a number in a table."""
     wrong = not isinstance(name, str) or not name or name != name.strip() or name.isdecimal()
     if wrong or "\0" in str(name):  # no table of text holds NUL
         raise InputError(
-            f"{shown(name)} is not a name of a tenant",
+            f"{shown(name)} is not a name of a {what}",
             row=row,
             field=field,
             remedy="give numbers alone, or texts that are not numbers",

@@ -12,7 +12,7 @@ from orsched.data.instance import Instance
 from orsched.data.length_quantiles import LEVELS, QUANTILES
 from orsched.data.links import Link
 from orsched.data.requests import Prefixes, Requests
-from orsched.data.service_classes import ServiceClass
+from orsched.data.service_classes import LABELLED, ServiceClass
 from orsched.data.workers import Worker
 from orsched.files.document import (
     VERSION,
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 FORMAT = "orsched/instance"
 LABELS = ("name", "description", "source", "licence")
 COLUMNS = (
-    "prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens", "service_class", "tenant",
+    "prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens", "service_class", *LABELLED,
     "deadline_ns",
 )  # fmt: skip
-FURTHER = ("ids", "tenants", "weight")
+NAMES = tuple(f"{label}s" for label in LABELLED)
+FURTHER = ("ids", *NAMES, "weight")
 PREFIX_FIELDS = ("prefix_offsets", "prefix_ids", "prefix_block_tokens")
 
 
@@ -67,8 +68,7 @@ def instance_document(instance: Instance) -> dict[str, Any]:
         columns["ids"] = list(requests.ids)
     if requests.weights is not None:
         columns["weight"] = requests.weights.tolist()
-    if requests.tenants is not None:
-        columns["tenants"] = list(requests.tenants)
+    columns |= label_names(requests)
     if requests.predicted_quantiles is not None:
         columns[LEVELS] = list(requests.quantile_levels or ())
         columns[QUANTILES] = requests.predicted_quantiles.tolist()
@@ -145,6 +145,8 @@ def requests_from_columns(values: object) -> Requests:
         for name in (*COLUMNS, *FURTHER, LEVELS, QUANTILES, "prefix_offsets", "prefix_ids")
         if name in columns
     }
+    labels: dict[str, Any] = {label: _label(given, label) for label in LABELLED}
+    labels |= {names: given.get(names) for names in NAMES}
     return Requests(
         prompt_tokens=given["prompt_tokens"],
         output_tokens=given["output_tokens"],
@@ -153,8 +155,7 @@ def requests_from_columns(values: object) -> Requests:
         service_class=given.get("service_class"),
         ids=given.get("ids"),
         prefixes=_prefixes(columns),
-        tenant=_tenant(given),
-        tenants=given.get("tenants"),
+        **labels,
         deadline_ns=given.get("deadline_ns"),
         predicted_quantiles=given.get(QUANTILES),
         quantile_levels=given.get(LEVELS),
@@ -162,11 +163,17 @@ def requests_from_columns(values: object) -> Requests:
     )
 
 
-def _tenant(given: dict[str, Any]) -> IntColumn | None:
-    """Return the tenants' numbers: files hold names once, in ``tenants``."""
-    if "tenant" not in given:
+def label_names(requests: Requests) -> dict[str, list[str]]:
+    """Return the names of tenants and groups, where they have names."""
+    given = {names: getattr(requests, names) for names in NAMES}
+    return {names: list(texts) for names, texts in given.items() if texts is not None}
+
+
+def _label(given: dict[str, Any], label: str) -> IntColumn | None:
+    """Return the numbers of tenants or groups: files hold the names once, in ``tenants``."""
+    if label not in given:
         return None
-    return int_column(given["tenant"], "tenant", remedy="whole numbers; names stand in tenants")
+    return int_column(given[label], label, remedy=f"whole numbers; names stand in {label}s")
 
 
 def _prefixes(columns: dict[str, Any]) -> Prefixes | None:

@@ -13,7 +13,13 @@ from orsched.common.limits import ROWS
 from orsched.common.near_names import known_names
 from orsched.data.length_quantiles import LEVELS, QUANTILES
 from orsched.files.document import require_format, require_object
-from orsched.files.instance_document import COLUMNS, instance_from_document, instance_header
+from orsched.files.instance_document import (
+    COLUMNS,
+    NAMES,
+    instance_from_document,
+    instance_header,
+    label_names,
+)
 from orsched.files.schedule_document import (
     OPTIONAL,
     STEP_COLUMNS,
@@ -52,8 +58,7 @@ def instance_to_parquet(instance: Instance) -> bytes:
         columns["id"] = pa.array(requests.ids, pa.string())
     if requests.weights is not None:
         columns["weight"] = pa.array(requests.weights)
-    if requests.tenants is not None:
-        header["tenants"] = list(requests.tenants)
+    header |= label_names(requests)
     if requests.predicted_quantiles is not None:
         levels = list(requests.quantile_levels or ())
         starts = pa.array(np.arange(len(requests) + 1) * len(levels), pa.int64())
@@ -89,8 +94,7 @@ def instance_from_parquet(raw: bytes) -> Instance:
         columns["prefix_offsets"], columns["prefix_ids"] = _lists(table, "prefix_ids")
     if "prefix_block_tokens" in header:
         columns["prefix_block_tokens"] = header.pop("prefix_block_tokens")
-    if "tenants" in header:
-        columns["tenants"] = header.pop("tenants")
+    columns |= {names: header.pop(names) for names in NAMES if names in header}
     return instance_from_document({**header, "requests": columns})
 
 

@@ -16,6 +16,7 @@ from orsched.common.errors import InputError, unavailable
 from orsched.common.units import MAX_TIME_NS, MAX_TOKENS
 from orsched.data.length_quantiles import LEVELS, MAX_LEVELS, QUANTILES, require_order
 from orsched.data.requests import MAX_WEIGHT, SERVICE_CLASSES, WEIGHT_REMEDY, Prefixes, Requests
+from orsched.data.service_classes import LABELLED
 from orsched.files import cells
 from orsched.files.atomic import opened
 from orsched.files.document import at_field
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "id", "prompt_tokens", "output_tokens", "arrival_ns", "arrival_s", "predicted_tokens",
-    "service_class", "class", "tenant", "deadline_ns", "deadline_s", "weight",
+    "service_class", "class", *LABELLED, "deadline_ns", "deadline_s", "weight",
 )  # fmt: skip
 PREFIX_COLUMNS = ("prefix_ids", "prefix_block_tokens")
 """Columns that a frame alone has: a list of whole numbers in each row, and one number."""
@@ -64,7 +65,7 @@ def _codes(column: Sequence[str], classes: Sequence[str]) -> Any:
 
 _PARSERS: dict[str, Parser] = {
     "id": list,
-    "tenant": list,
+    **dict.fromkeys(LABELLED, list),
     "arrival_s": cells.seconds,
     "deadline_s": cells.seconds,
     **dict.fromkeys(
@@ -83,9 +84,10 @@ def read_requests_csv(path: Path, classes: Sequence[str] = SERVICE_CLASSES) -> R
     Columns, in any order: ``prompt_tokens``, ``output_tokens``, and optionally ``id`` (unique
     texts), ``arrival_ns`` or ``arrival_s`` (decimal seconds, converted exactly),
     ``predicted_tokens``, quantiles of predicted lengths (``predicted_p10``, ``predicted_p50``, any
-    percentile), ``service_class`` or ``class`` (one of ``classes``), ``tenant`` (names, or whole
-    numbers), ``deadline_ns`` or ``deadline_s`` (from the arrival; 0: none of its own), ``weight``
-    (whole numbers from 0). Empty lines are skipped. ``InputError`` names the line, from 1.
+    percentile), ``service_class`` or ``class`` (one of ``classes``), ``tenant`` and
+    ``group`` (names, or whole numbers), ``deadline_ns`` or ``deadline_s`` (from the arrival; 0:
+    none of its own), ``weight`` (whole numbers from 0). Empty lines are skipped. ``InputError``
+    names the line, from 1.
     """
     with locating(path):
         table = read_chosen(
@@ -93,7 +95,7 @@ def read_requests_csv(path: Path, classes: Sequence[str] = SERVICE_CLASSES) -> R
             lambda header: {name: parser_of(name, classes) for name in require_columns(header)},
             separators=",",
         )
-        return requests_of(with_tenants(table.columns), table.lines)
+        return requests_of(with_labels(table.columns), table.lines)
 
 
 def read_requests_jsonl(path: Path, classes: Sequence[str] = SERVICE_CLASSES) -> Requests:
@@ -209,14 +211,15 @@ def _requests_of_values(
     return requests_of(columns, lines, prefixes=prefixes, same=same)
 
 
-def with_tenants(columns: dict[str, Any]) -> dict[str, Any]:
-    """Return columns of cells with the tenants as numbers where all are, else as names."""
-    names = columns.get("tenant", [""])
-    try:
-        if all(name.isascii() and name.isdigit() for name in names):
-            return {**columns, "tenant": cells.whole_numbers(names)}
-    except cells.CellError:  # beyond the numbers that are stored
-        pass
+def with_labels(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return columns of cells with tenants or groups as numbers where all are, else as names."""
+    for label in set(LABELLED) & set(columns):
+        names = columns[label]
+        try:
+            if all(name.isascii() and name.isdigit() for name in names):
+                columns = {**columns, label: cells.whole_numbers(names)}
+        except cells.CellError:  # beyond the numbers that are stored
+            pass
     return columns
 
 
@@ -326,8 +329,10 @@ def _columns(requests: Requests) -> dict[str, Any]:
         column = None if name.endswith("_s") else getattr(requests, SAME.get(name, name), None)
         if column is not None and name != "class":
             columns[name] = column.copy()
-    if requests.tenants is not None:
-        columns["tenant"] = [requests.tenants[each] for each in columns["tenant"].tolist()]
+    for label in LABELLED:
+        names = getattr(requests, f"{label}s")
+        if names is not None:
+            columns[label] = [names[each] for each in columns[label].tolist()]
     return columns
 
 
@@ -366,7 +371,7 @@ def write_requests_csv(
         quantiles = _quantile_columns(requests)
         order[at:at] = quantiles
         columns |= quantiles
-        texts = (*(requests.ids or ()), *(requests.tenants or ()))
+        texts = (*(requests.ids or ()), *(requests.tenants or ()), *(requests.groups or ()))
         warn_of_formulas(texts, os.fspath(path))
         # Before Python 3.13 the writer leaves a carriage return bare, which then ends the line.
         bare = any("\r" in name for name in texts)

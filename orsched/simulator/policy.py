@@ -101,7 +101,7 @@ class View:
         output_limit_tokens: no request yields more tokens than this.
         classes: the service classes with their limits; ``service_class`` counts them.
         service_class: class by request row; meaningful for arrived requests only, as what follows.
-        tenant: number of the tenant by request row, or None without tenants.
+        tenant, group: number of the tenant or group by request row, or None without them.
         deadline_ns: the requests' own limits from arrival to finish, 0 for that of the class; None
             where no request has one.
         weights: how much each request counts in the weighted mean JCT, or None where all count
@@ -131,6 +131,7 @@ class View:
         self.classes: Sequence[ServiceClass] = DEFAULT_CLASSES
         self.service_class: memoryview | None = None
         self.tenant: memoryview | None = None
+        self.group: memoryview | None = None
         self.deadline_ns: memoryview | None = None
         self.weights: memoryview | None = None
         self.first_token = state.first_token

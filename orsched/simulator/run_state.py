@@ -12,6 +12,7 @@ from orsched.common.errors import InputError
 from orsched.common.units import NEVER
 from orsched.data.feasibility import roles_of, takes_prompt
 from orsched.data.memory import LRU
+from orsched.data.service_classes import LABELLED
 from orsched.simulator.block_cache import BlockCache
 from orsched.simulator.free_blocks import (
     BlockWorth,
@@ -144,7 +145,7 @@ class PrefixCaches:
 _UNLIMITED = 2**62
 
 
-LABELS = ("service_class", "tenant", "deadline_ns", "weights")
+LABELS = ("service_class", *LABELLED, "deadline_ns", "weights")
 """Columns of requests that every view holds, whatever its information class, if they are there."""
 
 
@@ -155,7 +156,7 @@ def build_views(
     chunks: bool = False,
 ) -> tuple[list[View], list[tuple[memoryview, memoryview]]]:
     """Return the workers' views that an information class grants, and what is hidden from them.
-    Prompts, arrivals, predictions, classes, tenants, deadlines, weights and memory needs of
+    Prompts, arrivals, predictions, classes, tenants, groups, deadlines, weights and memory needs of
     requests that have not arrived read as 0 unless the policy is clairvoyant. The second value
     pairs each shown column with its truth: at a request's arrival the executor copies that row.
     ``chunks``: the policy may prefill a prompt in parts."""

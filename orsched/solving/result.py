@@ -297,7 +297,7 @@ class Result:
         """Return a data frame with a row for each request, times in seconds.
 
         The columns are those of ``request_columns``: arrival, tokens, worker and client, waiting
-        time, TTFT, TPOT, largest gap between tokens and JCT, and class and tenant if there are any.
+        time, TTFT, TPOT, largest gap between tokens and JCT; class, tenant and group if given.
         """
         try:
             import pandas as pd
@@ -364,6 +364,7 @@ def request_columns(instance: Instance, schedule: Schedule) -> dict[str, Any]:
     times of a request that a stopped run did not serve to its end."""
     import numpy as np  # which help does without
 
+    from orsched.data.service_classes import LABELLED
     from orsched.metrics.timeline import Timeline
     from orsched.metrics.token_times import largest_gaps_ns, request_times
 
@@ -400,8 +401,8 @@ def request_columns(instance: Instance, schedule: Schedule) -> dict[str, Any]:
     if instance.names_classes:
         names = np.array([kind.name for kind in instance.classes], object)
         columns["class"] = names[table.service_class]
-    if table.tenant is not None and table.tenants is None:
-        columns["tenant"] = table.tenant
-    elif table.tenant is not None:
-        columns["tenant"] = np.array(table.tenants, object)[table.tenant]
+    for label in LABELLED:
+        numbers, texts = getattr(table, label), getattr(table, f"{label}s")
+        if numbers is not None:
+            columns[label] = numbers if texts is None else np.array(texts, object)[numbers]
     return columns

@@ -32,6 +32,10 @@ def of_tenant(tenant, tenants=None):
     return Requests([1, 1], [1, 1], tenant=tenant, tenants=tenants)
 
 
+def of_group(group, groups=None):
+    return Requests([1, 1], [1, 1], group=group, groups=groups)
+
+
 @pytest.mark.parametrize(("make", "field", "row", "says"), [
     (lambda: ServiceClass("a", ttft_s=-1), "ttft_s", None, "negative"),
     (lambda: ServiceClass("a", tpot_s=float("nan")), "tpot_s", None, "not a finite"),
@@ -54,6 +58,10 @@ def of_tenant(tenant, tenants=None):
     (lambda: of_tenant([0, 1], ["a", "a"]), "tenants", 1, ""),
     (lambda: of_tenant([0, 1], "ab"), "tenants", None, ""),
     (lambda: of_tenant(None, ["a"]), "tenants", None, ""),
+    (lambda: of_group(["a", 1]), "group", 1, "stands among names"),
+    (lambda: of_group(["a", "1"]), "group", 1, "'1' is not a name of a group"),
+    (lambda: of_group([0, 2], ["a", "b"]), "group", 1, "2 is above 1"),
+    (lambda: of_group(None, ["a"]), "groups", None, "without the column 'group'"),
 ])  # fmt: skip
 def test_wrong_classes_and_tenants_are_located(make, field, row, says):
     """More of them, of instances and in files, stand in the table of malformed files."""
@@ -79,8 +87,10 @@ def test_the_hash_is_that_of_before_without_classes_tenants_and_deadlines():
         plain.replace(requests=plain.requests.replace(tenant=[0, 1])).sha256,
         plain.replace(requests=plain.requests.replace(tenant=["a", "b"])).sha256,
         plain.replace(requests=plain.requests.replace(deadline_ns=[0, 1])).sha256,
+        plain.replace(requests=plain.requests.replace(group=[0, 1])).sha256,
+        plain.replace(requests=plain.requests.replace(group=["a", "b"])).sha256,
     }
-    assert len(hashes) == 6
+    assert len(hashes) == 8
     assert plain.with_classes("interactive", "batch").sha256 == plain.sha256
     assert plain.sha256 == "a4a5a34dabb0805e86cd732df1330d54b866abf147a90a99d57ca802dff920df"
 
@@ -91,6 +101,15 @@ def test_deadlines_are_those_of_the_request_else_of_its_class():
     instance = decoding([1] * 3, [1] * 3, Worker(1), **classes, deadline_ns=[0, 0, 7])
     instance = instance.with_classes("batch:deadline=2")
     assert instance.deadlines_ns.tolist() == [-1, 2 * 10**9, 7]
+
+
+def test_groups_by_name_are_numbered_beside_tenants():
+    requests = Requests([1, 2, 3], [1] * 3, tenant=[9, 9, 9], group=["b", "a", "b"])
+    assert (requests.group.tolist(), requests.groups) == ([0, 1, 0], ("b", "a"))
+    taken = requests.take([1, 2])
+    assert (taken.group.tolist(), taken.groups, taken.tenants) == ([1, 0], ("b", "a"), None)
+    assert decoding([1, 2], [1, 1], Worker(1), group=[5, 5]).summary()["groups"] == 1
+    assert "groups" not in ONE.summary()
 
 
 def test_tenants_by_name_are_numbered_and_go_with_their_requests():
@@ -114,19 +133,20 @@ class Looks(FirstComeFirstServed):
             self.seen = (
                 [kind.name for kind in view.classes],
                 list(view.service_class), list(view.tenant), list(view.deadline_ns),
+                list(view.group),
             )  # fmt: skip
         return super().decide(view)
 
 
 def test_policies_see_class_tenant_and_limits_of_what_has_arrived():
-    columns = {"service_class": [2, 1], "tenant": [3, 4], "deadline_ns": [5, 6]}
+    columns = {"service_class": [2, 1], "tenant": [3, 4], "deadline_ns": [5, 6], "group": [7, 8]}
     requests = Requests([1, 1], [1, 1], arrival_ns=[0, 10**9], **columns)
     classes = with_specs(DEFAULT_CLASSES, ["interactive:ttft=1", "code"])
     policy = Looks()
     simulate(Instance(requests, Worker(1), "decode", classes=classes), policy)
-    names, classes, tenants, deadlines = policy.seen
+    names, classes, tenants, deadlines, groups = policy.seen
     assert names == ["interactive", "batch", "code"]
-    assert (classes, tenants, deadlines) == ([2, 0], [3, 0], [5, 0])
+    assert (classes, tenants, deadlines, groups) == ([2, 0], [3, 0], [5, 0], [7, 0])
 
 
 def test_without_tenants_and_deadlines_views_hold_none():

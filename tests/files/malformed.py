@@ -219,6 +219,8 @@ INSTANCE = [
     ("service class -1", put("requests.service_class.1", -1), "service_class", "-1 is below 0", "0 interactive, 1 batch", 1),
     ("tenant a name", put("requests.tenant", [0, "a", 0]), "tenant", "'a' is not a whole number", "names stand in tenants", 1),
     ("tenant negative", put("requests.tenant", [0, 0, -1]), "tenant", "-1 is below 0", "names stand", 2),
+    ("group a name", put("requests.group", [0, "a", 0]), "group", "'a' is not a whole number", "names stand in groups", 1),
+    ("groups without a column", put("requests.groups", ["a"]), "groups", "without the column 'group'", "add it", None),
     ("tenants without a column", put("requests.tenants", ["a"]), "tenants", "without the column 'tenant'", "add it", None),
     ("weight negative", put("requests.weight", [0, -5, 0]), "weight", "-5 is below 0", "whole numbers from 0 to 1000000", 1),
     ("weight a fraction", put("requests.weight", [0, 1, 0.5]), "weight", "0.5", "multiply fractions", 2),

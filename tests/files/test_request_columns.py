@@ -74,12 +74,14 @@ def test_chunks_change_neither_values_nor_lines(tmp_path, monkeypatch, chunk):
 
 
 def test_classes_tenants_and_deadlines_are_read_by_name(tmp_path):
-    text = "prompt_tokens,output_tokens,class,tenant,deadline_s\n1,1,bulk,b,0\n1,1,chat,a,0.5\n"
+    head = "prompt_tokens,output_tokens,class,tenant,group,deadline_s"
+    text = f"{head}\n1,1,bulk,b,q,0\n1,1,chat,a,q,0.5\n"
     (tmp_path / "r.csv").write_text(text)
     table = read_requests_csv(tmp_path / "r.csv", ["chat", "code", "bulk"])
     assert table.service_class.tolist() == [2, 0]
     assert (table.tenant.tolist(), table.tenants) == ([0, 1], ("b", "a"))
     assert table.deadline_ns.tolist() == [0, 5 * 10**8]
+    assert (table.group.tolist(), table.groups) == ([0, 0], ("q",))
     write_requests_csv(table, tmp_path / "again.csv", ["chat", "code", "bulk"])
     assert read_requests_csv(tmp_path / "again.csv", ["chat", "code", "bulk"]) == table
     numbers = read(tmp_path, "prompt_tokens,output_tokens,tenant\n1,1,700\n1,1,3\n")
@@ -93,6 +95,7 @@ def test_classes_tenants_and_deadlines_are_read_by_name(tmp_path):
     ("deadline_s", ["1", "-1"], 3, "deadline_s", "-1 is negative"),
     ("tenant", ["a", "7"], 3, "tenant", "'7' is not a name of a tenant"),
     ("tenant", ["a", ""], 3, "tenant", "'' is not a name of a tenant"),
+    ("group", ["a", ""], 3, "group", "'' is not a name of a group"),
 ])  # fmt: skip
 def test_wrong_columns_of_csv_name_their_line(tmp_path, head, cells, row, field, says):
     lines = [f"prompt_tokens,output_tokens,{head}", *(f"1,1,{cell}" for cell in cells)]

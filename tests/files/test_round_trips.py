@@ -58,6 +58,7 @@ def requests(draw, prefixes=True):
         "service_class": columns(n, 0, 1),
         "ids": st.lists(NAMES, min_size=n, max_size=n, unique=True),
         "tenant": columns(n, 0, 2**31 - 1) | st.lists(TENANTS, min_size=n, max_size=n),
+        "group": columns(n, 0, 2**31 - 1) | st.lists(TENANTS, min_size=n, max_size=n),
         "deadline_ns": columns(n, 0, 2**61),
         "weights": columns(n, 0, 10**6),
     }

@@ -272,10 +272,12 @@ def test_times_are_not_lost_where_a_known_format_lacks_them(write):
 
 
 def test_classes_tenants_deadlines_and_predictions_are_read(write):
-    text = "prompt_len,output_len,class,tenant,deadline_s,predicted_tokens,id\n1,2,bulk,x,0.5,7,a\n"
+    head = "prompt_len,output_len,class,tenant,prompt_id,deadline_s,predicted_tokens,id"
+    text = f"{head}\n1,2,bulk,x,9,0.5,7,a\n"
     requests = read(write(text), "requests", classes=["interactive", "bulk"]).requests
     assert requests.service_class.tolist() == [1]
     assert (requests.tenants, requests.ids) == (("x",), ("a",))
+    assert requests.group.tolist() == [9]
     assert (requests.deadline_ns[0], requests.predicted_tokens[0]) == (500_000_000, 7)
 
 

@@ -137,13 +137,14 @@ def test_the_data_frame_has_a_row_a_request(both):
 
 
 def test_frames_name_ids_classes_and_tenants():
-    names = {"ids": ("a", "b", "c"), "tenant": ["x", "y", "x"]}
+    names = {"ids": ("a", "b", "c"), "tenant": ["x", "y", "x"], "group": [7, 7, 8]}
     worker = orsched.Worker(2, in_order(orsched.AffineCost, 4, 1, 8, 1))
     instance = decoding([3, 4, 5], [2, 1, 3], worker, arrival_ns=[0, 10, 20], **names)
     instance = instance.with_classes("interactive:ttft=1", "batch")
     frame = orsched.solve(instance, "fcfs").to_pandas()
     assert list(frame["request"]) == ["a", "b", "c"]
     assert list(frame["tenant"]) == ["x", "y", "x"]
+    assert list(frame["group"]) == [7, 7, 8]
     assert set(frame["class"]) <= {"interactive", "batch"}
     assert frame["tpot_s"].isna().tolist() == [False, True, False]
     assert frame["itl_max_s"].isna().tolist() == [False, True, False]
