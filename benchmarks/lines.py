@@ -60,7 +60,7 @@ ROOMS = {
         ("orsched/metrics", "orsched/checker", "orsched/certificates"), 10_460, 9_700, 39
     ),
     "solving": Room(("orsched/solving",), 3_020, 2_600, 11),
-    "files and instances": Room(("orsched/files", "instances"), 7_420, 8_300, 33),
+    "files and instances": Room(("orsched/files", "instances"), 7_490, 8_300, 33),
     "models": Room(("models",), 18_850, 19_300, 72),
     "heuristics": Room(("heuristics",), 9_920, 9_500, 42),
     "command line": Room(("orsched/cli",), 6_800, 6_000, 28),

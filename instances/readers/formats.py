@@ -42,7 +42,7 @@ class Format(NamedTuple):
         kind: what its files are: csv, jsonl or json.
         fields: the columns by which it is recognised.
         title: what it is.
-        prompt, output: columns of token counts.
+        prompt, output: columns of token counts; ``lengths`` is the parser of the second.
         arrival: column of arrival times; None: all requests arrive at 0.
         times: parser of that column.
         may_lack_times: whether there are files without arrival times, which get a note.
@@ -68,6 +68,7 @@ class Format(NamedTuple):
     finish: Callable[..., None] | None = None
     block_tokens: int | None = None
     reader: Callable[..., Trace] | None = None
+    lengths: Parser = cells.whole_numbers
 
 
 def read_format(
@@ -87,7 +88,7 @@ def read_format(
     optional = dict(form.further)
     if form.arrival is not None:
         (optional if form.may_lack_times else required)[form.arrival] = form.times
-    required |= {form.prompt: cells.whole_numbers, form.output: cells.whole_numbers}
+    required |= {form.prompt: cells.whole_numbers, form.output: form.lengths}
     table = read_table(path, required, optional, quoted=False)
     columns = table.columns
     found = Columns(
@@ -213,6 +214,35 @@ def _add_chats(table: Table, found: Columns, size: int = 16) -> None:
         found.notes.append(f"{later} requests follow another of their chat, at the times given")
 
 
+def _add_turns(table: Table, found: Columns) -> None:
+    """Make a request of each trajectory: its turns' answers, and what was put in between them.
+
+    What the model yields in all turns is the output. The tokens of observations (answers of tools)
+    that another turn follows count in the prompt: all are prefilled once, here before the first
+    turn. How long tools took the trace does not say.
+    """
+    columns = table.columns
+    seen = columns.get("obs_lens", [None] * len(table))
+    sums = [[], []]  # type: list[list[int]]
+    for outputs, between in zip(columns["out_lens"], seen, strict=True):
+        turns = [] if outputs is None else outputs.tolist()
+        known = [] if between is None else between.tolist()
+        for total, tokens in zip(sums, (turns, known[: max(0, len(turns) - 1)]), strict=True):
+            total.append(min(sum(tokens), 2**62))
+    found.output_tokens, between = np.array(sums[0]), np.array(sums[1])
+    found.prompt_tokens = np.where(found.prompt_tokens > 0, found.prompt_tokens + between, 0)
+    found.group = columns["group"]
+    streams = columns["stream"].tolist()
+    ids = [f"{g}/{s}" for g, s in zip(found.group.tolist(), streams, strict=True)]
+    found.ids = ids if len(set(ids)) == len(ids) else None
+    several = int((between > 0).sum())
+    if several:
+        found.notes.append(
+            f"{several} trajectories have observations between turns: {between.sum()} tokens, "
+            "counted in the prompts"
+        )
+
+
 def _numbers_as_names(column: Any) -> list[str]:
     return list(map(str, cells.whole_numbers(column).tolist()))
 
@@ -332,6 +362,20 @@ FORMATS = {
         further={BLOCKS: _LISTS},
         finish=_add_prefixes,
         block_tokens=512,
+    ),
+    "rollouts": Format(
+        "jsonl",
+        ("group", "stream", "prompt_len", "out_lens"),
+        "trajectories of rollouts by turns, as tpu-inference replays them",
+        "prompt_len",
+        "out_lens",
+        lengths=_LISTS,
+        further={
+            "group": cells.whole_numbers,
+            "stream": cells.whole_numbers,
+            "obs_lens": _LISTS,
+        },
+        finish=_add_turns,
     ),
     "servegen-offline": Format(
         "jsonl",

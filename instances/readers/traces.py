@@ -88,6 +88,7 @@ class Columns:
     ids: list[str] | None = None
     id_field: str = "id"
     prefixes: Prefixes | None = None
+    group: Any = None
     failed: list[str] | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -110,7 +111,10 @@ def assemble(columns: Columns, drop_empty: bool = False) -> Trace:
     reasons = left_out(columns, prompts, outputs, drop_empty)
     if reasons:
         prompts, outputs = np.maximum(prompts, 1), np.maximum(outputs, 1)
-    requests = Requests(prompts, outputs, arrival_ns=arrivals, ids=names, prefixes=columns.prefixes)
+    requests = Requests(
+        prompts, outputs, arrival_ns=arrivals, ids=names, prefixes=columns.prefixes,
+        group=columns.group,
+    )  # fmt: skip
     return kept(columns, requests, reasons)
 
 

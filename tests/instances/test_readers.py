@@ -54,6 +54,11 @@ SAMPLES = {
         '{"chat_id": 8, "parent_chat_id": 7, "timestamp": 62.5, "input_length": 40, '
         '"output_length": 5, "type": "text", "turn": 2, "hash_ids": [90, 91]}\n'
     ),
+    "rollouts": (
+        '{"group": 0, "stream": 0, "prompt_len": 7570, "out_lens": [399, 65, 57], '
+        '"obs_lens": [23, 942, 2126]}\n'
+        '{"group": 0, "stream": 1, "prompt_len": 7570, "out_lens": [12], "obs_lens": []}\n'
+    ),
     "servegen-offline": (
         '{"request_id": 0, "type": "text", "input_length": 61, "output_length": 20, '
         '"duration": 14000}\n'
@@ -85,6 +90,7 @@ EXPECTED = {
     "records": ([10, 11], [4, 5], [0, 500_001]),
     "llmservingsim-run": ([10, 11], [4, 5], [0, 1_000_000_002]),
     "bailian": ([33, 40], [4, 5], [0, 1_386_000_000]),
+    "rollouts": ([7570 + 23 + 942, 7570], [521, 12], [0, 0]),
     "servegen-offline": ([61, 54], [20, 31], [0, 0]),
     "mooncake": ([600, 512], [5, 6], [0, 3 * 10**9]),
     "vllm-bench": ([10, 20], [4, 3], [0, 250_000_000]),
@@ -231,6 +237,22 @@ def test_mooncake_chains_that_disagree_are_named_by_their_line(write, ids, said)
     assert place(error) == (3, "hash_ids")
     assert error.file
     assert said in error.problem
+
+
+def test_trajectories_are_requests_of_their_group(write):
+    """What follows the last turn is never read by the model."""
+    requests, report = read(write(SAMPLES["rollouts"]))
+    assert (requests.group.tolist(), requests.ids) == ([0, 0], ("0/0", "0/1"))
+    assert any("1 trajectories" in note and "965 tokens" in note for note in report.notes)
+    plain = SAMPLES["rollouts"].replace(', "obs_lens": [23, 942, 2126]', "")
+    assert read(write(plain.replace(', "obs_lens": []', ""))).requests.prompt_tokens[0] == 7570
+    error = refusal(read, write(SAMPLES["rollouts"].replace("[12]", "[]")))
+    assert place(error) == (2, "out_lens")
+    for wrong in ("[12.5]", "12", "[-1]", '["1"]', f"[{2**62 + 1}]"):
+        error = refusal(read, write(SAMPLES["rollouts"].replace("[12]", wrong)))
+        assert place(error) == (2, "out_lens")
+    huge = SAMPLES["rollouts"].replace("[12]", f"[{2**62}, {2**62}]")
+    assert refusal(read, write(huge)).field == "output_tokens"
 
 
 def test_bailian_blocks_become_chains_whatever_they_hash(write):
