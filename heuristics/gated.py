@@ -293,8 +293,7 @@ class GatedParams:
 
 
 class GatedPolicy(Policy):
-    """Clients take requests from queues; a gate decides when to stop decoding for a prefill: with
-    different parameters Pang's offline method, online method and hybrid.
+    """Give clients requests from queues; a gate stops decoding for a prefill (Pang's methods).
 
     Args:
         params: see ``GatedParams``.

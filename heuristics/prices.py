@@ -31,7 +31,7 @@ class Prices:
         one = cost.round_ns(1, _CONTEXT, _CONTEXT)
         all_of_them = cost.round_ns(clients, clients * _CONTEXT, _CONTEXT)
         self.client_ns = max(0.0, (all_of_them - one) / (clients - 1))  # a request's part
-        self.round_ns = max(one - self.client_ns, 1.0)  # what a round takes whoever is in it
+        self.round_ns = max(one - self.client_ns, 1.0)  # what a round takes for any requests
 
     def prefill(
         self, chunks: Sequence[int], active: int, cached: Sequence[int] = ()

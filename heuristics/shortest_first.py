@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 class AfterPrediction(Policy):
-    """Hold each request back for the predictor's latency, which passes beside what is served. Each
-    prediction takes the same time, side by side. While one is awaited, rounds are taken one by one,
-    so that a request can join at the first border after its prediction."""
+    """Hold each request back for the predictor's latency, which passes beside what is served.
+
+    Each prediction takes the same time, side by side. While one is awaited, rounds are taken one by
+    one, so that a request can join at the first border after its prediction."""
 
     def __init__(self, inner: ContinuousBatching | StaticBatching, latency_ns: int) -> None:
         self.inner = inner

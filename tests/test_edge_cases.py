@@ -2,7 +2,6 @@
 
 import json
 import math
-import shlex
 
 import numpy as np
 import pytest
@@ -323,39 +322,6 @@ def test_trivial_instances_of_the_full_mip(backend, instance):
 def test_the_solvers_take_huge_limits_and_seeds(backend, limit):
     result = solve_full_mip(SMALL, backend, time_limit=limit, seed=2**63 - 1, alone=True)
     assert (result.makespan_ns, result.status) == (optimum_ns(SMALL), "optimal")
-
-
-SMALL_ONE = "solve two-by-two"
-REFUSED_COMMANDS = {
-    "--time-limit": [*(f"{SMALL_ONE} --time-limit {limit}" for limit in ("0", "-1", "nan")),
-                     "compare two-by-two --time-limit nan"],
-    "time-limit": [f"{SMALL_ONE} --time-limit x"],
-    "seed": [*(f"{SMALL_ONE} --seed {seed}" for seed in ("-1", "99999999999999999999", "1.5")),
-             "generate gsm8k --seed -1"],
-    "iterations": [f"{SMALL_ONE} --iterations 0"],
-    "slo-ttft": [f"{SMALL_ONE} --slo-ttft {limit}" for limit in ("nan", "-1", "1e300")],
-    "nobody": [f"{SMALL_ONE} --method nobody", "simulate two-by-two --policy nobody"],
-    "x": [f"{SMALL_ONE} --param x=1"], "": ["solve ''"], "/": ["solve /"], "nothing": ["nothing"],
-    "method": ["compare two-by-two --methods ,"],
-    "seeds": [f"compare gsm8k --seeds {seeds}" for seeds in ("3:3", "-1:3")],
-    "requests": ["compare gsm8k --seeds 0:1 --set requests=-1",
-                 "generate gsm8k --set requests=99999999999"],
-    "clients": ["compare gsm8k --seeds 0:1 --set clients=nan", "generate uniform --set requests=3"],
-    "objective": ["bound two-by-two --objective speed"],
-    "no/such/file": ["check two-by-two /no/such/file"],
-}  # fmt: skip
-COMMANDS = [(line, 2, said) for said, lines in REFUSED_COMMANDS.items() for line in lines]
-COMMANDS += [("solve two-by-two --time-limit inf --method fcfs", 0, "")]
-COMMANDS += [("compare two-by-two --methods fcfs,fcfs", 0, "")]
-
-
-@pytest.mark.parametrize(("line", "code", "said"), COMMANDS)
-def test_the_command_line_names_what_is_wrong(capsys, line, code, said):
-    assert run(shlex.split(line)) == code
-    err = capsys.readouterr().err
-    assert said in err
-    assert "Traceback" not in err
-    assert "a bug in orsched" not in err
 
 
 @pytest.mark.parametrize("method", METHODS)

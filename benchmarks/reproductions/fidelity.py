@@ -124,7 +124,7 @@ def parts(report: Findings, run: MeasuredRun, cost: CostModel) -> None:
         chunk, before = int(schedule.work.tokens[row]), int(cached[row])
         behind += float(prefill.at(chunk, before) - prefill.at(chunk, 0)) / 1e9
     print(f"attention of chunks to what is cached before them: {behind:.3f} s")
-    print("\nms a round while nobody waits")
+    print("\nms a round while no request waits")
     print("\n".join(table(tail_rounds(instance))))
 
 

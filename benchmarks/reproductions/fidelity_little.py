@@ -25,7 +25,7 @@ SEED = 1
 def little_load(requests: Requests) -> list[dict[str, Any]]:
     """Fit a model's shape to runs that took the times of its profile, a host's and noise.
 
-    No such run was measured: these say whether the recipe finds its way where nobody waits for a
+    No such run was measured: these say whether the recipe finds its way where none waits for a
     place, and times to the first token are a tenth of a second.
     """
     true = replace(setting.kernel_profile(), fixed_ns=HOST_NS)

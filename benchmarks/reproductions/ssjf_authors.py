@@ -336,7 +336,7 @@ CHANGES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("batches of 4, as in the paper", {"size": PAPER_BATCH}),
     ("waits 5 s, as in their readme", {"wait_s": 5.0}),
     ("FCFS does not wait", {"wait_s": 0.0}),
-    ("nobody is rescued from starving", {"rescue": False}),
+    ("no request is rescued from starving", {"rescue": False}),
     ("the last request is served", {"forget": False}),
     ("gaps not sorted", {"sort_gaps": False}),
     ("orsched's sjf and fcfs_batched", {"plain": True}),

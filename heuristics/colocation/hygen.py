@@ -35,10 +35,11 @@ class HygenParams(ColocationParams):
 
 
 class Hygen(Colocation):
-    """HyGen (Sun et al., arXiv 2501.14808) as far as the model goes: interactive requests first,
-    then bulk tokens as long as the predicted time of the step is within the latency budget, in the
-    order of a depth-first walk of the prefix tree. The predictor, a regression there, is the
-    worker's cost model: without error."""
+    """Serve interactive requests, then bulk tokens within a latency budget a step (HyGen).
+
+    As far as the model goes (Sun et al., arXiv 2501.14808): bulk work is taken in the order of a
+    depth-first walk of the prefix tree. The predictor, a regression there, is the worker's cost
+    model: without error."""
 
     def __init__(self, instance: Instance, params: HygenParams) -> None:
         super().__init__("hygen", instance, params, PrefixGroups(instance))

@@ -100,15 +100,15 @@ class Running:
         return True
 
     def _is_settled(self, view: View, request: int) -> bool:
-        """Whether a prefill gets what is left of the budget, whoever is preempted."""
+        """Whether a prefill gets what is left of the budget, with any preemptions."""
         if self.params.mode == "decode_first":
             return True
         last: bool = next(reversed(view.running)) == request
         return last and (not self.block_tokens or self.params.policy == "fcfs")
 
     def _preempt(self, view: View, plan: Plan) -> None:
-        """Preempt requests until the others find their blocks: in order of admission, whoever finds
-        none takes those of the next victim, which may be itself. All chunks are settled."""
+        """Preempt requests until the others find their blocks: in order of admission, one without
+        room takes those of the next victim, which may be itself. All chunks are settled."""
         alive, idle = list(view.running), {*view.prefilling, *self.leaving}
         given: dict[int, int] = {}
         plan.blocks = view.blocks_unused or 0

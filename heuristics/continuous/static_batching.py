@@ -168,7 +168,7 @@ def _one_at_a_time(
 STATIC = PolicyMethod(
     "static",
     ANY,
-    "static batches at sequence level: nobody leaves before the longest request is done",
+    "static batches at sequence level: no request leaves before the longest request is done",
     _static,
     StaticParams,
 )

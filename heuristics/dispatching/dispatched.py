@@ -154,7 +154,7 @@ class Dispatched(Policy):
 
     def idle_may_act(self) -> bool:
         """Return whether a worker may have something to steal: else it has its own requests. The
-        only worker is the one that every arrival is for; nobody is told so."""
+        only worker is the one that every arrival is for; it is not told so."""
         return len(self.policies) == 1 or (self.steal and self.queued > 0)
 
     def counted(self) -> dict[str, int]:

@@ -35,9 +35,10 @@ class IterationParams:
 
 
 class IterationLevel(FirstComeFirstServed):
-    """Requests join and leave between rounds, in order of arrival (SCLS's ILS: Orca, FastGen). What
-    joins is prefilled beside a round of those that decode. Memory is set aside for the output limit
-    of each request, under paged memory as well: no request is ever evicted."""
+    """Let requests join and leave between rounds, in order of arrival (ILS of SCLS: Orca, FastGen).
+
+    What joins is prefilled beside a round of those that decode. Memory is set aside for the output
+    limit of each request, under paged memory as well: no request is ever evicted."""
 
     name = "ils"
     information = Information.NONE

@@ -108,9 +108,10 @@ class SliceParams:
 
 
 class SlicedPolicy(Policy):
-    """Serve static batches for a slice each; those unfinished go back and are prefilled again. The
-    pool is fetched at the moments of the clock, also while all workers are busy: a fetch that lies
-    before the present event is made up for with the requests and loads of its time."""
+    """Serve static batches for a slice each; those unfinished go back and are prefilled again.
+
+    The pool is fetched at the moments of the clock, also while all workers are busy: a fetch that
+    lies before the present event is made up for with the requests and loads of its time."""
 
     information = Information.NONE
     many_workers = True

@@ -19,8 +19,8 @@ more clients than it had, and keeps its number. So the worker waits only when no
 last position before the arrival.
 
 **Stages at events.** Let a stage S begin at a position q that is no event, e the last event before
-it, or the first position behind it where all of S have arrived; move S to e. Between the two nobody
-finishes and nobody else is prefilled, so clients and memory suffice. Later stages keep their
+it, or the first position behind it where all of S have arrived; move S to e. Between the two no
+request finishes and no other is prefilled, so clients and memory suffice. Later stages keep their
 positions. With a and b the time of a round and of a client in it and k = q - e:
 
 * behind q nothing comes earlier, and what is not of S comes later by at most b k for each request
@@ -230,7 +230,7 @@ class Epochs:
         return total + self.case.makespan
 
     def moves(self, state: State) -> Iterator[Move]:
-        """Yield what need be tried next; somebody waits."""
+        """Yield what need be tried next, where a request waits."""
         rate = self.rate(state.waiting, state.running)
         if len(state.running) < self.case.clients:
             for stage, then in self._stages(state, rate):
@@ -239,7 +239,7 @@ class Epochs:
             yield self._rounds(state, rate)
 
     def close(self, state: State) -> int:
-        """Return what it costs until all that run are done, where nobody waits."""
+        """Return what it costs until all that run are done, where no request waits."""
         cost, running = 0, state.running
         while running:
             move = self._rounds(State(state.waiting, running, 0), self.rate(state.waiting, running))
@@ -267,7 +267,7 @@ class Epochs:
         return tuple(sorted(entry - entry % many + later[entry % many] for entry in kept))
 
     def _until_event(self, state: State, one: int, rate: int) -> int:
-        """Return the rounds until somebody finishes, or another event."""
+        """Return the rounds until a request finishes, or another event."""
         case, running = self.case, state.running
         finish = running[0] // self.many
         if self.any_pending and any(self.pending[entry % self.many] for entry in running):

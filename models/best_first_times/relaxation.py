@@ -110,7 +110,7 @@ class Relaxation:
         self._known: dict[Counts, Waiting] = {}
 
     def least(self, state: State) -> int:
-        """Return a lower bound on what is still to come; somebody waits."""
+        """Return a lower bound on what is still to come, where a request waits."""
         epochs, case = self.epochs, self.case
         waiting = self._known.get(state.waiting)
         if waiting is None:

@@ -165,7 +165,7 @@ less, numbers of those who meet swing between nothing and all; with more, a queu
 MOST_SHARE, LEAST_SHARE = 0.98, 0.02
 """Of what requests cost each other: some price of lateness is always left."""
 
-MOST_MEET = 256  # numbers of requests beyond which nobody is served in a round at their price
+MOST_MEET = 256  # numbers of requests beyond which none is served in a round at their price
 
 RATE = 0.1  # first step of the climb, in logarithms
 

@@ -149,7 +149,7 @@ class MissesAim:
         return value
 
     def fraction(self, value: int) -> Fraction | None:
-        """Return the attainment that a value stands for; None where nobody is judged."""
+        """Return the attainment that a value stands for; None where no request is judged."""
         return Fraction(self.judged - value, self.judged) if self.judged else None
 
     def lower(self, alone: Alone) -> int:

@@ -141,7 +141,7 @@ class _Program:
 
 def least_waste(rooms: Rooms, patterns: Ints, slack: int) -> tuple[float, NDArray[np.float64]]:
     """Return the least that the rooms are short by, and the duals of jobs and rooms. A room that is
-    short by more than the slack costs just one more than that: nobody has it."""
+    short by more than the slack costs one more than that: no pattern has it."""
     short = np.append(rooms.room - patterns @ rooms.problem.sizes[rooms.small], slack + 1)
     patterns = np.vstack([patterns, np.zeros((1, patterns.shape[1]), dtype=np.int64)])
     solved = _Program(patterns, short, rooms.limit, rooms.number).solve()

@@ -114,7 +114,7 @@ def machines() -> tuple[Machine, ...]:
 
 
 def measured() -> tuple[Machine, ...]:
-    """Return the machines that somebody measured: those of orsched, and those of papers."""
+    """Return the machines that were measured: by orsched, and in papers."""
     return (*_presets(), PANG)
 
 
@@ -248,7 +248,7 @@ _TOKENS = 2000
 def cost_words(cost: CostModel, clients: int = 1) -> str:
     """Return the machine of the catalogue that has this cost model, or what the model says.
 
-    A cost model that nobody named is told by two times: of a prefill, and of a round over all
+    A cost model without a name is described by two times: of a prefill, and of a round over all
     clients with contexts of 500 tokens.
     """
     for found in _known() if cost.model == "roofline" else measured():

@@ -1,6 +1,6 @@
 """What bounds derive of an instance and a class of schedules: requests, floors, kinds of workers.
 
-Each part is worked out once, by whoever asks first. Who proposes bounds makes a context of its own,
+Each part is worked out once, when it is first asked for. Who proposes bounds makes its own context,
 and so does each check of a certificate.
 """
 

@@ -1,6 +1,6 @@
 """Makespan bounds where some workers prefill, some decode, and caches go over links.
 
-Each pool serves its part of the work, whoever of its workers does: what all requests are charged of
+Each pool serves its part of the work, on any of its workers: what all requests are charged of
 steps (``charges``), at the worker where that is least, divided by the devices of the
 pool. Links carry each cache that has to change workers. And no request is faster than alone.
 """

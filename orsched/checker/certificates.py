@@ -360,7 +360,7 @@ def _total(context: Context, choices: list[dict[str, Any]], kind: str, until_fir
     if kind in ("ranked", "mean_busy"):
         return least_sum(kind, machine)
     if not until_first or context.scope.restarts:
-        raise ValueError("queues bound first tokens only, and with restarts nobody waits for ends")
+        raise ValueError("queues bound first tokens only, and with restarts none waits for ends")
     ends = Workers.of(context, shares)
     return least_sum(kind, machine, ends.machine(weights), ends.clients)
 
@@ -371,7 +371,7 @@ def _by_ranks(context: Context, claim: dict[str, Any], objective: str, budget: B
     if KINDS[kind] != objective:
         raise ValueError(f"{kind} bounds {KINDS[kind]}")
     if context.scope.restarts and objective == "mean_ttft":
-        raise ValueError("with restarts nobody waits for ends")
+        raise ValueError("with restarts none waits for ends")
     if [(each["worker"], each["weight"]) for each in listed] != [(0, 1)]:
         raise ValueError("ranks are of one worker, of weight 1")
     chosen = Choices.read(claim)

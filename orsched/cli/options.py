@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -116,7 +115,7 @@ class Limits(Options):
             ("--slo-ttft", self.slo_ttft, 100),
             ("--slo-tpot", self.slo_tpot, 2),
         ):
-            if value is not None and least <= value < math.inf:
+            if value is not None and least <= value < 10**9:
                 say(
                     f"{flag} {value:g} is {value:g} seconds; if milliseconds were meant, "
                     f"write {value / 1000:g}",

@@ -79,7 +79,7 @@ _OF_TEXT = ("ns_per_token", "latency_ns", "bandwidth", "kv_bytes", "latency")
 
 @dataclass(frozen=True, init=False)
 class Link:
-    """The link by which each worker sends caches: one each, whoever receives.
+    """The link by which each worker sends caches: one each, for all receivers.
 
     A worker sends one cache after the other. Each takes the latency and the time of its tokens.
 

@@ -281,7 +281,7 @@ class Prefixes:
             tokens: length of each segment, at least 0.
             leaf_of_request: last segment of each request's prefix, -1 for none.
             block_tokens: tokens a block. A block belongs to the segment of its last token; one
-                that the path does not fill belongs to nobody.
+                that the path does not fill belongs to no segment.
 
         Raises:
             InputError: parents that do not exist or run in a circle, and as the class; the row of

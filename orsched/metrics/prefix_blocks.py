@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EMPTY = -1  # key of a block without content
 
-LOST = -2  # key of content that nobody can find any more: a finished request's own
+LOST = -2  # key of content that no request can find any more: a finished request's own
 
 
 def own_key(request: int, block: int) -> int:
@@ -115,7 +115,7 @@ class RankedBlocks(CacheBlocks):
     """Blocks that are taken in the order of what they are worth, then that of becoming free:
     ``users`` maps a key to the requests that will use it, ``seen`` to how many more or fewer this
     worker sees, for what it does itself (the owner keeps both); ``left`` is what a block is worth
-    that nobody will use, by whether its last user was bulk."""
+    that no request will use, by whether its last user was bulk."""
 
     def __init__(
         self, blocks: int, users: dict[int, int], seen: dict[int, int], left: tuple[float, float]
@@ -172,7 +172,7 @@ class RankedBlocks(CacheBlocks):
                 heappush(self.heap, (self.worth(each), self.number[each], each))
 
 
-INTERACTIVE_WORTH = 0.5  # of content last used by an interactive request, if nobody waits (Echo)
+INTERACTIVE_WORTH = 0.5  # of content last used by an interactive request, if none waits (Echo)
 
 
 class Users:

@@ -121,7 +121,7 @@ class PrefixReplay:
 
     def _ends(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:
         """Stays that are freed: finished ones in their last step, evicted ones before a later one.
-        Nobody looks at what is freed after the last step of a worker."""
+        What is freed after the last step of a worker is not read."""
         line, here = self.line, self.here
         cached = line.cached_after[line.stay_end[here]]
         finished = line.stay_finishes[here]

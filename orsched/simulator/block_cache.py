@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from orsched.simulator.free_blocks import FreeBlocks, FutureUsers, PrefixChains
 
-LOST_KEY = -(2**127)  # of a full block that nobody will ask for again: it has content all the same
+LOST_KEY = -(2**127)  # of a full block that no request will ask for: it has content all the same
 
 Eviction = tuple[int, int, int]  # block, its key, place among further ones of that key or -1
 

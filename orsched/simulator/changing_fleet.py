@@ -31,7 +31,8 @@ DOWN, UP = 0, 1
 
 
 class LosingWorker(WorkerRun):
-    """Cuts a run of rounds at the last border before its loss, which nobody is told of. The round
+    """Cuts a run of rounds at the last border before its loss, of which no policy is told. The
+    round
     that the loss falls into is a run of its own, which the loss undoes: what was yielded by then is
     kept, and the policy decides nothing that it would not have decided anyway."""
 
@@ -148,7 +149,7 @@ class ChangingLoop(Loop):
     """The loop, with workers that are not there all the time.
 
     At one moment losses come first, then starts and repairs, then all that the other loop knows. A
-    step that ends at its worker's loss has ended. Nobody knows of a change before it happens.
+    step that ends at its worker's loss has ended. No policy sees a change before it happens.
 
     Raises:
         InputError: the policy does not serve such workers, or a worker has a prefix cache.

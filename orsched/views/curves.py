@@ -266,7 +266,7 @@ def _attainment(line: Timeline, borders: Values) -> Values | None:
 
 
 def memory_by_owner(line: Timeline, borders: Values) -> tuple[list[tuple[str, Values]], int]:
-    """Blocks held by running requests that are not bulk, by bulk ones, and by nobody but cached.
+    """Blocks held by running requests that are not bulk, by bulk ones, and in the cache alone.
 
     Shared blocks are those of the class that referred to them first.
     """

@@ -81,7 +81,7 @@ class PrefixStore:
 
 
 def in_waves(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
-    """Return chunks in waves: whoever loads a block after who stores it, also in one admission."""
+    """Return chunks in waves: a block is loaded after it is stored, also within one admission."""
     waves: list[list[Chunk]] = []
     stored: dict[int, int] = {}  # row of the store -> wave that fills it
     for chunk in chunks:

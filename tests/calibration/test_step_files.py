@@ -1,18 +1,23 @@
-"""Measurements as CSV: what is written is read back, what is wrong is named with its line."""
+"""Measurements as CSV, wrong ones by their line; intervals of means by Student's t."""
 
+import math
 import os
+import random
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orsched.calibration import step_files
 from orsched.calibration.candidates import Calibration, Candidate, calibrate, interleaved, with_runs
+from orsched.calibration.intervals import mean_interval, student_cdf, student_quantile
 from orsched.calibration.measurements import Measurements
 from orsched.calibration.step_files import RunStep, judge, read_measurements, read_steps
 from orsched.costs import AffineCost, RooflineCost
-from tests.costs.test_linear import TRUE, rows_of
+from tests.costs.test_plain_models import TRUE, rows_of
 from tests.in_order import in_order
 from tests.refusals import refused
 
@@ -167,3 +172,44 @@ def test_steps_of_a_run_behind_cached_tokens_cost_what_they_attend_to():
     assert both._replace(attended=attended).predicted_ns(cost) == pytest.approx(
         104 + attended, abs=104
     )
+
+
+# Quantiles of Student's t at 0.975, as printed in statistical tables.
+PRINTED = {
+    1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 11: 2.201, 19: 2.093,
+    29: 2.045, 30: 2.042, 120: 1.980, 1000: 1.962,
+}  # fmt: skip
+
+
+def test_quantiles_are_those_of_printed_tables():
+    for freedom, value in PRINTED.items():
+        assert round(student_quantile(0.975, freedom), 3) == value
+    assert student_quantile(0.975, 10**6) == pytest.approx(1.9599639845, abs=1e-5)
+    assert student_quantile(0.75, 1) == pytest.approx(1)  # Cauchy: tan(pi / 4)
+    assert student_quantile(0.9, 2) == pytest.approx(0.8 / math.sqrt(2 * 0.9 * 0.1))
+
+
+@given(st.floats(0, 50), st.integers(1, 200))
+def test_the_distribution_function_rises_and_has_its_quantiles(t, freedom):
+    value = student_cdf(t, freedom)
+    assert 0.5 <= value <= 1
+    assert student_cdf(t + 1, freedom) >= value
+    if 0.5 < value < 1 - 1e-9:
+        assert student_quantile(value, freedom) == pytest.approx(t, rel=1e-5, abs=1e-6)
+
+
+def test_intervals_hold_the_mean_as_often_as_they_say():
+    draws = random.Random(0)
+    held = 0
+    for _ in range(2000):
+        interval = mean_interval([draws.gauss(3, 2) for _ in range(5)])
+        held += interval.low <= 3 <= interval.high
+    assert 0.935 < held / 2000 < 0.965
+
+
+def test_one_value_has_no_interval_and_none_no_mean():
+    assert mean_interval([4.0]) == (1, 4.0, None, None)
+    assert mean_interval([4.0, 4.0]) == (2, 4.0, 4.0, 4.0)
+    refused("no values", mean_interval, [], kind=ValueError)
+    for probability, freedom in ((0.4, 3), (1.0, 3), (0.9, 0)):
+        refused("no quantile", student_quantile, probability, freedom, kind=ValueError)

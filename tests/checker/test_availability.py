@@ -12,8 +12,7 @@ from orsched.checker import ViolationKind, check
 from tests.checker.valid import with_work
 from tests.in_order import in_order
 from tests.simulator.losses import losing, steady
-from tests.simulator.test_autoscaling import by_hand, scaled
-from tests.simulator.test_losses import COST, alone
+from tests.simulator.test_losses import COST, alone, by_hand, scaled
 
 KIND = ViolationKind.AVAILABILITY
 

@@ -274,6 +274,18 @@ WRONG = {
     "simulate two-by-two --workers " + "9" * 5000: "field 'workers'",
 }
 WRONG |= {
+    f"{line} {value}": said for line, said, values in (
+        ("solve two-by-two --time-limit", "--time-limit", ["-1", "nan", "x"]),
+        ("solve two-by-two --seed", "seed", ["1.5"]), ("generate gsm8k", "seed", ["--seed -1"]),
+        ("solve two-by-two --slo-ttft", "slo-ttft", ["nan", "-1", "1e300"]),
+        ("generate gsm8k --set", "requests", ["requests=99999999999", "requests=-1"]),
+        ("compare gsm8k --seeds 0:1 --set", "clients", ["clients=nan"]),
+        ("generate uniform --set", "clients", ["requests=3"]),
+        ("simulate two-by-two --policy", "nobody", ["nobody"]), ("solve", "/", ["/"]),
+        ("solve", "field 'instance'", ["''"]),
+    ) for value in values
+}  # fmt: skip
+WRONG |= {
     f"solve two-by-two {option} x.{suffix}": f"x.{suffix}, field '{option}': '.{suffix}' is not "
     "a suffix of this output (name a file that ends in "
     for option, suffix in (("--output", "txt"), ("--report", "pdf"), ("--gantt", "bmp"),
@@ -299,6 +311,8 @@ LATE = {
     "solve two-by-two --method exact+backnd=scip": "did you mean backend?",
     "solve two-by-two --method exact+backend=cpsta": "did you mean cpsat?",
     "solve two-by-two --iterations -1": "iterations",
+    "solve two-by-two --iterations 0": "iterations",
+    "solve two-by-two --seed " + "9" * 20: "seed",
     "solve i.json --objective slo_attainment": "--slo-ttft",
     "simulate i.json --policy hybrid --objective mean_jct": "hybrid minimises makespan",
     "solve i.json --initial plan.json --method online": "field '--initial': an initial",

@@ -86,7 +86,7 @@ def fit_proxy(
         tokenizer: a ``tokenizer.json``; None: the folder's, else the rule of ``RuleTokens``.
         seed: of all that is drawn.
         device: ``auto``, ``cpu``, ``cuda``, or as torch says.
-        checkpoint: a file that is carried on from where it is there, and removed by nobody.
+        checkpoint: a file from which training goes on if it exists; it is not removed.
         every: steps between checkpoints, besides one after each epoch.
         progress: called with a few words on what is being done.
         changes: fields of ``Recipe``: phases, batch, most_input, patience, below.

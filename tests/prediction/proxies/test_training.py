@@ -1,11 +1,25 @@
-"""Training of proxy models: all heads end to end, early stopping, and going on after a kill."""
+"""Training of proxy models: rows of tokens, targets, all heads, early stopping, going on."""
+
+import json
+import re
+import zlib
 
 import numpy as np
 import pytest
 
-from orsched.prediction import LabelledPrompts, evaluate, train_proxy
+from orsched.prediction import LabelledPrompts, Prompt, evaluate, train_proxy
 from orsched.prediction.data import by_prompt
-from orsched.prediction.proxies.network import SSJF_HEADS, Phase, loss_of, sample_loss
+from orsched.prediction.predictor import LEVELS
+from orsched.prediction.proxies import token_rows as module
+from orsched.prediction.proxies.network import (
+    HEADS,
+    SSJF_HEADS,
+    Phase,
+    loss_of,
+    sample_loss,
+    targets_for,
+)
+from orsched.prediction.proxies.token_rows import RuleTokens, token_rows, tokens_of
 from tests.refusals import refusal
 
 
@@ -212,3 +226,106 @@ def test_truncated_checkpoints_and_those_of_another_training_are_refused(trained
 ])  # fmt: skip
 def test_a_wrong_option_is_named(options, field, rows):
     assert refusal(train_proxy, rows, **{"device": "cpu", **options}).field == field
+
+
+LENGTHS = np.random.default_rng(3).geometric(0.01, 2000)
+LEVEL = np.array(LEVELS)
+
+
+@pytest.mark.parametrize("longest", [10, 97, 100, 511])
+def test_micos_buckets_are_the_papers_floor(longest):
+    lengths = np.arange(1, longest + 1)
+    found = targets_for("buckets", lengths).labels(lengths)
+    by_paper = np.minimum(np.floor(lengths / (longest / 10) + 1e-12), 9)
+    # Buckets that no length falls into have no number.
+    assert np.array_equal(np.unique(by_paper, return_inverse=True)[1], found)
+
+
+def test_ssjfs_classes_end_at_the_percentiles_and_two_at_the_median():
+    five, two = targets_for("classes", LENGTHS), targets_for("binary", LENGTHS)
+    assert np.array_equal(five.edges, np.percentile(LENGTHS, (25, 50, 75, 99)))
+    shares = np.bincount(five.labels(LENGTHS).astype(int)) / len(LENGTHS)
+    assert np.allclose(shares, (0.25, 0.25, 0.25, 0.24, 0.01), atol=0.02)
+    assert two.outputs() == 2
+    assert abs(two.labels(LENGTHS).mean() - 0.5) < 0.02
+
+
+@pytest.mark.parametrize("head", ["classes", "binary", "buckets"])
+def test_a_sure_class_has_its_quantiles_inside_it(head):
+    targets = targets_for(head, LENGTHS)
+    ends = np.concatenate(([1.0], targets.edges, [targets.longest]))
+    outputs = np.where(np.eye(targets.outputs()), 50.0, 0.0)
+    found = np.exp(targets.logs(outputs, LEVEL))
+    for place, row in enumerate(found):
+        assert (row >= ends[place] - 1e-6).all()
+        assert (row <= ends[place + 1] + 1e-6).all()
+
+
+def test_true_shares_give_true_quantiles_at_the_edges():
+    targets = targets_for("classes", LENGTHS)
+    shares = np.bincount(targets.labels(LENGTHS).astype(int)) / len(LENGTHS)
+    found = np.exp(targets.logs(np.log(shares)[None], np.cumsum(shares)[:-1]))[0]
+    assert np.allclose(found, np.percentile(LENGTHS, (25, 50, 75, 99)))
+
+
+@pytest.mark.parametrize("head", [h for h in HEADS if h.startswith(("regression", "ordinal"))])
+def test_the_exact_answer_gives_the_length_back(head):
+    targets = targets_for(head, LENGTHS)
+    found = np.exp(targets.logs(targets.labels(LENGTHS)[:, None], LEVEL))
+    wanted = LENGTHS
+    if head.startswith("ordinal"):
+        wanted = targets.middles[targets.labels(LENGTHS).astype(int)]
+        assert (np.diff(targets.middles) > 0).all()
+    assert np.allclose(found, wanted[:, None])
+
+
+def test_lengths_in_one_class_are_refused():
+    assert "one class" in str(refusal(targets_for, "classes", np.full(50, 7)))
+
+
+def test_the_last_tokens_of_all_rounds_are_kept_between_marks():
+    tokens = RuleTokens(1000)
+    prompt = Prompt("last words 7", ("first question",), ("long answer",), "be kind")
+    whole = tokens("be kind first question long answer last words 7")
+    assert whole[-1] == 3 + zlib.crc32(b"7") % 997
+    (row,) = token_rows([prompt], tokens, 512)
+    assert row.tolist() == [1, *whole, 2]
+    (cut,) = token_rows([prompt], tokens, 6)
+    assert cut.tolist() == [1, *whole[-4:], 2]
+
+
+def test_the_rule_knows_no_case_and_no_blanks_and_padding_is_masked():
+    tokens = RuleTokens(8)
+    assert tokens("Ab  12,\n") == tokens("ab 1 2 ,")
+    assert set(tokens("a b c d e f g é \ud800 漢 1 2 3")) <= set(range(3, 8))
+    assert tokens("") == []
+    numbers, mask = module.padded([np.array([1, 5, 2]), np.array([1, 2])], 0)
+    assert numbers.tolist() == [[1, 5, 2], [1, 2, 0]]
+    assert mask.tolist() == [[1, 1, 1], [1, 1, 0]]
+
+
+def word_file(marks=("[PAD]", "[CLS]", "[SEP]", "[UNK]")):
+    words = {word: place for place, word in enumerate((*marks, "hello", "world"))}
+    model = {"type": "WordLevel", "vocab": words, "unk_token": "[UNK]"}
+    cut = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0}
+    split = {"type": "Whitespace"}
+    document = {"version": "1.0", "model": model, "pre_tokenizer": split, "truncation": cut}
+    return json.dumps(document)
+
+
+def test_a_tokenizers_file_is_used_whole_without_its_own_cut(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(word_file())
+    tokens = tokens_of(module.tokenizer_text(tmp_path), 64)
+    assert tokens("hello world hello") == [4, 5, 4]
+    assert (tokens.pad, tokens.first, tokens.last) == (0, 1, 2)
+    assert tokens_of(tokens.source(), 64)("world x") == [5, 3]
+
+
+@pytest.mark.parametrize(("text", "most", "problem"), [
+    ("{}", 64, "not a tokenizer"), (word_file(("[UNK]",)), 64, "no .PAD"),
+    (word_file()[:90], 64, "not a token"), (word_file(), 5, "the model 5"),
+])  # fmt: skip
+def test_another_file_is_refused(text, most, problem):
+    error = refusal(tokens_of, text, most)
+    assert re.search(problem, str(error))
+    assert (error.field, bool(error.remedy)) == ("tokenizer", True)
