@@ -17,8 +17,9 @@ from orsched.common.errors import InputError, OrschedError, TimeLimitError
 from orsched.data.feasibility import most_output_tokens
 from orsched.data.step import Step, decode_rounds
 from orsched.heuristics.batch_builder import BatchBuilder
+from orsched.heuristics.continuous.params import Order, make_queue, popped
 from orsched.heuristics.gated import GatedParams, GatedPolicy
-from orsched.heuristics.policy_method import LiveMethod, PolicyMethod, read_params, split
+from orsched.heuristics.policy_method import ANY, LiveMethod, PolicyMethod, read_params, split
 from orsched.models.packing import pack
 from orsched.simulator import Simulated, simulate_policy
 from orsched.simulator.policy import Information, Policy, View
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from orsched.data.instance import Instance
+    from orsched.heuristics.continuous.params import Queue
     from orsched.solving.methods import Run
 
 
@@ -65,19 +67,51 @@ class FirstComeFirstServed(Policy):
         """Return a prefill stage if one is possible, else decode until something happens."""
         if view.prefilling:
             return self._batch(view).next_part()
-        clients = view.free_clients if self.queue else 0
+        clients = view.free_clients if self.waiting() else 0
         if clients:
             batch = self._batch(view)
-            stage = batch.take(self.queue, clients)
+            stage = self._stage(batch, clients)
             if stage:
                 return batch.prefill(stage)
         return _DECODE if view.running else None
+
+    def _stage(self, batch: BatchBuilder, clients: int) -> list[int]:
+        return batch.take(self.queue, clients)
 
     def _batch(self, view: View) -> BatchBuilder:
         batch = self.batch
         if batch is None or batch.view is not view:  # not in start, which may be overridden
             batch = self.batch = BatchBuilder(view)
         return batch
+
+
+class InOrder(FirstComeFirstServed):
+    """``fcfs`` with a queue in another order than that of arrival."""
+
+    def __init__(self, line: Queue, information: Information) -> None:
+        super().__init__()
+        self.line = line
+        self.information = information
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Queue the request."""
+        self.line.put(view, request)
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Forget the request."""
+        self.line.forget(request)
+
+    def waiting(self) -> int:
+        """Return how many requests wait."""
+        return len(self.line)
+
+    def surrender(self) -> int:
+        """Give up the request that is last."""
+        return self.line.surrender()
+
+    def _stage(self, batch: BatchBuilder, clients: int) -> list[int]:
+        most = min(clients, len(self.line))
+        return batch.take_offered(popped(self.line, most), most)
 
 
 FACTORS = (1.0, 0.5, 0.0, 0.7, 0.35, 1.4, 0.85, 0.6, 0.25)
@@ -274,11 +308,18 @@ class PlannedMethod(GatedMethod):
         return plan(instance, self.name, params, frozenset(run.parameters) - {"dispatch"}, run)
 
 
+def _fcfs(instance: Instance, params: Order, information: Information, seed: int) -> Policy:
+    if params.first_come:
+        return FirstComeFirstServed()
+    return InOrder(make_queue(instance, params, information), information)
+
+
 FCFS = PolicyMethod(
     "fcfs",
-    (_NONE,),
+    ANY,
     "first come first served, prefill first (vLLM V0, Pang's baseline)",
-    lambda instance, params, information, seed: FirstComeFirstServed(),
+    _fcfs,
+    Order,
 )
 
 OFFLINE = GatedMethod(

@@ -17,6 +17,8 @@ from orsched.common.near_names import known_names
 from orsched.common.own_code import class_of
 from orsched.common.parameters import read_params as read_params
 from orsched.common.scalars import require_bool, require_one_of
+from orsched.common.units import MAX_TOKENS
+from orsched.costs import ridge_tokens
 from orsched.heuristics.dispatching.dispatched import Dispatched
 from orsched.heuristics.dispatching.dispatchers import DEFAULT, DISPATCHERS
 from orsched.simulator import simulate_policy
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 
 ANY = (Information.NONE, Information.PREDICTED, Information.CLAIRVOYANT)
 """For policies that run with whatever is known of lengths."""
+
+
+BUDGET, RIDGE = "max_num_batched_tokens", "ridge"
+"""A token budget, and the word for that of the cost model (``ridge_tokens``)."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +79,10 @@ class LiveMethod(ABC):
         run.report(Progress(self.name, 1, done.schedule.makespan_ns, True))
         return Outcome(
             done.schedule, Termination.FINISHED, done.decision_ns, parameters,
-            notes=self.remarks(instance), counted=policy.counted(),
+            notes=self.remarks(instance, run.parameters), counted=policy.counted(),
         )  # fmt: skip
 
-    def remarks(self, instance: Instance) -> tuple[str, ...]:
+    def remarks(self, instance: Instance, parameters: dict[str, Any]) -> tuple[str, ...]:
         """Return what a user should know of the method on these workers."""
         return ()
 
@@ -133,7 +139,7 @@ class PolicyMethod(LiveMethod):
     ) -> tuple[Policy, dict[str, Any]]:
         """Return a fresh policy for an instance, and all its parameters as plain values."""
         alone = len(instance.workers) == 1
-        params, shared = self._read(parameters, alone)
+        params, shared = self._read(parameters, instance)
         values: dict[str, Any] = asdict(params)
 
         def make() -> Policy:
@@ -143,14 +149,18 @@ class PolicyMethod(LiveMethod):
             return make(), values
         return dispatched(make, shared), {**values, **({} if alone else asdict(shared))}
 
-    def remarks(self, instance: Instance) -> tuple[str, ...]:
-        """Say where a method for workers of different roles meets none."""
-        if not self.needs_roles or instance.link is not None:
-            return ()
-        return (
-            f"all workers prefill and decode, so {self.name} only shares requests out; "
-            "a split such as --workers 2P2D:free gives workers roles",
-        )
+    def remarks(self, instance: Instance, parameters: dict[str, Any]) -> tuple[str, ...]:
+        """Say what a ridge is, and where a method for workers of different roles meets none."""
+        found = []
+        if parameters.get(BUDGET) == RIDGE:
+            tokens = _least_ridge(instance)
+            found.append(f"{BUDGET}={RIDGE}: {tokens} tokens, derived from the cost model")
+        if self.needs_roles and instance.link is None:
+            found.append(
+                f"all workers prefill and decode, so {self.name} only shares requests out; "
+                "a split such as --workers 2P2D:free gives workers roles"
+            )
+        return tuple(found)
 
     def check_parameters(self, parameters: dict[str, Any]) -> None:
         """Raise ``InputError`` for parameters that are wrong on whatever instance."""
@@ -160,13 +170,13 @@ class PolicyMethod(LiveMethod):
         self, instance: Instance, information: Information, parameters: dict[str, Any]
     ) -> None:
         """Refuse an instance that the policy does not serve: it is asked with the first request."""
-        params, _ = self._read(parameters, len(instance.workers) == 1)
+        params, _ = self._read(parameters, instance)
         fits = getattr(params, "require_fit", None)
         if fits is not None:
             fits(instance, parameters)
-        budget = getattr(params, "max_num_batched_tokens", None)
+        budget = getattr(params, BUDGET, None)
         if budget is not None:
-            STEPS.require(_tokens_to_compute(instance) // budget, "max_num_batched_tokens")
+            STEPS.require(_tokens_to_compute(instance) // budget, BUDGET)
         if self.rounds_at_once is not None:
             _require_rounds(instance, self.rounds_at_once(params))
         first = instance.replace(requests=instance.requests.take(range(min(1, len(instance)))))
@@ -174,8 +184,11 @@ class PolicyMethod(LiveMethod):
         with suppress(InfeasibleError, PolicyError):  # which the run reports, with the moment
             simulate_policy(first, policy)
 
-    def _read(self, parameters: dict[str, Any], alone: bool = True) -> tuple[Any, Dispatching]:
-        """Return the policy's parameters, and those of the dispatcher of several workers."""
+    def _read(
+        self, parameters: dict[str, Any], instance: Instance | None = None
+    ) -> tuple[Any, Dispatching]:
+        """Return the policy's parameters, and those of the dispatcher of several workers; without
+        an instance a ridge is any number."""
         known = [item.name for item in fields(self.params)]
         if self.many_workers:
             for name in SHARED:
@@ -185,7 +198,13 @@ class PolicyMethod(LiveMethod):
                     )
         given = {"dispatch": self.dispatch, **parameters}
         own, shared = split(given, known)
+        if BUDGET in known and own.get(BUDGET) == RIDGE:
+            own[BUDGET] = MAX_TOKENS if instance is None else _least_ridge(instance)
         return read_params(self.params, own, SHARED), shared
+
+
+def _least_ridge(instance: Instance) -> int:
+    return min(ridge_tokens(worker.cost) for worker in instance.workers)
 
 
 def _tokens_to_compute(instance: Instance) -> int:

@@ -44,7 +44,7 @@ class VtcParams(ContinuousParams):
             raise InputError(
                 "vtc orders requests by the counters of their tenants",
                 field="policy",
-                remedy="leave policy, priority and aging_s out, or take vllm",
+                remedy="leave order, policy, priority and aging_s out, or take vllm",
             )
         for name in ("prompt_weight", "output_weight"):
             whole_number(getattr(self, name), name, minimum=1, maximum=_MOST_WEIGHT)

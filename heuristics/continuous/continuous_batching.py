@@ -104,7 +104,7 @@ class Running:
         if self.params.mode == "decode_first":
             return True
         last: bool = next(reversed(view.running)) == request
-        return last and (not self.block_tokens or self.params.policy == "fcfs")
+        return last and (not self.block_tokens or self.params.first_come)
 
     def _preempt(self, view: View, plan: Plan) -> None:
         """Preempt requests until the others find their blocks: in order of admission, one without

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
 
+from orsched.certificates.kv_volume import block_rounds
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.scalars import require_bool, require_one_of
 from orsched.common.units import MAX_TOKENS, seconds_to_ns
+from orsched.data.memory import BlockMemory
 from orsched.simulator.policy import ClairvoyantView, PredictedView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from orsched.data.instance import Instance
     from orsched.simulator.policy import Information, View
@@ -22,37 +24,83 @@ if TYPE_CHECKING:
 
 POLICIES = ("fcfs", "priority")
 PRIORITIES = ("arrival", "service_class", "length")
+ORDERS = ("arrival", "service_class", "shortest", "longest", "volume")
 MODES = ("mixed", "decode_first", "prefill_first")
 
 
 @dataclass(frozen=True)
-class Ordering:
+class Order:
     """Which waiting request is next.
 
     Attributes:
-        policy: ``fcfs`` or ``priority``.
-        priority: what the smallest value of goes first under ``priority``: ``service_class`` (its
-            place: interactive before batch, or the smallest priority of a file), ``length``
-            (shortest first; needs information on lengths) or ``arrival``. Ties go by arrival, then
-            row.
-        aging_s: a wait of so many seconds counts as much as one level of the priority (a service
-            class, a token); None: no aging, so that a request may wait for ever.
+        order: which is next: ``arrival``; ``service_class`` (interactive before batch, or the
+            smallest priority of a file); ``shortest`` or ``longest`` by output tokens; ``volume``:
+            the most blocks over its rounds. The last three need information on lengths. Ties go by
+            arrival, then row.
+        aging_s: a wait of so many seconds counts as much as one level of the order (a service
+            class, a token, a block in a round); None: no aging, so that a request may wait for
+            ever.
     """
 
-    policy: str = "fcfs"
-    priority: str = "service_class"
+    order: str = "arrival"
     aging_s: float | None = None
 
     def __post_init__(self) -> None:
-        require_one_of(self.policy, "policy", POLICIES)
-        require_one_of(self.priority, "priority", PRIORITIES)
+        require_one_of(self.order, "order", ORDERS)
         if self.aging_s is not None:
             seconds_to_ns(self.aging_s, "aging_s")
+
+    @property
+    def by(self) -> str:
+        """The order, one of ``ORDERS``."""
+        return self.order
+
+    @property
+    def first_come(self) -> bool:
+        """Whether the queue is first come first served, with what was preempted at its front."""
+        return self.order == "arrival"
 
     @property
     def aging_ns(self) -> int | None:
         """The wait that counts as much as one level."""
         return None if self.aging_s is None else seconds_to_ns(self.aging_s, "aging_s")
+
+
+@dataclass(frozen=True)
+class Ordering(Order):
+    """Which waiting request is next, in vLLM's words too.
+
+    Attributes:
+        policy: ``fcfs``: as ``order`` says; ``priority``: the smallest ``priority`` first.
+        priority: ``service_class``, ``length`` (``order=shortest``) or ``arrival``, by which a
+            request that was preempted is queued again, where ``order=arrival`` puts it first.
+    """
+
+    policy: str = "fcfs"
+    priority: str = "service_class"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_of(self.policy, "policy", POLICIES)
+        require_one_of(self.priority, "priority", PRIORITIES)
+        if self.policy == "priority" and self.order != "arrival":
+            raise InputError(
+                f"order={self.order} and policy=priority both say which request is next",
+                field="order",
+                remedy="leave one of them out",
+            )
+
+    @property
+    def by(self) -> str:
+        """The order, one of ``ORDERS``."""
+        if self.policy == "fcfs":
+            return self.order
+        return "shortest" if self.priority == "length" else self.priority
+
+    @property
+    def first_come(self) -> bool:
+        """Whether the queue is first come first served, with what was preempted at its front."""
+        return self.policy == "fcfs" and self.order == "arrival"
 
 
 @dataclass(frozen=True)
@@ -63,7 +111,8 @@ class ContinuousParams(Ordering):
 
     Attributes:
         max_num_batched_tokens: the token budget, most tokens of a step: one for each request that
-            decodes, and the prompt tokens.
+            decodes, and the prompt tokens. ``ridge``: as many as a step takes in the time in which
+            it reads the weights, by the workers' cost models; of several the least.
         long_prefill_token_threshold: most prompt tokens of one request in a step; 0: no limit.
             Not with the mode ``prefill_first``.
         chunked_prefill: whether a prompt may be split over steps.
@@ -331,26 +380,31 @@ class PriorityQueue:
         del self.keys[request]
 
 
-def make_queue(instance: Instance, ordering: Ordering, information: Information) -> Queue:
+def popped(queue: Queue, most: int) -> Iterator[int]:
+    """Offer the first of a queue, and pop it when the next is asked for."""
+    for _ in range(most):
+        yield queue.first()
+        queue.pop()
+
+
+def make_queue(instance: Instance, ordering: Order, information: Information) -> Queue:
     """Return an empty queue; raises ``InputError`` when hidden lengths should order it."""
-    if ordering.policy == "fcfs":
+    if ordering.first_come:
         return ArrivalQueue()
-    if ordering.priority == "length" and information == "none":
+    if ordering.by in _BY_LENGTH and information == "none":
         raise InputError(
             "lengths are not known without information",
-            field="priority",
+            field="priority" if ordering.order == "arrival" else "order",
             remedy="run with information predicted or clairvoyant, or order by something else",
         )
-    return PriorityQueue(_level(instance, ordering.priority), ordering.aging_ns)
+    return PriorityQueue(_level(instance, ordering.by), ordering.aging_ns)
 
 
-def _level(instance: Instance, priority: str) -> Callable[[View, int], int]:
-    if priority == "length":
-        return known_tokens
-    if priority == "service_class":
+def _level(instance: Instance, order: str) -> Callable[[View, int], int]:
+    if order == "service_class":
         classes = instance.requests.service_class
         return lambda view, request: int(classes[request])
-    return lambda view, request: 0
+    return _BY_LENGTH.get(order, lambda view, request: 0)
 
 
 def known_tokens(view: View, request: int) -> int:
@@ -359,3 +413,21 @@ def known_tokens(view: View, request: int) -> int:
         return view.predicted_tokens[request]
     assert isinstance(view, ClairvoyantView)
     return view.output_tokens[request]
+
+
+def known_volume(view: View, request: int) -> int:
+    """Return the blocks that a request holds, summed over its rounds, if its length is as known;
+    without memory in blocks of one token."""
+    outputs = known_tokens(view, request)
+    rounds = outputs - (view.first_token == "prefill")
+    memory = view.worker.memory or _TOKENS
+    return block_rounds(view.prompt_tokens[request], outputs, rounds, memory)
+
+
+_TOKENS = BlockMemory(1, block_tokens=1)
+
+_BY_LENGTH: dict[str, Callable[[View, int], int]] = {
+    "shortest": known_tokens,
+    "longest": lambda view, request: -known_tokens(view, request),
+    "volume": lambda view, request: -known_volume(view, request),
+}

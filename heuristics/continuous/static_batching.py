@@ -8,13 +8,17 @@ from orsched.common.errors import PolicyError
 from orsched.common.units import seconds_to_ns
 from orsched.data.step import Step, Wait, batch_rounds
 from orsched.heuristics.batch_builder import BatchBuilder
-from orsched.heuristics.continuous.params import DynamicParams, Ordering, StaticParams, make_queue
+from orsched.heuristics.continuous.params import (
+    DynamicParams,
+    Ordering,
+    StaticParams,
+    make_queue,
+    popped,
+)
 from orsched.heuristics.policy_method import ANY, PolicyMethod
 from orsched.simulator.policy import ClairvoyantView, Information, Policy, View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from orsched.data.instance import Instance
     from orsched.heuristics.continuous.params import Queue
 
@@ -87,19 +91,12 @@ class StaticBatching(Policy):
         left = min(self.size, len(queue))
         if self.all_fit:
             return [queue.pop() for _ in range(left)]
-        batch = self.batch.take_offered(_popped(queue, left), left)
+        batch = self.batch.take_offered(popped(queue, left), left)
         if batch:
             return batch
         if not self.batch.holds_alone(queue.first()):
             raise PolicyError(f"request {queue.first()} does not fit into the worker's memory")
         return [queue.pop()]
-
-
-def _popped(queue: Queue, most: int) -> Iterator[int]:
-    """Offer the first of a queue, and pop it when the next is asked for."""
-    for _ in range(most):
-        yield queue.first()
-        queue.pop()
 
 
 class HeldBatch(BatchBuilder):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from orsched.common.columns import IntColumn
     from orsched.costs import Floor
     from orsched.data.memory import BlockMemory
+
+
+Many = TypeVar("Many", int, "IntColumn")
+"""A number of one request, or a column of all."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,8 @@ class Needs(NamedTuple):
             )
         held = np.zeros(len(rows), np.int64)
         if memory is not None:
-            held = _block_rounds(prompts, outputs, rounds, cut, memory)
+            held = block_rounds(prompts, outputs, rounds, memory)
+            held -= cut // memory.block_tokens * rounds
         return cls(
             prompts=prompts - cut,
             attended=_triangle(prompts) - _triangle(cut),
@@ -164,28 +169,24 @@ def _cut(context: Context) -> IntColumn:
     return cut_tokens(context.instance)
 
 
-def _block_rounds(
-    prompts: IntColumn, outputs: IntColumn, rounds: IntColumn, cut: IntColumn, memory: BlockMemory
-) -> IntColumn:
-    """Return the blocks held in the rounds that yield all tokens, what may be shared left out.
+def block_rounds(prompts: Many, outputs: Many, rounds: Many, memory: BlockMemory) -> Many:
+    """Return the blocks held in the rounds that yield all tokens, for one request or for each.
 
     Paged: ``ceil((N^p + j) / b)`` in round j; else all blocks of a request in each.
     """
     size = memory.block_tokens
     if memory.is_paged:
-        held = _filled(prompts + rounds, size) - _filled(prompts, size)
-    else:
-        held = -(-(prompts + outputs) // size) * rounds
-    return held - cut // size * rounds
+        return _filled(prompts + rounds, size) - _filled(prompts, size)
+    return -(-(prompts + outputs) // size) * rounds
 
 
-def _filled(tokens: IntColumn, size: int) -> IntColumn:
+def _filled(tokens: Many, size: int) -> Many:
     """Return the sum of ceil(j / size) over j = 1 ... t, for each t."""
     whole, rest = tokens // size, tokens % size
     return size * _triangle(whole) + rest * (whole + 1)
 
 
-def _triangle(tokens: IntColumn) -> IntColumn:
+def _triangle(tokens: Many) -> Many:
     """Return t (t + 1) / 2."""
     return tokens * (tokens + 1) // 2
 

@@ -16,6 +16,7 @@ from orsched.costs.linear import LinearCost
 from orsched.costs.pooling import PoolingCost
 from orsched.costs.profiled import ProfiledCost
 from orsched.costs.protocol import CostModel, knows_cached, mixed_ns, prefill_ns
+from orsched.costs.ridge import ridge_tokens
 from orsched.costs.roofline import RooflineCost
 
 __all__ = [
@@ -37,5 +38,6 @@ __all__ = [
     "knows_cached",
     "mixed_ns",
     "prefill_ns",
+    "ridge_tokens",
     "splits",
 ]

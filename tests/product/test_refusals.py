@@ -91,6 +91,8 @@ def test_dispatchers_where_there_is_nothing_to_dispatch(method, sharing):
 
 @pytest.mark.parametrize(("policy", "field"), [
     ("vllm@none+policy=priority+priority=length", "priority"),
+    ("vllm@none+order=longest", "order"),
+    ("fcfs@none+order=volume", "order"),
     ("mico@none+distribution=workload", "distribution"),
     ("mico@none+trade_off=true", "trade_off"),
     ("mico@none+order=long_answer", "order"),
