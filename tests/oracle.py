@@ -407,13 +407,10 @@ class Oracle:
         rows = [row for job in self.jobs for row in self.rows(job, groups)]
         columns = np.array(rows, np.int64).reshape(-1, 7).T
         return Schedule(
-            instance_sha256=self.instance.sha256,
-            steps=steps,
-            work=Work(*columns),
-            method=self.policy.name,
-            information=self.information.value,
+            instance_sha256=self.instance.sha256, steps=steps, work=Work(*columns),
+            method=self.policy.name, information=self.information.value,
             instance_name=self.instance.name,
-        )
+        )  # fmt: skip
 
     def rows(self, job, groups):
         """The work of a request: a row a chunk, and one for each unbroken run of rounds."""

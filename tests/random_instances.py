@@ -85,13 +85,10 @@ def _batching_worker(rng, n, prompt, most, name):
         more = rng.choice((0, 0, 1, rng.randint(0, 2 * least)))
         memory = BlockMemory(least + more, tokens, allocation)
     return Worker(
-        rng.choice((1, 2, 3, 3, 5, n + 1)),
-        _cost(rng, prompt, mixtures),
-        rng.choice((None, prompt, rng.randint(prompt, 3 * prompt))),
-        memory,
-        name,
+        rng.choice((1, 2, 3, 3, 5, n + 1)), _cost(rng, prompt, mixtures),
+        rng.choice((None, prompt, rng.randint(prompt, 3 * prompt))), memory, name,
         padding=rng.random() < 0.4,
-    )
+    )  # fmt: skip
 
 
 def _column(rng, n, most):

@@ -227,12 +227,9 @@ def test_version():
 def test_interrupt_prints_the_incumbent_and_exits_with_130():
     options = ("--time-limit", "600", "--format", "json", "-o", "s.json")
     process = subprocess.Popen(
-        [*ORSCHED, "solve", "gsm8k-llama65b", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
+        [*ORSCHED, "solve", "gsm8k-llama65b", *options], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
     # Progress goes to standard error, after two seconds; then there is an incumbent.
     line = process.stderr.readline()
     while "best" not in line:

@@ -19,14 +19,10 @@ from orsched.solving.method_choice import read_spec
 from tests.cli.own_policies import RAISES
 
 WRONG_FILES = {
-    "no_syntax.py": "def x(:\n",
-    "fails.py": "1 / 0\n",
-    "leaves.py": "raise SystemExit(0)\n",
-    "no_text.py": "x = 1\0",
-    "lacks.py": "import json\nimport nowhere_at_all\n",
-    "failing_package/__init__.py": "1 / 0\n",
-    "failing_package/inner.py": "",
-}
+    "no_syntax.py": "def x(:\n", "fails.py": "1 / 0\n", "leaves.py": "raise SystemExit(0)\n",
+    "no_text.py": "x = 1\0", "lacks.py": "import json\nimport nowhere_at_all\n",
+    "failing_package/__init__.py": "1 / 0\n", "failing_package/inner.py": "",
+}  # fmt: skip
 
 
 @pytest.fixture

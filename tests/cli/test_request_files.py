@@ -308,25 +308,18 @@ RESULT = {
 }  # fmt: skip
 RUNS = {
     "bound": ["two-by-two", "two-by-two --objective jct_mean"],
-    "bound --certificate": ["two-by-two"],
-    "calibrate": ["--from steps.csv -o cost.json"],
-    "capacity": ["two-by-two --slo-ttft 1 --jobs 1"],
-    "check": ["two-by-two s.json"],
+    "bound --certificate": ["two-by-two"], "calibrate": ["--from steps.csv -o cost.json"],
+    "capacity": ["two-by-two --slo-ttft 1 --jobs 1"], "check": ["two-by-two s.json"],
     "compare": ["two-by-two", "uniform --set requests=4 --set clients=2 --seeds 0:2"],
-    "cost": ["--gpu h100 --model 8b"],
-    "data list": [""],
-    "data verify": ["--directory ."],
+    "cost": ["--gpu h100 --model 8b"], "data list": [""], "data verify": ["--directory ."],
     "frontier": ["two-by-two --first makespan --second jct_mean --points 0"],
-    "info": ["", "fcfs", "gsm8k", "affine", "machines", "two-by-two"],
-    "pack": ["two-by-two"],
+    "info": ["", "fcfs", "gsm8k", "affine", "machines", "two-by-two"], "pack": ["two-by-two"],
     "predict evaluate": ["m.json math.jsonl"],
     "predict train": ["math.jsonl -o m2.json --kind constant"],
-    "run": ["two-by-two --worker virtual"],
-    "simulate": ["two-by-two --policy vllm"],
-    "solve": ["two-by-two", "gate --method exact"],
-    "study": ["s.toml --jobs 1"],
+    "run": ["two-by-two --worker virtual"], "simulate": ["two-by-two --policy vllm"],
+    "solve": ["two-by-two", "gate --method exact"], "study": ["s.toml --jobs 1"],
     "vllm results": ["result.json"],
-}
+}  # fmt: skip
 ELSEWHERE = {"predict proxy", "export"}
 """Trains a network and prints rows as ``predict train``; has formats of files of its own."""
 

@@ -11,18 +11,12 @@ from tests.cli.own_policies import SOURCE
 
 STUDY = 'instances = ["two-by-two"]\n'
 FILES = {
-    "own.py": SOURCE,
-    "list.json": "[1]",
-    "no-cost.toml": 'clients = 2\ncost = "absent.json"\n',
-    "r.csv": "prompt_tokens,output_tokens\n10,20\n",
-    "t.csv": "a,b\n1,2\n",
-    "keys.toml": f'{STUDY}polices = ["fcfs"]\n',
-    "names.toml": f'{STUDY}policies = ["fcsf"]\n',
+    "own.py": SOURCE, "list.json": "[1]", "no-cost.toml": 'clients = 2\ncost = "absent.json"\n',
+    "r.csv": "prompt_tokens,output_tokens\n10,20\n", "t.csv": "a,b\n1,2\n",
+    "keys.toml": f'{STUDY}polices = ["fcfs"]\n', "names.toml": f'{STUDY}policies = ["fcsf"]\n',
     "generator.toml": 'instances = [{generator = "gsm8"}]\npolicies = ["fcfs"]\n',
-    "requests.csv": "x",
-    "requests.json": "x",
-    "requests.toml": "x",
-}
+    "requests.csv": "x", "requests.json": "x", "requests.toml": "x",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

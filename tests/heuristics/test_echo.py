@@ -228,15 +228,12 @@ def test_old_answers_are_forgotten():
 
 
 METHODS = (
-    ("echo", {"configuration": "bs"}),
-    ("echo", {"configuration": "bs+e"}),
+    ("echo", {"configuration": "bs"}), ("echo", {"configuration": "bs+e"}),
     ("echo", {"configuration": "bs+e+s", "buckets": 2}),
-    ("echo", {"configuration": "echo", "estimator": "machine", "candidates": 2}),
-    ("hygen", {}),
-    ("conserve", {"safepoint_s": 0.001}),
-    ("slack", {"idle_step_s": 0.001}),
+    ("echo", {"configuration": "echo", "estimator": "machine", "candidates": 2}), ("hygen", {}),
+    ("conserve", {"safepoint_s": 0.001}), ("slack", {"idle_step_s": 0.001}),
     ("slack", {"order": "tree", "quantile": 0.5}),
-)
+)  # fmt: skip
 
 
 every_method = pytest.mark.parametrize(("name", "params"), METHODS, ids=str)

@@ -158,14 +158,11 @@ def test_line_ends_mark_blank_lines_blanks_and_extra_columns_do_not_matter(write
     plain = read(write(AZURE)).requests
     rows = AZURE.splitlines()
     variants = [
-        "\ufeff" + AZURE,
-        AZURE.replace("\n", "\r\n"),
-        AZURE.rstrip("\n"),
-        AZURE.replace("\n", "\n\n"),
-        AZURE.replace(",", " , "),
+        "\ufeff" + AZURE, AZURE.replace("\n", "\r\n"), AZURE.rstrip("\n"),
+        AZURE.replace("\n", "\n\n"), AZURE.replace(",", " , "),
         "\n".join([rows[0] + ",Note", rows[1] + ',"a\nb, c"', rows[2] + ","]),
         "\n".join('"' + row.replace(",", '","') + '"' for row in rows),
-    ]
+    ]  # fmt: skip
     for text in variants:
         assert read(write(text)).requests == plain
 

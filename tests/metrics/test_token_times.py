@@ -54,14 +54,11 @@ def test_the_drawn_schedules_have_gaps_of_every_cause():
         work, steps = schedule.work, schedule.steps
         request, stay = work.request[work.phase == DECODE], work.stay[work.phase == DECODE]
         seen = {
-            "mixed": steps.phase == MIXED,
-            "evicted": stay >= 1,
-            "evicted twice": stay >= 2,
-            "on a third worker": steps.worker == 2,
-            "held": work.phase == INVALID,
+            "mixed": steps.phase == MIXED, "evicted": stay >= 1, "evicted twice": stay >= 2,
+            "on a third worker": steps.worker == 2, "held": work.phase == INVALID,
             "paused": (request[1:] == request[:-1]) & (stay[1:] == stay[:-1]),
             "several rounds": steps.rounds[steps.phase == DECODE] > 1,
-        }
+        }  # fmt: skip
         kinds |= {kind for kind, rows in seen.items() if rows.any()}
     assert kinds == set(seen)
 

@@ -41,13 +41,10 @@ COSTS = (
     ),
 )  # fmt: skip
 CHEAP_STAGES = (
-    in_order(models.AffineCost, 9, 0, 10, 1),
-    in_order(models.AffineCost, 3, 1, 10, 0),
-    in_order(models.AffineCost, 1, 0, 7, 0),
-    in_order(models.AffineCost, 0, 0, 7, 0),
-    LEVELS[3],
+    in_order(models.AffineCost, 9, 0, 10, 1), in_order(models.AffineCost, 3, 1, 10, 0),
+    in_order(models.AffineCost, 1, 0, 7, 0), in_order(models.AffineCost, 0, 0, 7, 0), LEVELS[3],
     models.LevelsCost(levels=((4, 2), (12, 9)), round_fixed_ns=10),
-)
+)  # fmt: skip
 """Where few stages take fewer rounds to save a stage."""
 
 

@@ -35,13 +35,9 @@ def _worker(rng, index, repaired):
         intervals.append((start, None))
     memory = orsched.BlockMemory(rng.choice((40, 100)), 4, rng.choice(("paged", "whole")))
     return orsched.Worker(
-        rng.choice((1, 4, 16)),
-        rng.choice((FAST, SLOW)),
-        None,
-        rng.choice((None, memory)),
-        f"worker-{index}",
-        available_ns=tuple(intervals) or ((0, 5000),),
-    )
+        rng.choice((1, 4, 16)), rng.choice((FAST, SLOW)), None, rng.choice((None, memory)),
+        f"worker-{index}", available_ns=tuple(intervals) or ((0, 5000),),
+    )  # fmt: skip
 
 
 def steady(instance):

@@ -65,17 +65,11 @@ def simulated(instance, name):
 
 
 NAMES = [
-    "vllm",
-    "vllm+dispatch=least_work+steal=true",
-    "vllm@clairvoyant+policy=priority+priority=length+steal=true",
-    "dynamic+steal=true",
-    "fcfs",
-    "gittins",
-    "gittins@clairvoyant",
-    "scls_continuous",
-    "scls_continuous+slice_tokens=16+renew=never",
-    "scls_continuous+slice_tokens=32+renew=idle",
-]
+    "vllm", "vllm+dispatch=least_work+steal=true",
+    "vllm@clairvoyant+policy=priority+priority=length+steal=true", "dynamic+steal=true", "fcfs",
+    "gittins", "gittins@clairvoyant", "scls_continuous",
+    "scls_continuous+slice_tokens=16+renew=never", "scls_continuous+slice_tokens=32+renew=idle",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -83,13 +83,15 @@ def test_priority_preempts_the_longest_wherever_it_is():
     assert steps == [(each, [0] if place == 2 else []) for place, each in enumerate(tokens)]
 
 
-def test_requests_that_decode_come_first_if_wanted():
-    """Budget 4, threshold 3: by admission the begun prefill of 0 goes before the token of 1."""
-    lengths = ([9, 1, 1], [1, 3, 3])
-    first = tokens_of("vllm", lengths, 3, mode="decode_first", **CHUNKS)
-    assert tokens_of("vllm", lengths, 3, **CHUNKS)[:2] == [{0: 3, 1: 1}, {0: 3, 1: 1}]
-    assert first[:2] == [{0: 3, 1: 1}, {1: 1, 0: 3}]
-    assert sum(sum(tokens.values()) for tokens in first) == 11 + 2 + 2
+def test_requests_that_decode_come_first_if_asked_for():
+    """Budget 4, at most 2 of a prompt; 7 blocks of 2. In the fourth step 0 is amid its prefill, as
+    is 2, and 1 decodes, for which no block is left. Where it comes first, its token is set aside
+    before it is preempted: only 1 of the 4 tokens is left for 2."""
+    requests, memory = ([8, 3, 5], [4, 4, 1], [0, 0, 12]), BlockMemory(7, 2, "paged")
+    params = {**BY_LENGTH, "max_num_batched_tokens": 4, "long_prefill_token_threshold": 2}
+    for mode, tokens in (("mixed", {0: 2, 2: 2}), ("decode_first", {0: 2, 2: 1})):
+        steps, _ = run("vllm", requests, 3, memory, mode=mode, **params)
+        assert steps[3] == (tokens, [1]), mode
 
 
 def test_prefill_first_stops_all_that_decode():

@@ -19,16 +19,13 @@ def params_of(seed):
     """Parameters far from the defaults as well."""
     rng = random.Random(f"gittins parameters {seed}")
     return {
-        "index": rng.choice(("gittins", "serpt")),
-        "aging": rng.choice((0.0, 1.0, 50.0, 1e6)),
+        "index": rng.choice(("gittins", "serpt")), "aging": rng.choice((0.0, 1.0, 50.0, 1e6)),
         "max_num_batched_tokens": rng.choice((1, 3, 8, 30, 2048)),
-        "gate": rng.choice((1e-6, 0.5, 5.0, 1e9)),
-        "gate_aging": rng.choice((0.0, 3.0)),
-        "window_s": rng.choice((1e-3, 20.0)),
-        "reserve": rng.choice((0.0, 0.5, 2.0)),
+        "gate": rng.choice((1e-6, 0.5, 5.0, 1e9)), "gate_aging": rng.choice((0.0, 3.0)),
+        "window_s": rng.choice((1e-3, 20.0)), "reserve": rng.choice((0.0, 0.5, 2.0)),
         "batch_weight": rng.choice((1.0, 0.1)),
         "ttft_s": rng.choice((None, None, 0.0, 2e-8, 1e-6, 5e-3)),
-    }
+    }  # fmt: skip
 
 
 def policy_for(instance, known="none", seed=None, **params):

@@ -273,18 +273,13 @@ INSTANCES = st.integers(0, 2**32).map(
     lambda seed: random_batching_instance(random.Random(seed), most=25, longest=20)
 )
 PARAMETERS = st.builds(
-    MicoParams,
-    distribution=st.sampled_from([None, "workload", "quantity"]),
-    batching=st.sampled_from(["iteration", "batch"]),
-    buckets=st.integers(1, 10),
-    longest_tokens=st.sampled_from([None, 5, 100]),
-    shares=st.sampled_from(["power", "equal"]),
-    backoff=st.booleans(),
-    batch_size=st.sampled_from([None, 1, 3]),
+    MicoParams, distribution=st.sampled_from([None, "workload", "quantity"]),
+    batching=st.sampled_from(["iteration", "batch"]), buckets=st.integers(1, 10),
+    longest_tokens=st.sampled_from([None, 5, 100]), shares=st.sampled_from(["power", "equal"]),
+    backoff=st.booleans(), batch_size=st.sampled_from([None, 1, 3]),
     order=st.sampled_from(["arrival", "random", "short_prompt", "long_answer"]),
-    insertion=st.sampled_from(["mixed", "decoupled", "cheaper"]),
-    trade_off=st.booleans(),
-)
+    insertion=st.sampled_from(["mixed", "decoupled", "cheaper"]), trade_off=st.booleans(),
+)  # fmt: skip
 
 
 @given(INSTANCES, PARAMETERS)

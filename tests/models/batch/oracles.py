@@ -136,12 +136,9 @@ def random_case(rng, most):
     ][int(rng.integers(0, 3))]
     max_batch = None if rng.random() < 0.6 else int(rng.integers(1, 40))
     return (
-        lengths,
-        in_order(BilinearCost, *values.tolist()),
-        int(rng.integers(1, 4)),
-        memory,
+        lengths, in_order(BilinearCost, *values.tolist()), int(rng.integers(1, 4)), memory,
         max_batch,
-    )
+    )  # fmt: skip
 
 
 def accepted(call):

@@ -10,16 +10,13 @@ from tests.brute_force import least_total
 from tests.in_order import in_order
 
 COSTS = (
-    in_order(AffineCost, 25, 1, 29, 2),
-    in_order(AffineCost, 0, 0, 7, 0),
-    in_order(AffineCost, 100, 3, 1, 1),
-    in_order(AffineCost, 7, 2, 0, 3),
-    in_order(AffineCost, 40, 0, 10, 0),
-    in_order(AffineCost, 0, 0, 0, 0),
+    in_order(AffineCost, 25, 1, 29, 2), in_order(AffineCost, 0, 0, 7, 0),
+    in_order(AffineCost, 100, 3, 1, 1), in_order(AffineCost, 7, 2, 0, 3),
+    in_order(AffineCost, 40, 0, 10, 0), in_order(AffineCost, 0, 0, 0, 0),
     LevelsCost(levels=((4, 10), (9, 16)), round_fixed_ns=5),
     LevelsCost(levels=((9, 30),), round_fixed_ns=1),
     LevelsCost(levels=((3, 0), (6, 5), (20, 50)), round_fixed_ns=8),
-)
+)  # fmt: skip
 
 
 def random_instance(seed: int, most: int = 5) -> Instance:
