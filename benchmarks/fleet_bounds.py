@@ -1,11 +1,12 @@
 """Bounds where memory binds, requests restart, and several workers serve.
 
-    python -m benchmarks.fleet_bounds [--only NAME ...] [--seeds N]
+    python -m benchmarks.fleet_bounds [--only NAME ...] [--seeds N] [--schedules]
 
 Every bound allows chunks, mixed steps and restarts where a request is. Rollouts are prompts with
 samples: the logarithms of their lengths are normal around a prompt's own. ``--seeds`` adds as many
 instances like r1024. The cases m4090 and p3 are read from the folder ``cases`` beside
-``ORSCHED_DATA``, and left out where that is not there.
+``ORSCHED_DATA``, and left out where that is not there. ``--schedules`` measures, in the place of
+bounds, the CPU seconds of a simulation (``vllm``, longest first) and of the check of its schedule.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 import orsched
 from benchmarks.arguments import count
@@ -27,10 +30,13 @@ from orsched.data.memory import BlockMemory, PrefixCache
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.files.request_columns import read_requests_csv
+from orsched.heuristics.policy_method import LiveMethod
 from orsched.instances.datasets import VARIABLE
 from orsched.instances.rollouts import rollout_requests
 from orsched.models.bounds.fleet_prices_search import price_certificates
 from orsched.models.bounds.makespan_certificates import volume_certificates
+from orsched.simulator import simulate_policy
+from orsched.solving.method_choice import choose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +72,7 @@ def cases(seeds: int) -> Iterator[tuple[str, Instance]]:
         yield name, fleet(short, H100, 1, 64, 800, "prefill", cached)
     yield "r1024, 4 x 64", fleet(rollout_requests(64, 16, 16_384, 1), H100, 4, 64)
     yield "r8192, 16 x 256", fleet(rollout_requests(512, 16, 32_768, 2), H100, 16, 256, 28_000)
+    yield "r10000, 16 x 256", fleet(rollout_requests(625, 16, 32_768, 3), H100, 16, 256, 28_000)
     main = orsched.load("gsm8k-llama65b")
     for workers in (4, 8):
         clients = main.worker.clients // workers
@@ -98,14 +105,38 @@ def row_of(name: str, instance: Instance) -> dict[str, object]:
     }
 
 
+def schedule_row(name: str, instance: Instance) -> dict[str, object]:
+    """Return the CPU seconds of a simulation, and of the check of what came out."""
+    longest_first = np.argsort(-instance.requests.output_tokens, kind="stable")
+    instance = instance.replace(requests=instance.requests.take(longest_first.tolist()))
+    chosen = choose("vllm")
+    assert isinstance(chosen.method, LiveMethod)
+    policy, _ = chosen.method.build(instance, chosen.information, {}, 0)
+    began = time.process_time()
+    schedule = simulate_policy(instance, policy).schedule
+    simulated = time.process_time()
+    assert not orsched.check(instance, schedule)
+    checked = time.process_time()
+    return {
+        "case": name,
+        "steps": len(schedule.steps),
+        "makespan": round(schedule.makespan_ns / NS_PER_S, 2),
+        "simulate_cpu_s": round(simulated - began, 2),
+        "check_cpu_s": round(checked - simulated, 2),
+        "share": round((checked - simulated) / (simulated - began), 2),
+    }
+
+
 def main(args: list[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", nargs="+", default=[], help="cases whose names begin so")
     parser.add_argument("--seeds", type=count, default=0, help="further instances like r1024")
+    parser.add_argument("--schedules", action="store_true", help="time simulation and check")
     given = parser.parse_args(args)
+    row = schedule_row if given.schedules else row_of
     found = [
-        row_of(name, instance)
+        row(name, instance)
         for name, instance in cases(given.seeds)
         if not given.only or name.startswith(tuple(given.only))
     ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from orsched.checker.violations import ViolationKind
 from orsched.common.errors import TimeLimitError
-from orsched.costs import knows_cached, mixed_ns
+from orsched.costs import LinearCost, RooflineCost, knows_cached, mixed_ns
 from orsched.costs.exact import numbers_of_equal
 from orsched.data.schedule import DECODE, MIXED, PREFILL
 
@@ -68,6 +68,10 @@ def _split(kind: IntColumn, count: int) -> list[IntColumn]:
 
 UNKNOWN = -1
 """Stands for a duration that the cost model could not give."""
+
+_ARITHMETIC, _FEW, _MANY = (LinearCost, RooflineCost), 8, 1 << 16
+"""Models whose formula of a round is arithmetic in contexts: arrays of them give arrays of times,
+none negative. ``_FEW`` rounds are as fast one by one; ``_MANY`` are priced at one time."""
 
 _NAMES = {PREFILL: "a prefill stage", DECODE: "a decode stage", MIXED: "a mixed step"}
 
@@ -129,6 +133,12 @@ class Durations:
             return UNKNOWN
         total, most = int(line.caches.context_padded[place]), int(line.caches.context_max[place])
         duration = int(self.first_round[place])
+        if type(worker.cost) in _ARITHMETIC and rounds > _FEW and duration != UNKNOWN:
+            formula: Any = worker.cost.round_ns
+            for begin in range(1, rounds, _MANY):  # objects: whole numbers of any size
+                more = np.arange(begin, min(rounds, begin + _MANY), dtype=object)
+                duration += int(formula(active, total + active * more, most + more).sum())
+            return duration
         for later in range(1, rounds):
             one = self._round(worker, place, active, total + active * later, most + later)
             if one == UNKNOWN or duration == UNKNOWN:

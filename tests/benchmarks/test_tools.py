@@ -266,15 +266,14 @@ def test_a_module_and_its_tests_are_where_the_table_says(target):
 
 
 def test_bounds_of_fleets_are_printed_with_their_checks(capsys, monkeypatch):
-    """Rollouts are those of their seed; prices prove more than the volume of all workers."""
-    drawn, again = (fleet_bounds.rollouts(3, 4, 500, 7) for _ in range(2))
-    assert drawn.output_tokens.tolist() == again.output_tokens.tolist()
-    assert len(set(drawn.prompt_tokens.tolist())) == 3
-    assert 16 <= drawn.output_tokens.min() <= drawn.output_tokens.max() <= 500
-    assert len(fleet_bounds.fleet(drawn, fleet_bounds.H100, 2, 4).workers) == 2
+    """Prices prove more than the volume of all workers; what ``vllm`` does takes at least that."""
     small = kinds()["fleet_prices"].instance
     monkeypatch.setattr(fleet_bounds, "cases", lambda seeds: iter([("small", small)]))
     row = fleet_bounds.row_of("small", small)
     assert row["fleet_prices"] >= row["kv_volume"]
+    assert fleet_bounds.schedule_row("small", small)["makespan"] >= row["fleet_prices"]
     fleet_bounds.main([])
-    assert "fleet_prices" in capsys.readouterr().out
+    fleet_bounds.main(["--schedules"])
+    printed = capsys.readouterr().out
+    assert "fleet_prices" in printed
+    assert "check_cpu_s" in printed

@@ -21,6 +21,7 @@ from orsched.common.errors import PolicyError
 from orsched.data.schedule_classes import ALLOWANCES, allowances_of
 from orsched.models.bounds.fleet_prices_search import price_certificates
 from orsched.simulator import simulate_policy
+from orsched.solving.method_choice import choose
 from tests.forged import leaves, with_leaf
 from tests.models.least_of_fleet import FleetSearch
 from tests.models.test_bound_scope import COSTS
@@ -92,8 +93,10 @@ def schedules(rng, instance):
             with suppress(PolicyError):  # it sees no way on
                 yield simulate_policy(instance, BATCHING[name](seed)).schedule
     for name, parameters in METHODS:
+        chosen = choose(name, None, parameters)
         with suppress(InputError):  # a policy that does not serve such instances
-            yield orsched.simulate(instance, name, parameters=parameters).schedule
+            policy, _ = chosen.method.build(instance, chosen.information, chosen.parameters, seed)
+            yield simulate_policy(instance, policy).schedule
 
 
 def certificates(instance, allows):
