@@ -57,7 +57,7 @@ ROOMS = {
     ),
     "simulator": Room(("orsched/simulator",), 4_130, 4_300, 13),
     "metrics, checker, certificates": Room(
-        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 10_460, 9_700, 39
+        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 10_560, 9_700, 39
     ),
     "solving": Room(("orsched/solving",), 3_020, 2_600, 11),
     "files and instances": Room(("orsched/files", "instances"), 7_490, 8_300, 33),

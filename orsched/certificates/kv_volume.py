@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from orsched.certificates.scope import cut_tokens, prefills_grow
+from orsched.certificates.scope import Findable, cut_tokens, prefills_grow
 from orsched.certificates.step_lower_bounds import (
     lost_by_rounding,
     lost_in_round,
@@ -100,16 +100,17 @@ class Volume:
     @classmethod
     def of(cls, context: Context, rows: IntColumn) -> Volume:
         """Return the sums over some requests, by rows, of an instance with workers of one kind."""
-        needs, worker = Needs.of(context, 0, rows), context.instance.workers[0]
+        needs, worker = Needs.alone(context, 0, rows), context.instance.workers[0]
+        computed, attended, held = _once(context, rows)
         return cls(
             requests=len(rows),
-            prompts=_total(needs.prompts),
-            attended=_total(needs.attended),
+            prompts=_total(needs.prompts) + computed,
+            attended=_total(needs.attended) + attended,
             tokens=_total(needs.tokens),
             most=int(needs.tokens.max()),
             contexts=_total(needs.contexts),
             least_context=needs.least_context,
-            block_rounds=_total(needs.block_rounds),
+            block_rounds=_total(needs.block_rounds) + held,
             blocks=0 if worker.memory is None else worker.memory.blocks,
             clients=min(worker.clients, len(context.instance)),
         )
@@ -127,6 +128,35 @@ class Needs(NamedTuple):
 
     @classmethod
     def of(cls, context: Context, kind: int, rows: IntColumn) -> Needs:
+        """Return what requests, by rows, need: of a block that k requests share a k-th each."""
+        own, shared = cls.alone(context, kind, rows), context.once(_findable)
+        if shared is None:
+            return own
+        requests, size = context.instance.requests, shared.size
+        most = int(requests.prompt_tokens.max()) + int(own.tokens.max())
+        part, place = _ONE // shared.sharers, shared.place
+        if most >= _MOST_SHARED:
+            part, place = part.astype(object), place.astype(object)
+        late = shared.since[shared.key] >= int(requests.arrival_ns[rows].min())
+
+        def each(values: IntColumn) -> IntColumn:
+            """Return the whole part of the sums of parts, by row."""
+            sums = np.zeros(len(requests), values.dtype)
+            np.add.at(sums, shared.row, values)
+            return sums[rows]
+
+        held = own.block_rounds
+        if context.instance.workers[kind].caches_prefixes:
+            held = held + own.tokens * each(part) // _ONE
+        attended = _attended_in(place, size) * part
+        return own._replace(
+            prompts=own.prompts + each(part * size * late) // _ONE,
+            attended=own.attended + each(attended * late) // _ONE,
+            block_rounds=held,
+        )
+
+    @classmethod
+    def alone(cls, context: Context, kind: int, rows: IntColumn) -> Needs:
         """Return what requests, by rows, need; what a cache may share is left out."""
         instance, memory = context.instance, context.instance.workers[kind].memory
         columns = (
@@ -157,6 +187,9 @@ class Needs(NamedTuple):
 _MOST_SQUARED = 2**30
 """Tokens whose squares are far below 64 bits."""
 
+_ONE, _MOST_SHARED = 2**16, 2**21
+"""Parts of a block that requests share, and tokens whose squares in parts are below 64 bits."""
+
 
 def _total(values: IntColumn) -> int:
     """Return the exact sum of whole numbers of at least 0."""
@@ -167,6 +200,35 @@ def _total(values: IntColumn) -> int:
 
 def _cut(context: Context) -> IntColumn:
     return cut_tokens(context.instance)
+
+
+def _findable(context: Context) -> Findable | None:
+    return Findable.of(context.instance)
+
+
+def _once(context: Context, rows: IntColumn) -> tuple[int, int, int]:
+    """Return what requests, by rows, need of the blocks that they may find, on all equal workers.
+
+    Tokens, and what they attend to: a block is computed before a request finds it, unless requests
+    that came earlier have it. Block-rounds: it is in memory in all rounds of each request.
+    """
+    shared, instance = context.once(_findable), context.instance
+    if shared is None:
+        return 0, 0, 0
+    chosen = np.zeros(len(instance), bool)
+    chosen[rows] = True
+    here = chosen[shared.row]
+    keys, first = np.unique(shared.key[here], return_index=True)
+    rounds = np.zeros(len(shared.since), np.int64)
+    np.maximum.at(rounds, shared.key[here], instance.rounds_needed[shared.row[here]])
+    late = shared.since[keys] >= int(instance.requests.arrival_ns[rows].min())
+    attended = _attended_in(shared.place[here][first][late].astype(object), shared.size)
+    return int(late.sum()) * shared.size, sum(attended.tolist()), sum(rounds.tolist())
+
+
+def _attended_in(place: IntColumn, size: int) -> IntColumn:
+    """Return what the tokens of blocks attend to, themselves included."""
+    return _triangle((place + 1) * size) - _triangle(place * size)
 
 
 def block_rounds(prompts: Many, outputs: Many, rounds: Many, memory: BlockMemory) -> Many:

@@ -128,6 +128,40 @@ class Sharing:
 
 
 @dataclass(frozen=True)
+class Findable:
+    """The blocks that requests may find in a cache, one entry for each request that has one.
+
+    Left out are those that some request always computes for itself: its copy may be the one that
+    others find. ``row``, ``place``: of an entry; ``key``: its number, from 0 on; ``sharers``: how
+    many requests have the block; ``since``: when the first of them arrives, by key.
+    """
+
+    size: int
+    row: IntColumn
+    place: IntColumn
+    key: IntColumn
+    sharers: IntColumn
+    since: IntColumn
+
+    @classmethod
+    def of(cls, instance: Instance) -> Findable | None:
+        """Return them, or None where there are none."""
+        shared = _SharedBlocks.of(instance)
+        if shared is None:
+            return None
+        counts = np.diff(shared.begins)
+        row = np.repeat(np.arange(len(instance)), counts)
+        place = np.arange(len(row)) - np.repeat(shared.begins[:-1], counts)
+        common = (shared.sharers > 1) & (shared.sharers == shared.finders)
+        chosen = np.flatnonzero(common[shared.key])
+        row, place = row[chosen], place[chosen]
+        keys, key = np.unique(shared.key[chosen], return_inverse=True)
+        since = np.full(len(keys), 2**62, np.int64)
+        np.minimum.at(since, key, instance.requests.arrival_ns[row])
+        return cls(shared.size, row, place, key, shared.sharers[keys][key], since)
+
+
+@dataclass(frozen=True)
 class _SharedBlocks:
     """The full blocks of all prompts, one after the other, of ``size`` tokens.
 

@@ -8,7 +8,7 @@ import pytest
 
 import orsched
 from orsched.certificates.context import Context
-from orsched.certificates.kv_volume import Volume, kv_volume
+from orsched.certificates.kv_volume import Needs, Volume, kv_volume
 from orsched.checker.certificates import certificate_violations
 from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
@@ -50,6 +50,43 @@ def test_block_rounds_are_counted_by_hand(paged, held):
     volume = Volume.of(Context(instance), np.arange(2))
     assert volume.block_rounds == held
     assert (volume.tokens, volume.contexts, volume.attended) == (5, 3 + 4 + 5 + 2 + 3, 3 + 1)
+
+
+def sharing(prompts, outputs, arrivals=(0, 0)):
+    """Two requests with one beginning, in blocks of a token, under a prefix cache."""
+    memory = BlockMemory(20, 1, "paged", orsched.PrefixCache("lru"))
+    prefixes = orsched.Prefixes.from_documents([0, 0], prompts, 1)
+    requests = Requests(prompts, outputs, arrival_ns=arrivals, prefixes=prefixes)
+    return Instance(requests, Worker(2, ROOFLINE, memory=memory), first_token="decode")
+
+
+def test_a_shared_block_is_computed_once_and_held_by_each():
+    """Of 3 tokens each request finds two at best; round j holds its third and j tokens more."""
+    context, rows = Context(sharing([3, 3], [2, 5])), np.arange(2)
+    volume, needs = Volume.of(context, rows), Needs.of(context, 0, rows)
+    own = [(1 + 1) + (1 + 2), sum(1 + j for j in (1, 2, 3, 4, 5))]
+    assert volume.prompts == 1 + 1 + 2
+    assert volume.attended == 3 + 3 + (1 + 2)
+    assert volume.block_rounds == sum(own) + 2 * 5
+    assert needs.prompts.tolist() == [1 + 1, 1 + 1]
+    assert needs.attended.tolist() == [3 + 1, 3 + 1]  # a half of 1 + 2, rounded down
+    assert needs.block_rounds.tolist() == [own[0] + 2, own[1] + 5]
+    one = Volume.of(context, np.array([0]))
+    assert (one.prompts, one.block_rounds) == (3, own[0] + 2 * 2)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "arrivals", "released", "computed"),
+    [
+        ([3, 3], (0, 7), 7, 1),  # the first request may have computed both blocks before
+        ([3, 3], (7, 7), 7, 2 + 1 + 1),
+        ([2, 3], (0, 0), 0, 1 + 1 + 1),  # the second block of the first is its own copy
+    ],
+)
+def test_what_may_be_there_before_counts_nothing(prompts, arrivals, released, computed):
+    context = Context(sharing(prompts, [2, 5], arrivals))
+    rows = np.flatnonzero(np.array(arrivals) >= released)
+    assert Volume.of(context, rows).prompts == computed
 
 
 @pytest.mark.parametrize(

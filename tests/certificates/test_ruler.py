@@ -74,8 +74,10 @@ def tiny(rng, several, allows):
         chosen[-1] = other
     prefixes = None
     if caching:
-        documents = [rng.choice((0, 0, 1, -1)) for _ in range(n)]
-        prefixes = Prefixes.from_documents(documents, [rng.randint(0, p) for p in prompts], size)
+        documents, shared = [rng.choice((0, 0, 1, -1)) for _ in range(n)], prompts
+        if rng.random() < 0.5:
+            documents, shared = [0] * n, [rng.randint(0, p) for p in prompts]
+        prefixes = Prefixes.from_documents(documents, shared, size)
     named = tuple(replace(each, name=f"w{k}") for k, each in enumerate(chosen))
     requests = Requests(
         prompts, outputs, arrival_ns=arrivals, predicted_tokens=outputs, prefixes=prefixes
