@@ -55,18 +55,18 @@ ROOMS = {
     "common, costs, data": Room(
         ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 7_990, 6_500, 46
     ),
-    "simulator": Room(("orsched/simulator",), 4_130, 4_300, 13),
+    "simulator": Room(("orsched/simulator",), 4_320, 4_300, 14),
     "metrics, checker, certificates": Room(
-        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 10_560, 9_700, 39
+        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 10_670, 9_700, 40
     ),
     "solving": Room(("orsched/solving",), 3_020, 2_600, 11),
     "files and instances": Room(("orsched/files", "instances"), 7_490, 8_300, 33),
     "models": Room(("models",), 18_850, 19_300, 72),
-    "heuristics": Room(("heuristics",), 10_050, 9_500, 42),
-    "command line": Room(("orsched/cli",), 6_800, 6_000, 28),
-    "views": Room(("orsched/views",), 4_830, 5_400, 20),
+    "heuristics": Room(("heuristics",), 10_080, 9_500, 42),
+    "command line": Room(("orsched/cli",), 6_810, 6_000, 28),
+    "views": Room(("orsched/views",), 4_870, 5_400, 20),
     "runner and calibration": Room(("runner", "orsched/calibration"), 13_280, 14_200, 54),
-    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 8_330, 9_200, 35),
+    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 8_500, 9_200, 36),
 }
 """The rooms; files directly in ``orsched/`` are the door and count in none."""
 LONG_FUNCTIONS = 26

@@ -8,5 +8,5 @@ RESULT_KEYS = [
     "itl_max_s", "jct_mean_s", "jct_p50_s", "jct_p99_s", "slo_attainment", "goodput_per_s",
     "jct_mean_bound_s", "ttft_mean_bound_s", "weighted_jct_mean_s", "restarts", "mixed_steps",
     "invalid_tokens", "pad_tokens", "kv_blocks_peak", "hit_rate", "worker_s", "lost_steps",
-    "lost_s", "starts", "refused",
+    "lost_s", "starts", "refused", "bubble_share", "tail_s",
 ]  # fmt: skip

@@ -274,6 +274,7 @@ class ContinuousBatching(Policy):
         self.prefill_first = params.mode == "prefill_first"
         self.chunked = self.chunks = params.splits
         self.watermark = params.watermark_blocks
+        self.aborts = type(self) is ContinuousBatching and hasattr(queue, "remove")
 
     def start(self, view: View) -> None:
         """Know the worker; raises ``InputError`` for one that pads."""
@@ -294,6 +295,10 @@ class ContinuousBatching(Policy):
     def on_preempt(self, view: View, request: int) -> None:
         """Queue the request again."""
         self.queue.put_back(request)
+
+    def on_abort(self, view: View, request: int) -> None:
+        """Let a waiting request go."""
+        self.queue.remove(request)  # type: ignore[attr-defined]
 
     def waiting(self) -> int:
         """Return how many requests wait."""

@@ -298,6 +298,10 @@ class ArrivalQueue:
         """Return the first request."""
         return self.requests[0]
 
+    def remove(self, request: int) -> None:
+        """Remove a request, wherever it is."""
+        self.requests.remove(request)
+
     def victim(self, running: Sequence[int]) -> int:
         """Return the request that was admitted last."""
         return running[-1]
@@ -353,14 +357,17 @@ class PriorityQueue:
 
     def surrender(self) -> int:
         """Remove and return the request of the largest key."""
-        place = max(range(len(self.heap)), key=self.heap.__getitem__)
-        request = self.heap[place][2]
+        request = max(self.heap)[2]
+        self.remove(request)
+        return request
+
+    def remove(self, request: int) -> None:
+        """Remove a request, wherever it is."""
+        place = self.heap.index(self.keys.pop(request))
         self.heap[place] = self.heap[-1]
         self.heap.pop()
         heapify(self.heap)
         self._leaves(request)
-        del self.keys[request]
-        return request
 
     def _leaves(self, request: int) -> None:
         self.waits.remove(request)

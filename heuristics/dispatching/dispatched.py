@@ -48,6 +48,7 @@ class Dispatched(Policy):
         self.information = Information(first.information)
         self.chunks = first.chunks
         self.eviction = first.eviction
+        self.aborts = first.aborts
         self.policies = [first]
         self.before: Counter[str] = Counter()  # counted by policies of workers that were lost
         self.homeless: list[int] = []
@@ -105,6 +106,15 @@ class Dispatched(Policy):
         del self.given[view.index][request]
         self.dispatcher.on_finish(view, request)
         self.policies[view.index].on_finish(view, request, client)
+
+    def on_abort(self, view: View, request: int) -> None:
+        """Tell the policy of the worker that has the request, and the dispatcher."""
+        (index,) = (place for place, own in enumerate(self.given) if request in own)
+        del self.given[index][request]
+        self.dispatcher.drop(view, request, index)
+        self.policies[index].on_abort(view.workers[index], request)
+        if self.steal:
+            self._note(index)
 
     def on_preempt(self, view: View, request: int) -> None:
         """Tell the worker's policy; of a lost worker all requests are placed again soon."""

@@ -212,12 +212,13 @@ def _slo(findings: Findings, slo: object) -> Limits | None:
 
 
 def _further(line: Timeline) -> tuple[str, ...]:
-    """Names of the results that an instance with caches, links, weights, classes, tenants has."""
+    """Names of the results that an instance with caches, links, weights, groups, classes has."""
     classes, tenants = line.instance.names_classes, line.instance.requests.tenant is not None
     caches = _OF_CACHES * line.instance.caches_prefixes
     caches += ("refused",) * bool(line.instance.refused)
     caches += ("fleet",) * line.instance.fleet_changes
     caches += ("transfers",) * (line.instance.link is not None)
+    caches += ("tail_ns",) * (line.instance.requests.group is not None)
     caches += ("weighted_jct_ns",) * (line.instance.requests.weights is not None)
     return caches + ("classes",) * classes + ("tenants", "fairness") * tenants
 

@@ -40,7 +40,10 @@ _WHO = ("seed", "method", "information", "seeds")
 _PROVEN = ("objective_bound", "attainment_bound", "gap", "status")
 """Columns of what is proven, which stand behind the objective's figure."""
 
-_AT_ONCE = ("slot_utilization", "tokens_per_s", "jct_mean_bound_s", "ttft_mean_bound_s")
+_AT_ONCE = (
+    "bubble_share", "tail_s", "slot_utilization", "tokens_per_s", "jct_mean_bound_s",
+    "ttft_mean_bound_s",
+)  # fmt: skip
 _OVER_TIME = (
     "slo_attainment", "goodput_per_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
     "tpot_p99_s", "jct_mean_s", "jct_mean_bound_s",

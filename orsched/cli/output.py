@@ -145,7 +145,7 @@ HEADINGS = {
     "deadline_attainment": "deadlines", "hit_rate": "hits", "weighted_jct_mean_s": "weighted JCT",
     "objective_value": "objective", "objective_bound": "bound s", "attainment_bound": "bound",
     "worker_s": "worker s", "lost_s": "lost s", "lost_steps": "lost steps",
-    "service_difference": "service difference",
+    "service_difference": "service difference", "bubble_share": "bubbles", "tail_s": "tail s",
 }  # fmt: skip
 
 
@@ -242,6 +242,7 @@ def _is_number(value: Any) -> bool:
 _SHARES = (
     "slot_utilization", "gap", "attainment", "plan_error", "busy_share", "gap_share", "hit_rate",
     "slo_attainment", "token_attainment", "deadline_attainment", "attainment_bound",
+    "bubble_share",
 )  # fmt: skip
 """Figures that are printed as per cent."""
 

@@ -85,8 +85,9 @@ def flat_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
 def event_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
     """Return what happened beside plain stages and rounds: restarts, losses, what workers took.
     ``worker_s`` are the worker-seconds of a fleet that changes: with autoscaling from each order of
-    a worker to its end, else while workers are available until the makespan."""
-    fleet = results.get("fleet") or {}
+    a worker to its end, else while workers are available until the makespan. With groups there are
+    ``bubble_share``, of client time in which no token of a request is made, and ``tail_s``."""
+    fleet, busy = results.get("fleet") or {}, results.get("slot_utilization")
     names = ("restarts", "mixed_steps", "invalid_tokens", "pad_tokens", "hit_rate")
     return {
         **{name: results.get(name) for name in names},
@@ -96,6 +97,8 @@ def event_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
         "lost_s": _seconds(fleet.get("lost_ns")),
         "starts": fleet.get("starts"),
         "refused": results.get("refused"),
+        "bubble_share": None if busy is None or "tail_ns" not in results else 1 - busy,
+        "tail_s": _seconds(results.get("tail_ns")),
     }
 
 

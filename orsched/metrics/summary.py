@@ -157,8 +157,8 @@ def fleet_figures(line: Timeline, makespan_ns: int) -> dict[str, Any]:
 _OF_WHOLE_RUNS = ("tokens_per_s", "ttft_ns", "tpot_ns", "itl_ns", "jct_ns", "slo", "gap")
 """Numbers that a run has only if it was not stopped."""
 
-OF_CLASSES = ("classes", "tenants", "fairness", "weighted_jct_ns")
-"""Numbers that only instances with classes, tenants or weights have."""
+OF_CLASSES = ("classes", "tenants", "fairness", "weighted_jct_ns", "tail_ns")
+"""Numbers that only instances with classes, tenants, weights or groups have."""
 
 
 def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -> dict[str, Any]:
@@ -180,6 +180,7 @@ def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -
     ``itl_ns`` is the distribution of the largest time between two successive tokens of a request
     (``largest_gaps_ns``), over the requests of two tokens or more.
     With weights there is ``weighted_jct_ns``: the mean JCT by weight, and the sum of weights.
+    With groups there is ``tail_ns``: from the finish of nine tenths of the requests to the end.
     Where workers come and go there is ``fleet`` beside (``fleet_figures``).
     An instance with a link has ``transfers``: how many, their tokens, the time that links were
     busy, its share of the makespan for each worker that prefills, and the distribution of the times
@@ -247,6 +248,7 @@ def figures(
         "itl_ns": distribution(largest_gaps_ns(line, first_round_ns)[several]),
         "jct_ns": distribution(finish - requests.arrival_ns),
         **_weighted(requests.weights, finish - requests.arrival_ns),
+        **({} if requests.group is None else {"tail_ns": _tail(finish, makespan)}),
         "slo": None
         if slo_ns is None
         else _attainment(slo_ns, ttft, pace, several, judged, makespan, _refused(line.instance)),
@@ -341,6 +343,12 @@ def _weighted(weights: IntColumn | None, jct_ns: IntColumn) -> dict[str, Any]:
     total = exact_sum(weights)
     mean = ratio(exact_product(weights, jct_ns), total)
     return {"weighted_jct_ns": {"mean": mean, "weight": total}}
+
+
+def _tail(finish: IntColumn, makespan_ns: int) -> int:
+    """Return the time of the last tenth of requests: all that follows their 90th percentile."""
+    spread = distribution(finish)
+    return 0 if spread is None else makespan_ns - int(spread["p90"])
 
 
 def _attainment(

@@ -330,6 +330,7 @@ class Policy(ABC):
         waits_for_workers: whether requests stay with a worker that fails until it is back. With a
             worker that stays away such a policy is refused.
         drains: whether it gives workers that drain nothing new, as autoscaling demands.
+        aborts: whether waiting requests can be taken from it (``on_abort``), as over-sampling does.
     """
 
     name: str = "policy"
@@ -341,6 +342,7 @@ class Policy(ABC):
     eviction: Eviction | None = None
     waits_for_workers: ClassVar[bool] = False
     drains: ClassVar[bool] = False
+    aborts: bool = False
 
     def start(self, view: View) -> None:  # noqa: B027  (an optional hook)
         """Prepare for a run; no request has arrived yet."""
@@ -362,6 +364,9 @@ class Policy(ABC):
 
     def on_preempt(self, view: View, request: int) -> None:  # noqa: B027
         """Handle an eviction: the request waits again and keeps its yielded tokens."""
+
+    def on_abort(self, view: View, request: int) -> None:  # noqa: B027
+        """Drop a request that waits: it is not served any more. One on a client has finished."""
 
     def on_unavailable(self, view: View) -> None:  # noqa: B027
         """Handle the loss of a worker: it is not asked until it is back. Each request that was on

@@ -47,7 +47,7 @@ VERDICT = (
 
 EVENTS = (
     "restarts", "mixed_steps", "invalid_tokens", "pad_tokens", "kv_blocks_peak", "hit_rate",
-    "worker_s", "lost_steps", "lost_s", "starts", "refused",
+    "worker_s", "lost_steps", "lost_s", "starts", "refused", "bubble_share", "tail_s",
 )  # fmt: skip
 """What happened beside plain stages and rounds: None where the instance has no such thing."""
 

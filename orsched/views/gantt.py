@@ -21,6 +21,7 @@ from orsched.views.gantt_frame import (
     inches_of,
     label_axes,
     label_bars,
+    mark_last,
     place_axes,
     rectangles,
 )
@@ -66,9 +67,11 @@ def gantt(
     purple bar on the clients of both workers.
     Prefill stages are orange stripes over all clients of the worker, mixed steps lighter ones;
     clients without a request show the tinted background. Vertical lines mark the makespan and, if
-    the schedule has one, the lower bound. Collections and images carry the ``gid`` ``decode``,
-    ``bulk``, ``prefill``, ``invalid``, ``paused``, ``transfers``, ``restarts``, ``stages``,
-    ``mixed`` or ``density``; what does not occur is neither drawn nor explained.
+    the schedule has one, the lower bound. With several workers the request that ends last is
+    framed, and a line says how long it waited, was prefilled and took in rounds. Collections and
+    images carry the ``gid`` ``decode``, ``bulk``, ``prefill``, ``invalid``, ``paused``,
+    ``transfers``, ``restarts``, ``stages``,
+    ``mixed``, ``last`` or ``density``; what does not occur is neither drawn nor explained.
 
     Where bars would be thinner than a pixel (the median one, or rows below two pixels), and with
     more than ``MAX_BARS`` of a kind, the schedule is drawn as an image in which each pixel shows
@@ -138,6 +141,7 @@ def draw_chart(
     draw_borders(ax, chart)
     label_axes(ax, chart, end_ns)
     draw_lines(ax, chart.schedule)
+    mark_last(ax, chart)
     draw_title(ax, chart, title)
     if len(chart.use.decode) <= MAX_LABELS and not dense:
         label_bars(ax, chart)

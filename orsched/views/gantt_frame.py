@@ -9,6 +9,7 @@ import numpy as np
 
 from orsched.common.units import NS_PER_S
 from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import last_request
 from orsched.solving.run_block import verdict_of
 from orsched.views import style
 from orsched.views.pictures import DPI, fit, heading
@@ -206,6 +207,32 @@ def draw_lines(ax: Axes, schedule: Schedule) -> None:
         ax.axvline(bound, color="white", lw=3, zorder=5)
         ax.axvline(bound, color=style.BOUND_COLOUR, lw=1.6, ls=(0, (4, 1.5)), zorder=6,
                    gid="bound")  # fmt: skip
+
+
+def mark_last(ax: Axes, chart: Chart) -> None:
+    """Frame the request that ends last in a fleet, and say below the axis what its time went to."""
+    last = last_request(chart.line)
+    if len(chart.instance.workers) == 1 or last is None:
+        return
+    stays = chart.use.stays.take(chart.use.stays.request == last.request)
+    rows = chart.lanes.row[stays.lane]
+    half = max(0.5, 3 * chart.lanes.rows / (inches_of(ax)[1] * DPI))  # at least six pixels high
+    for corners in rectangles(stays.start_ns, stays.end_ns, rows - half, rows + half):
+        ax.plot(*np.vstack([corners, corners[:1]]).T, color=style.LAST_COLOUR, lw=1.4, zorder=7,
+                gid="last", clip_on=False)  # fmt: skip
+    spent = {
+        "waited": last.waiting_ns, "prefill": last.prefill_ns,
+        f"{last.rounds:,} rounds": last.rounds_ns, "without work": last.other_ns,
+    }  # fmt: skip
+    parts = [f"{word} {style.seconds(ns)}" for word, ns in spent.items() if ns]
+    name = shortened(chart.instance.requests.id_of(last.request), 24)
+    where = shortened(chart.instance.workers[last.worker].name, 14)
+    words = ax.annotate(
+        f"ends last: request {name} on {where}: {', '.join(parts)}", (0, 0), (0, -27),
+        xycoords="axes fraction", textcoords="offset points", color=style.LAST_COLOUR,
+        fontsize=9, parse_math=False, gid="last-words",
+    )  # fmt: skip
+    fit(words, inches_of(ax)[0] - 0.8)
 
 
 def draw_title(ax: Axes, chart: Chart, title: str | None) -> None:

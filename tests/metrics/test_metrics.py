@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched import SLO, InputError, check, load_schedule, save_schedule, summarise
+from orsched import (
+    SLO,
+    AffineCost,
+    InputError,
+    Worker,
+    check,
+    load_schedule,
+    save_schedule,
+    simulate,
+    summarise,
+)
 from orsched.data.schedule import Steps, Work
 from orsched.metrics.flat_figures import FIGURES, flat_figures
 from orsched.metrics.timeline import Timeline
@@ -18,6 +29,7 @@ from orsched.simulator import simulate_policy
 from orsched.solving.result import ROW, request_columns
 from tests.by_the_book import Book, require_reported
 from tests.checker.valid import with_step, with_work
+from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
 from tests.random_instances import random_batching_instance
@@ -38,6 +50,24 @@ def test_numbers_are_those_of_each_step_and_client_time_adds_up(case):
     clients = sum(worker.clients for worker in instance.workers)
     total = results["busy_client_ns"] + sum(results["bubble_ns"].values())
     assert total == clients * schedule.makespan_ns
+
+
+def test_the_tail_is_the_time_of_the_last_tenth_where_requests_have_groups():
+    """Rounds of 1 s on ten clients: nine requests of 2 tokens, one of 9; the prefill takes 3 s."""
+    worker = Worker(10, in_order(AffineCost, 3 * 10**9, 0, 10**9, 0))
+    plain = decoding([1] * 10, [2] * 9 + [9], worker)
+    grouped = plain.replace(requests=plain.requests.replace(group=[0] * 10))
+    result = simulate(grouped, "fcfs")
+    assert (result.checked, result.schedule.results["tail_ns"]) == (True, 7 * 10**9)
+    row = result.to_row()
+    assert (row["tail_s"], row["bubble_share"]) == (7.0, pytest.approx(1 - (9 * 5 + 12) / 120))
+    without = simulate(plain, "fcfs")
+    assert "tail_ns" not in without.schedule.results
+    assert without.to_row()["bubble_share"] is None
+    for tail in (7 * 10**9 + 1, None, "7"):
+        results = {**result.schedule.results, "tail_ns": tail}
+        (fault,) = check(grouped, replace(result.schedule, results=results))
+        assert fault.field == "results.tail_ns"
 
 
 def require_times(instance, schedule):

@@ -17,10 +17,14 @@ from orsched.data.requests import Requests
 from orsched.data.schedule import PREFILL
 from orsched.data.workers import Worker
 from orsched.metrics.summary import summarise
+from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import last_request
 from orsched.views import gantt as module
 from orsched.views import style
 from orsched.views.gantt import gantt, save_gantt
 from orsched.views.spans import lanes_of, rank_in_lane
+from tests.decoding import decoding
+from tests.in_order import in_order
 from tests.views import samples
 from tests.views.samples import alike, by_hand, every_kind, random_instance, served, use_of
 
@@ -116,6 +120,22 @@ def test_workers_are_stacked_with_their_names():
     assert axes.get_ylim() == (2.5, -0.5)
     stripes = extents(parts(axes)["stages"])
     assert {tuple(b) for b in stripes[:, [1, 3]].tolist()} == {(-0.5, 1.5), (1.5, 2.5)}
+
+
+def test_the_request_that_ends_last_in_a_fleet_is_framed_with_what_its_time_went_to():
+    """Request 2 waits on a for the 7 rounds of request 0; rounds take 2 s, prefills 1 s."""
+    cost = in_order(orsched.AffineCost, 10**9, 0, 2 * 10**9, 0)
+    workers = (Worker(1, cost, name="a"), Worker(1, cost, name="b"))
+    instance = decoding([1, 1, 1], [7, 4, 5], workers)
+    schedule = orsched.simulate(instance, "fcfs").schedule
+    last = last_request(Timeline(instance, schedule))
+    assert tuple(last) == (2, 0, 15 * 10**9, 10**9, 5, 10 * 10**9, 0)
+    found = parts(gantt(instance, schedule))
+    assert found["last"].get_xdata().tolist()[:3] == [15, 15, 26]
+    words_of = "ends last: request 2 on a: waited 15.00 s, prefill 1.000 s, 5 rounds 10.00 s"
+    assert found["last-words"].get_text() == words_of
+    alone = decoding([1], [1], workers[:1])
+    assert "last" not in parts(gantt(alone, orsched.simulate(alone, "fcfs").schedule))
 
 
 def test_invalid_tokens_pauses_and_mixed_steps_are_drawn():
