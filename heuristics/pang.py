@@ -46,6 +46,7 @@ class FirstComeFirstServed(Policy):
 
     name = "fcfs"
     information = Information.NONE
+    shares_queue = True
 
     def __init__(self) -> None:
         self.queue: deque[int] = deque()
@@ -90,28 +91,28 @@ class InOrder(FirstComeFirstServed):
 
     def __init__(self, line: Queue, information: Information) -> None:
         super().__init__()
-        self.line = line
+        self.queue: Queue = line  # type: ignore[assignment]
         self.information = information
 
     def on_arrival(self, view: View, request: int) -> None:
         """Queue the request."""
-        self.line.put(view, request)
+        self.queue.put(view, request)
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Forget the request."""
-        self.line.forget(request)
+        self.queue.forget(request)
 
     def waiting(self) -> int:
         """Return how many requests wait."""
-        return len(self.line)
+        return len(self.queue)
 
     def surrender(self) -> int:
         """Give up the request that is last."""
-        return self.line.surrender()
+        return self.queue.surrender()
 
     def _stage(self, batch: BatchBuilder, clients: int) -> list[int]:
-        most = min(clients, len(self.line))
-        return batch.take_offered(popped(self.line, most), most)
+        most = min(clients, len(self.queue))
+        return batch.take_offered(popped(self.queue, most), most)
 
 
 FACTORS = (1.0, 0.5, 0.0, 0.7, 0.35, 1.4, 0.85, 0.6, 0.25)

@@ -19,6 +19,7 @@ from orsched.common.parameters import read_params as read_params
 from orsched.common.scalars import require_bool, require_one_of
 from orsched.common.units import MAX_TOKENS
 from orsched.costs import ridge_tokens
+from orsched.heuristics.dispatching.central import CENTRAL, Central
 from orsched.heuristics.dispatching.dispatched import Dispatched
 from orsched.heuristics.dispatching.dispatchers import DEFAULT, DISPATCHERS
 from orsched.simulator import simulate_policy
@@ -50,7 +51,8 @@ class Dispatching:
     """How requests go to workers, for policies that serve one worker each.
 
     Attributes:
-        dispatch: soonest, round_robin, fewest_requests, least_work or prefix.
+        dispatch: soonest, round_robin, fewest_requests, least_work, prefix, or central: one queue,
+            from which each worker takes requests as it has room.
         steal: whether a worker without work takes waiting requests from others.
     """
 
@@ -58,7 +60,7 @@ class Dispatching:
     steal: bool = False
 
     def __post_init__(self) -> None:
-        require_one_of(self.dispatch, "dispatch", DISPATCHERS)
+        require_one_of(self.dispatch, "dispatch", (*DISPATCHERS, CENTRAL))
         require_bool(self.steal, "steal")
 
 
@@ -241,6 +243,8 @@ def split(
 
 def dispatched(make: Callable[[], Policy], shared: Dispatching) -> Policy:
     """Return a policy for several workers of one that serves one of them each."""
+    if shared.dispatch == CENTRAL:
+        return Central(make)
     return Dispatched(make, DISPATCHERS[shared.dispatch](), steal=shared.steal)
 
 

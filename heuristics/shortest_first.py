@@ -115,8 +115,12 @@ class LimitedBatching(ContinuousBatching):
         most: int | None,
     ) -> None:
         super().__init__(params, information, queue)
-        self.limited = queue
         self.most = UNLIMITED if most is None else most
+
+    @property
+    def limited(self) -> LimitedQueue:
+        """The queue, which workers may share."""
+        return self.queue  # type: ignore[return-value]
 
     def waiting(self) -> int:
         """Return how many requests wait."""

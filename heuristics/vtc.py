@@ -155,6 +155,7 @@ class VirtualTokenCounter(ContinuousBatching):
     """
 
     name = "vtc"
+    shares_queue = False
 
     def __init__(self, params: VtcParams, information: Information) -> None:
         self.fair = FairQueue(params.prompt_weight, params.output_weight)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.common.errors import InputError
 from orsched.data.step import evict
+from orsched.heuristics.continuous.by_group import GroupBatching
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
 from orsched.heuristics.continuous.params import VllmParams, make_queue
 from orsched.heuristics.policy_method import ANY, PolicyMethod
@@ -155,6 +156,8 @@ class InFlight:
 def _continuous(
     instance: Instance, params: VllmParams, information: Information, seed: int
 ) -> Policy:
+    if params.lengths == "group":
+        return GroupBatching(params, information)
     kind = AsyncBatching if params.async_scheduling else ContinuousBatching
     return kind(params, information, make_queue(instance, params, information))
 

@@ -266,6 +266,7 @@ class ContinuousBatching(Policy):
     """
 
     name = "vllm"
+    shares_queue = True
 
     def __init__(self, params: ContinuousParams, information: Information, queue: Queue) -> None:
         self.params = params

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 POLICIES = ("fcfs", "priority")
 PRIORITIES = ("arrival", "service_class", "length")
 ORDERS = ("arrival", "service_class", "shortest", "longest", "volume")
+LENGTHS = ("known", "group")
 MODES = ("mixed", "decode_first", "prefill_first")
 
 
@@ -183,13 +184,18 @@ class VllmParams(ContinuousParams):
     Attributes:
         async_scheduling: whether each step is planned while the one before runs (vLLM:
             async_scheduling): arrivals join, and what finished frees its place, a step later.
+        lengths: by what ``longest`` and ``shortest`` go: ``known``: what the information class
+            shows; ``group``: the mean of the samples of the same prompt that are done. A group
+            without any is next.
     """
 
     async_scheduling: bool = False
+    lengths: str = "known"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_bool(self.async_scheduling, "async_scheduling")
+        require_one_of(self.lengths, "lengths", LENGTHS)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ class StaticBatching(Policy):
     output limit). A batch of one is never refused for memory that the output limit asks for.
     """
 
+    shares_queue = True
+
     def __init__(
         self,
         name: str,
