@@ -62,7 +62,7 @@ ROOMS = {
     "solving": Room(("orsched/solving",), 3_020, 2_600, 11),
     "files and instances": Room(("orsched/files", "instances"), 7_490, 8_300, 33),
     "models": Room(("models",), 18_850, 19_300, 72),
-    "heuristics": Room(("heuristics",), 10_080, 9_500, 42),
+    "heuristics": Room(("heuristics",), 10_340, 9_500, 44),
     "command line": Room(("orsched/cli",), 6_810, 6_000, 28),
     "views": Room(("orsched/views",), 4_870, 5_400, 20),
     "runner and calibration": Room(("runner", "orsched/calibration"), 13_280, 14_200, 54),

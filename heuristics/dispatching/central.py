@@ -41,6 +41,7 @@ class Central(Policy):
         self.information = Information(first.information)
         self.chunks = first.chunks
         self.eviction = first.eviction
+        self.aborts = first.aborts
         self.policies: list[Policy] = [first]
 
     def start(self, view: View) -> None:
@@ -74,6 +75,10 @@ class Central(Policy):
     def on_preempt(self, view: View, request: int) -> None:
         """Tell the worker's policy: the request waits in the one queue again."""
         self.policies[view.index].on_preempt(view, request)
+
+    def on_abort(self, view: View, request: int) -> None:
+        """Let a request in the queue go, of which any policy can be told."""
+        self.policies[0].on_abort(view, request)
 
     def hears_of_evictions(self) -> bool:
         """Return whether the workers' policies queue again what was evicted."""

@@ -192,7 +192,7 @@ def test_bash_completes_in_a_line():
         ("vllm", "arXiv 2309.06180"),
         ("vllm", "max_num_batched_tokens = 2048"),
         ("vllm", "the token budget, most tokens of a step"),
-        ("vllm", "E.g. vllm+policy=fcfs"),
+        ("vllm", "E.g. vllm+order=arrival"),
         ("windows", "yes: --gap, --time-limit and --iterations end it"),
         ("windows", "threads = 2"),
         ("exact", "search = auto"),
@@ -202,7 +202,7 @@ def test_bash_completes_in_a_line():
         ("uniform", "clients = (required)"),
         ("affine", "round_client_ns = 210000"),
         ("levels", "requests"),  # an instance and a cost model have this name
-        ("", "fcfs first come first served, prefill first (vLLM V0, Pang's baseline) [none]"),
+        ("", "first (vLLM V0, Pang's baseline) [none, predicted, clairvoyant]"),
         ("", "bound at full scale [clairvoyant]"),
     ],
 )

@@ -6,6 +6,7 @@ import pytest
 from orsched import AffineCost, BlockMemory, InputError, Instance, Requests, Worker, solve
 from orsched.heuristics.continuous.by_group import GroupQueue
 from orsched.instances.rollouts import rollouts
+from orsched.planning.oversampling import oversample
 from tests.heuristics.building import built, require_sound, solved
 from tests.in_order import in_order
 
@@ -171,3 +172,9 @@ def test_history_beats_groups_and_groups_beat_rows_where_there_are_many_samples(
     group = makespan("none", **GROUPS)
     history = makespan("predicted", order="longest")
     assert history < group < row
+
+
+def test_what_waits_in_the_queue_leaves_it_when_its_group_has_enough():
+    found = oversample(instance_of(group=[0, 0, 0, 1, 1, 1]), "vllm+dispatch=central", keep=1)
+    assert found.violations == ()
+    assert found.aborted.tolist() == [0, 2, 4, 5]
