@@ -70,7 +70,7 @@ def rank_certificates(
     one_made = False  # of few requests the first is made, whatever the time
     shares = ["clients"] if instance.worker.prefill_limit is None else ["clients", "cap"]
     for share in shares:
-        chosen = Shares(share, "clients", best.line)
+        chosen = Shares(share, "clients", best.line, best.step)
         work = work_of(context, chosen, weights)
         for level in _levels(kind, work):
             if (one_made or len(work) > _FEW) and out_of_time():

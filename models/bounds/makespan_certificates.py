@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.certificates.charges import Shares
+from orsched.certificates.charges import Shares, charges_of
 from orsched.certificates.context import sum_of_products
-from orsched.certificates.kv_volume import alone_ns, kv_volume, stage_lines
+from orsched.certificates.kv_volume import alone_ns, kv_volume, lines_of, stage_lines
 from orsched.certificates.one_machine import Charged, Workers
 from orsched.certificates.pools import pools
 from orsched.models.bounds.fleet_prices_search import price_certificates
@@ -46,6 +46,24 @@ def best_shares(context: Context) -> dict[int, Shares]:
 
 
 def _best_shares(context: Context, kind: int) -> Shares:
+    """Share a worker's steps in the way that charges most: by parts, or by a line under all steps
+    where steps are mixed or prefills that are done again yield tokens."""
+    scope, by_parts = context.scope, _shares_by_parts(context, kind)
+    found = [by_parts]
+    several = len(context.floor(kind).lines) > 1
+    if (scope.mixed or scope.yielding or several) and context.instance.link is None:
+        lines = lines_of(context, kind, int(context.fit(kind).jobs.prompts.min()) + 1)
+        found += [by_parts._replace(line=None, step=number) for number in range(len(lines))]
+    return max(found, key=lambda shares: _charged(context, kind, shares))
+
+
+def _charged(context: Context, kind: int, shares: Shares) -> Fraction:
+    """Return what requests are charged in all, in ns."""
+    charges, rounds = charges_of(context, kind, shares), context.fit(kind).jobs.rounds.tolist()
+    return Fraction(sum(charges.machine_times(rounds)), charges.scale)
+
+
+def _shares_by_parts(context: Context, kind: int) -> Shares:
     """Share a worker's steps by clients, or by cap or memory where that charges more."""
     worker, jobs, floor = (
         context.instance.workers[kind],

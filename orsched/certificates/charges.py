@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.certificates.kv_volume import lines_of
 from orsched.certificates.scope import PLAIN
 from orsched.certificates.step_lower_bounds import (
     lost_in_round,
@@ -49,23 +50,26 @@ class Shares(NamedTuple):
     """How a worker's steps are divided among requests, as a certificate chooses.
 
     ``stage`` and ``round``: by what the fixed parts are shared. ``line``: (a, b, scale), with no
-    stage below (a + b tokens) / scale, or None.
+    stage below (a + b tokens) / scale, or None. ``step``: the number of the line under all steps
+    (``kv_volume.lines_of``) whose parts are charged, in the place of a stage's and a round's.
     """
 
     stage: str
     round: str
     line: tuple[int, ...] | None = None
+    step: int | None = None
 
     @classmethod
     def read(cls, choice: dict[str, Any]) -> Shares:
         """Return the choice of a certificate."""
         line = tuple(choice["line"]) if "line" in choice else None
-        return cls(choice["stage_share"], choice["round_share"], line)
+        return cls(choice["stage_share"], choice["round_share"], line, choice.get("step_line"))
 
     def stated(self) -> dict[str, Any]:
         """Return the fields of a certificate."""
         line = {} if self.line is None else {"line": list(self.line)}
-        return {"stage_share": self.stage, "round_share": self.round, **line}
+        step = {} if self.step is None else {"step_line": self.step}
+        return {"stage_share": self.stage, "round_share": self.round, **line, **step}
 
 
 def read_shares(context: Context, choices: list[dict[str, Any]]) -> dict[int, Shares]:
@@ -143,10 +147,14 @@ def divided(context: Context, kind: int, jobs: Jobs, scope: Scope, shares: Share
     """
     worker, floor, clients = context.instance.workers[kind], context.floor(kind), jobs.clients
     prompts, by_stage, by_round = jobs.prompts.tolist(), shares.stage, shares.round
-    line = _line_of(worker, floor, scope, shares.line)
-    terms = terms_of(floor, prompts, clients, line)
+    if shares.step is None:
+        line = _line_of(worker, floor, scope, shares.line)
+        terms = terms_of(floor, prompts, clients, line)
+    else:
+        line, terms = None, _terms_by_line(context, kind, prompts, shares)
     free = scope.chunks and floor.stage.is_curved
     free = free or (scope.mixed and line is None and floor.mixed != "sum")
+    free = free and shares.step is None
     memory, limit = worker.memory, worker.prefill_limit
     if (by_stage == "cap" and limit is None) or (by_round == "memory" and memory is None):
         raise ValueError("there is no cap or no memory to share a step by")
@@ -179,9 +187,28 @@ def divided(context: Context, kind: int, jobs: Jobs, scope: Scope, shares: Share
     if by_round == "clients":
         fixed = terms.round_fixed * both
         most = max(u + growth * d for u, d in zip(first, jobs.rounds.tolist(), strict=True))
-    if scope.yielding:
+    if scope.yielding and shares.step is None:
         first, growth = _or_again(first, growth, stages(1), stages(2))
     return Charges(shares, terms, clients, both, stages(0), first, growth, fixed, max(1, most))
+
+
+def _terms_by_line(context: Context, kind: int, prompts: list[int], shares: Shares) -> Terms:
+    """Return the parts of a line under all steps; ``ValueError`` where there is none.
+
+    A token that a prefill yields which is done again takes no less above the line than one of a
+    round. In a mixed step the fixed part is that of the round, unless the line adds both.
+    """
+    lines = lines_of(context, kind, min(prompts) + 1)
+    if shares.line is not None or context.instance.link is not None:
+        raise ValueError("a line under all steps is charged alone, and where there are no links")
+    if shares.step is None or shares.step >= len(lines):
+        raise ValueError(f"there is no line {shares.step}")
+    line, times = lines[shares.step], context.floor(kind).times
+    fixed = line.stage if line.adds or not context.scope.mixed else 0
+    own = [line.each + line.prompt * p + line.attended * (p * (p + 1) // 2) for p in prompts]
+    whole = [fixed, line.round, line.request, line.context]
+    stage, a_round, request, of_context = (part * times for part in whole)
+    return Terms(line.unit, stage, [part * times for part in own], a_round, request, of_context)
 
 
 def _line_of(

@@ -203,7 +203,7 @@ _WORKERS = listed(
             "stage_share": one_of("clients", "cap"),
             "round_share": one_of("clients", "memory"),
         },
-        {"line": listed(whole(0, SLOPE), 3, 3)},
+        {"line": listed(whole(0, SLOPE), 3, 3), "step_line": whole(0, 64)},
     )
 )
 

@@ -102,8 +102,9 @@ def work_of(context: Context, shares: Shares, weights: IntColumn | None = None) 
     prompts, rounds = jobs.prompts.tolist(), jobs.rounds.tolist()
     terms, least = charges.terms, min(prompts) + 1
     stages = [each // charges.whole for each in charges.stages]
-    again = _again(context, shares) // charges.whole if scope.yielding else None
-    grown = 0 if scope.yielding else terms.context_own
+    repeats = scope.yielding and shares.step is None
+    again = _again(context, shares) // charges.whole if repeats else None
+    grown = 0 if repeats else terms.context_own
     pairs = zip(prompts, rounds, strict=True)
     contexts = [grown * (d * (p - least) + d * (d + 1) // 2) for p, d in pairs]
     own_ns = terms.round_own + grown * least
