@@ -15,6 +15,7 @@ from orsched.common.scalars import require_one_of
 from orsched.common.stop import gap_met
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.costs import splits
+from orsched.models.fleet.method import plannable
 from orsched.simulator.policy import Information
 from orsched.solving.methods import Outcome, Progress, Run, objectives_of
 from orsched.solving.objectives import MAKESPAN, MINIMISED, Objective
@@ -78,6 +79,7 @@ class ExactMethod:
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
     summary: str = "proofs for small instances: best-first search, or Pang's full MIP, repaired"
     params: ClassVar[type] = ExactParams
+    several_workers: ClassVar[bool] = True
     objectives: ClassVar[tuple[str, ...]] = MINIMISED
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
@@ -88,10 +90,15 @@ class ExactMethod:
         params, certified_ns = read_params(ExactParams, run.parameters), run.bound_ns
         result: FullMipResult | BestFirstResult | BestFirstTimesResult
         by, notes = "the best-first search", list[str]()
-        is_best_first = _is_best_first(instance, params, run.objective)
+        shares = len(instance.workers) > 1 and run.objective.is_makespan and _default(params)
+        is_best_first = not shares and _is_best_first(instance, params, run.objective)
         run.require_time()
         seconds = run.stop.seconds_left
         limit = DEFAULT_LIMIT_S if seconds == math.inf else max(1e-3, seconds)
+        if shares:
+            from orsched.models.fleet.exact import solve_shares
+
+            return solve_shares(instance, run, limit)
         if not is_best_first:
             from orsched.models.full_mip import solve_full_mip
 
@@ -181,6 +188,11 @@ class ExactMethod:
         )
 
 
+def _default(params: ExactParams) -> bool:
+    """Whether no parameter asks for the MIP, which is of one worker."""
+    return params.search != "mip" and params.backend is None and params.stages is None
+
+
 def _proven_objective(result: FullMipResult | BestFirstTimesResult, by: str) -> tuple[str, ...]:
     """Say what was proven of an objective that is not the makespan."""
     bound = result.value_bound
@@ -227,7 +239,7 @@ class AutoMethod:
 
     name: str = "auto"
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
-    summary: str = "picks exact, windows or hybrid by the instance's size, arrivals and cost model"
+    summary: str = "picks exact, windows, hybrid or fleet by size, arrivals, workers and cost model"
     several_workers: ClassVar[bool] = True
     objectives: ClassVar[tuple[str, ...]] = MINIMISED
 
@@ -257,8 +269,10 @@ def choose(instance: Instance, objective: Objective = MAKESPAN) -> tuple[str, st
     if not objective.is_makespan:
         return _for_times(instance, objective)
     n, arrivals = len(instance), instance.requests.arrival_ns
+    if len(instance.workers) > 1 and plannable(instance):
+        return "fleet", f"{len(instance.workers)} workers share the requests out"
     if len(instance.workers) > 1 or instance.worker.padding:
-        return "fcfs", "several workers, or one that pads, have no model of stages and windows"
+        return "fcfs", "workers that pad, change or have roles have no plan"
     worker = instance.worker
     if not splits(worker.cost):
         return "hybrid", f"the {worker.cost.model} cost has no exact model of stages"

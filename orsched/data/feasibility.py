@@ -74,7 +74,7 @@ def require_feasible(instance: Parts, chunks: bool) -> None:
     reasons = [
         _misfit(instance, worker, row, chunks)
         for worker in instance.workers
-        if not _fits(instance, worker, chunks or not worker.prefills)[row]
+        if not fits_worker(instance, worker, chunks or not worker.prefills)[row]
     ]
     named = f"request {instance.requests.id_of(row)} (row {row})"
     if len(instance.workers) == 1:
@@ -89,7 +89,7 @@ def fits_some_worker(instance: Parts, chunks: bool) -> Mask:
         some = np.zeros(len(instance), bool)
         for worker in instance.workers:
             if getattr(worker, able):
-                some |= _fits(instance, worker, chunks or able == "decodes")
+                some |= fits_worker(instance, worker, chunks or able == "decodes")
         fits &= some
     return fits
 
@@ -120,7 +120,7 @@ def takes_prompt(requests: Requests, limit: int | None) -> Mask:
     return requests.prompt_tokens <= limit
 
 
-def _fits(instance: Parts, worker: Worker, chunks: bool) -> Mask:
+def fits_worker(instance: Parts, worker: Worker, chunks: bool) -> Mask:
     """Which requests the worker could serve alone."""
     fits = takes_prompt(instance.requests, None if chunks else worker.prefill_limit)
     if worker.memory is not None:

@@ -194,9 +194,12 @@ class Task:
         instance, run, aim = self.instance, self.run, self.run.objective
         history = HistoryRecorder(aim.largest)
         with watch(self.chosen.method.name) if progress else Watch("", None) as shown:
-            lower = _bounds_before(instance, ["makespan"], run.stop.seconds_left)["makespan"]
+            allows = _allowed(instance, self.chosen)
+            lower = _bounds_before(instance, ["makespan"], run.stop.seconds_left, allows)[
+                "makespan"
+            ]
             wanted = named_as_bounds(aim) if len(instance) else ()
-            means = _bounds_before(instance, wanted, run.stop.seconds_left)
+            means = _bounds_before(instance, wanted, run.stop.seconds_left, allows)
             bounded = perf_counter()
             run.bound_ns = bound_of(aim, lower, means)
             history.add(bounded - run.begin, None, run.bound_ns)
@@ -420,11 +423,20 @@ def with_shared_bounds(instance: Instance, results: list[Result]) -> list[Result
     return shared
 
 
-def _bounds_before(instance: Instance, wanted: Sequence[str], seconds: float) -> dict[str, Bound]:
-    """Return the best bounds of objectives, found in a tenth of the seconds left, all together;
-    with prompts longer than any prefill step those that hold for schedules that split them."""
+def _allowed(instance: Instance, chosen: Chosen) -> set[str]:
+    """Return what bounds before the run allow: with prompts longer than any prefill step that they
+    are split, and what the method says of its schedules by ``allows(instance,
+    parameters)``."""
+    states = getattr(chosen.method, "allows", None)
+    stated = set() if states is None else set(states(instance, chosen.parameters))
+    return stated | ({"chunks"} if instance.needs_chunks else set())
+
+
+def _bounds_before(
+    instance: Instance, wanted: Sequence[str], seconds: float, allows: set[str]
+) -> dict[str, Bound]:
+    """Return the best bounds of objectives, found in a tenth of the seconds left, all together."""
     share = None if seconds == math.inf else max(1e-3, seconds / 10 / max(1, len(wanted)))
-    allows = ["chunks"] if instance.needs_chunks else []
     return {name: bound(instance, name, share, allows) for name in wanted}
 
 

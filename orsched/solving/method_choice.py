@@ -293,6 +293,7 @@ PAPERS = {
     "mc_sf": "Jaillet et al., Online Scheduling with KV Cache Constraints, arXiv 2502.07115",
     "robust": _OWN,
     "windows": _OWN,
+    "fleet": _OWN,
     "latency_search": _OWN,
     "auto": _OWN,
     "exact": _PANG,

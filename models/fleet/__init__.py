@@ -1,0 +1,1 @@
+"""Plans for several workers: who serves which request, and in which order."""
