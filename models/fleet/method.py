@@ -159,8 +159,6 @@ class _Fleet:
     def __init__(self, instance: Instance, run: Run, params: FleetParams) -> None:
         self.instance, self.run = instance, run
         self.shares = Shares(instance)
-        if run.stop.seconds_left == math.inf:  # reproducible: compiled from the first move on
-            self.shares.kernels.wait()
         requests = instance.requests
         self.keys = {
             "longest": requests.output_tokens.astype(float),
@@ -203,7 +201,8 @@ class _Fleet:
                 shares.corrected(found if (factor == 1).all() else (factor + found) / 2)
             heat = heats.pop(0) if heats else COOL
             seed = run.seed + self.iteration
-            where = shares.annealed(where if heat == COOL else blocks, heat, seed, run.out_of_time)
+            start, patient = where if heat == COOL else blocks, self.seconds == math.inf
+            where = shares.annealed(start, heat, seed, run.out_of_time, patient)
             ended = self._take(where, self.ways)
         return ended
 

@@ -9,12 +9,13 @@ simulations took.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orsched.certificates.context import Context
-from orsched.certificates.fleet_prices import kinds_of
+from orsched.certificates.fleet_prices import needs_by_kind
 from orsched.common.errors import InputError
 from orsched.data.feasibility import fits_worker
 from orsched.models.compiled_kernels import Kernels, compiled_copies
@@ -51,7 +52,7 @@ class Shares:
     def __init__(self, instance: Instance) -> None:
         first = int(instance.requests.arrival_ns.min())
         try:
-            kinds = kinds_of(Context.allowing(instance, ALLOWS), first)
+            kinds = needs_by_kind(Context.allowing(instance, ALLOWS), first)
         except ValueError as error:
             raise InputError(
                 f"fleet cannot share these requests out: {error}",
@@ -63,7 +64,6 @@ class Shares:
         rounds = instance.rounds_needed.astype(float)
         self._sums = rounds * (instance.requests.prompt_tokens + (rounds + 1) / 2)
         self.tables = _tables(instance, kinds, context_kinds, self.order, first)
-        self.kernels = Kernels(_compiled, "the moves, fleet runs slower", plain)
 
     @property
     def workers(self) -> int:
@@ -122,19 +122,29 @@ class Shares:
         return None if (where < 0).any() else where
 
     def annealed(
-        self, where: IntColumn, heat: float, seed: int, out_of_time: Callable[[], bool]
+        self,
+        where: IntColumn,
+        heat: float,
+        seed: int,
+        out_of_time: Callable[[], bool],
+        patient: bool,
     ) -> IntColumn:
-        """Return the best assignment that annealing finds from one."""
+        """Return the best assignment that annealing finds from one; ``patient``: compiled, which is
+        reproducible."""
+        if self.workers == 1:
+            return where
+        kernels = engine()
+        if patient:
+            kernels.wait()
         loads = self._loads(where[self.order])
         best, base = loads.where.copy(), float(loads.ends.max())
         moves = min(max(MOVES_EACH * len(self.order), FEWEST_MOVES), MOST_MOVES) // COOLINGS
         rng, found = np.random.default_rng(seed), base
-        for step in range(COOLINGS if self.workers > 1 else 0):
-            module = self.kernels.module
-            part = moves if self.kernels.is_compiled else moves // PLAIN
+        for step in range(COOLINGS):
+            part = moves if kernels.is_compiled else moves // PLAIN
             hot = heat * (COLDEST / heat) ** (step / COOLINGS)
             draws = rng.random((part, 4))
-            found = module.anneal(self.tables, loads, best, draws, hot, base, found)
+            found = kernels.module.anneal(self.tables, loads, best, draws, hot, base, found)
             if out_of_time():
                 break
         return self._by_row(best)
@@ -202,6 +212,12 @@ def _tables(
             tables.round[at_kind, index] = line.round * unit
             tables.fixed[at_kind, index] = fixed * unit
     return tables
+
+
+@cache
+def engine() -> Kernels:
+    """Return the moves of this process; the first call starts to compile them."""
+    return Kernels(_compiled, "the moves, fleet runs slower", plain)
 
 
 def _compiled() -> Any:

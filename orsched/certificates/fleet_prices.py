@@ -56,6 +56,15 @@ def kinds_of(context: Context, released: int) -> dict[int, Kind]:
 
     Raises ``ValueError`` where nothing is proven by prices.
     """
+    kinds = needs_by_kind(context, released)
+    if any(kind.rows and not any(line.round for line in kind.lines) for kind in kinds.values()):
+        raise ValueError("steps may take no time")
+    return kinds
+
+
+def needs_by_kind(context: Context, released: int) -> dict[int, Kind]:
+    """Return the kinds of workers, whose steps may take no time; ``ValueError`` without floors, and
+    for requests that do not stay."""
     instance, scope = context.instance, context.scope
     if instance.link is not None or scope.moves or not context.has_floors:
         raise ValueError("prices are of requests that stay on workers with floors")
@@ -64,11 +73,7 @@ def kinds_of(context: Context, released: int) -> dict[int, Kind]:
     if not len(later):
         raise ValueError(f"no request arrives at {released} or later")
     place = {row: at for at, row in enumerate(later.tolist())}
-    kinds = {kind: _kind(context, kind, place) for kind in dict.fromkeys(context.kinds)}
-    for kind in kinds.values():
-        if kind.rows and not any(line.round for line in kind.lines):
-            raise ValueError("steps may take no time")
-    return kinds
+    return {kind: _kind(context, kind, place) for kind in dict.fromkeys(context.kinds)}
 
 
 def _kind(context: Context, number: int, place: dict[int, int]) -> Kind:

@@ -32,6 +32,7 @@ POLICIES = sorted(BATCHING.keys() - {"assigning", "static", "slices"})
 """Those whose schedules have no invalid rounds, and which end whatever the workers."""
 METHODS = (
     ("vllm", {"max_num_batched_tokens": 3}), ("vllm", None), ("gittins", None), ("fcfs", None),
+    ("fleet", None),
 )  # fmt: skip
 FORGED = 8
 """Changed certificates of each instance that has one: more than 20,000 of 3,000 and 3,000."""
