@@ -23,7 +23,7 @@ from orsched.data.feasibility import fits_worker
 from orsched.data.schedule_classes import PLAIN_SCHEDULES
 from orsched.models.best_first.solve import refusal, solve_best_first
 from orsched.models.bounds.bounds import improving_bounds
-from orsched.models.fleet.joined import alone, joined
+from orsched.models.fleet.shares import alone, joined
 from orsched.solving.methods import Outcome, Progress
 from orsched.solving.result import Termination
 
@@ -77,7 +77,7 @@ def solve_shares(instance: Instance, run: Run, seconds: float) -> Outcome:
     except KeyboardInterrupt:
         termination = Termination.INTERRUPTED
     proven = termination is Termination.FINISHED and not search.unproven
-    notes = ()
+    notes: tuple[str, ...] = ()
     if proven and search.best_ns > (run.bound_ns or 0):
         notes = (
             f"the search over all shares proved that {PLAIN_SCHEDULES} take at least "

@@ -17,8 +17,7 @@ from orsched.common.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime
 from orsched.costs.ridge import ridge_tokens
 from orsched.data.feasibility import most_output_tokens
 from orsched.models.compiled_kernels import suggest_numba
-from orsched.models.fleet.joined import alone, joined
-from orsched.models.fleet.shares import ALLOWS, Shares
+from orsched.models.fleet.shares import ALLOWS, Shares, alone, joined
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from orsched.solving.methods import Outcome, Progress, Run
@@ -71,7 +70,10 @@ class Way(NamedTuple):
     order: str = ""
 
 
-BY_VLLM = (Way("vllm", "tokens"), Way("vllm", "longest"), Way("vllm", "volume"))
+BY_VLLM = tuple(Way("vllm", order) for order in ("tokens", "longest", "volume"))
+LATE = tuple(Way("vllm", order) for order in ("longest", "volume", "arrival"))
+"""Where requests arrive over time: orders of vllm's own."""
+
 BY_HYBRID = (Way("hybrid"),)
 
 
@@ -166,7 +168,11 @@ class _Fleet:
             "volume": self.shares.volumes(),
         }
         below = chosen_below(instance, params.below, run.information)
-        self.ways: tuple[Way, ...] = BY_VLLM if below == "vllm" else BY_HYBRID
+        arrivals = requests.arrival_ns
+        self.late = int(arrivals.max()) > int(arrivals.min())
+        self.ways: tuple[Way, ...] = BY_HYBRID
+        if below == "vllm":
+            self.ways = LATE if self.late else BY_VLLM
         self.seeks_windows = below == "windows"
         self.best: list[Served | None] = []
         self.iteration, self.seconds = 0, run.stop.seconds_left
@@ -190,8 +196,14 @@ class _Fleet:
 
     def _search(self) -> Termination:
         shares, run = self.shares, self.run
-        where = blocks = shares.blocks()
-        ended, heats = self._take(blocks, self.ways), list(HEATS)
+        where = start = shares.blocks()
+        ended, heats = self._take(start, self.ways), list(HEATS)
+        if self.late and ended is None:
+            dispatched = self._dispatched()
+            before = self.end_ns
+            ended = self._take(dispatched, self.ways)
+            if self.end_ns < before:
+                where = start = dispatched
         while ended is None:
             self.ways = tuple({served.way: None for served in self.best if served is not None})
             if not heats:
@@ -201,8 +213,8 @@ class _Fleet:
                 shares.corrected(found if (factor == 1).all() else (factor + found) / 2)
             heat = heats.pop(0) if heats else COOL
             seed = run.seed + self.iteration
-            start, patient = where if heat == COOL else blocks, self.seconds == math.inf
-            where = shares.annealed(start, heat, seed, run.out_of_time, patient)
+            begin, patient = where if heat == COOL else start, self.seconds == math.inf
+            where = shares.annealed(begin, heat, seed, run.out_of_time, patient)
             ended = self._take(where, self.ways)
         return ended
 
@@ -246,6 +258,15 @@ class _Fleet:
             if ended is not None:
                 return ended
 
+    def _dispatched(self) -> IntColumn:
+        """Return the assignment of a dispatcher that sees the workers as requests arrive."""
+        run = replace(self.run, parameters={}, callback=None, initial_schedule=None)
+        run = replace(run, information=Information.NONE, has_schedule=True)
+        made: Outcome = resolve("methods", "vllm")(self.instance, run)
+        work, found = made.schedule.work, np.zeros(len(self.instance), np.int64)
+        found[work.request] = made.schedule.steps.worker[work.first_step]
+        return found
+
     def _keep(self, plan: list[Served | None]) -> Termination | None:
         """Keep a plan if it ends first; say if the search ends."""
         better = not self.best or _end(plan) < self.end_ns
@@ -268,7 +289,7 @@ class _Fleet:
             found = []
             for way in ways:
                 ranked = rows
-                if way.order:
+                if way.order and not self.late:
                     ranked = rows[np.argsort(-self.keys[way.order][rows], kind="stable")]
                 if (each := self._by(worker, ranked, way)) is not None:
                     found.append(each)
@@ -288,6 +309,7 @@ class _Fleet:
         parameters: dict[str, Any] = {}
         if way.method == "vllm":
             parameters["max_num_batched_tokens"] = self._budget(worker)
+            parameters["order"] = way.order if self.late else "arrival"
         stop = FirstOf((OnlyTime(self.run.stop), MaxIterations(HYBRID_ITERATIONS)))
         made = self._made(worker, rows, way.method, parameters, stop)
         return None if made is None else Served(rows, way, made.schedule, made.decision_ns)
@@ -313,8 +335,6 @@ class _Fleet:
             stop=stop,
             has_schedule=bool(self.best),
         )
-        if method == "vllm":
-            run = replace(run, information=Information.NONE)
         try:
             made: Outcome = resolve("methods", method)(alone(self.instance, worker, rows), run)
         except InputError:
