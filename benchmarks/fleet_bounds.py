@@ -1,6 +1,6 @@
 """Bounds where memory binds, requests restart, and several workers serve.
 
-    python -m benchmarks.fleet_bounds [--only NAME ...] [--seeds N] [--schedules]
+    python -m benchmarks.fleet_bounds [--only NAME ...] [--seeds N] [--schedules | --plans S]
 
 Every bound allows chunks, mixed steps and restarts where a request is. Rollouts are prompts with
 samples: the logarithms of their lengths are normal around a prompt's own. ``--seeds`` adds as many
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,11 @@ def cases(seeds: int) -> Iterator[tuple[str, Instance]]:
         each = tuple(Worker(clients, cost, name=f"w{k}") for k in range(workers))
         yield f"gsm8k-llama65b, {workers} x {clients}", main.replace(workers=each)
     for seed in range(100, 100 + seeds):
-        yield f"like r1024, seed {seed}", fleet(rollout_requests(64, 16, 16_384, seed), H100, 4, 64)
+        like = rollout_requests(64, 16, 16_384, seed)
+        yield f"like r1024, seed {seed}", fleet(like, H100, 4, 64)
+        yield f"like r1024 on RTX 4090, seed {seed}", fleet(like, RTX4090, 4, 64)
+        many = rollout_requests(512, 16, 32_768, seed)
+        yield f"like r8192, seed {seed}", fleet(many, H100, 16, 256, 28_000)
 
 
 def row_of(name: str, instance: Instance) -> dict[str, object]:
@@ -127,14 +132,32 @@ def schedule_row(name: str, instance: Instance) -> dict[str, object]:
     }
 
 
+def plan_row(name: str, instance: Instance, seconds: float, seed: int) -> dict[str, object]:
+    """Return what the method ``fleet`` plans in some seconds, beside its bound."""
+    began = time.process_time()
+    found = orsched.solve(instance, "fleet", time_limit=seconds, seed=seed)
+    assert found.gap is not None
+    return {
+        "case": name,
+        "plan": round(found.makespan_ns / NS_PER_S, 2),
+        "bound": round((found.schedule.bound or {})["value_ns"] / NS_PER_S, 2),
+        "gap": f"{found.gap:.2%}",
+        "wall_s": round(found.runtimes["total"]),
+        "cpu_s": round(time.process_time() - began),
+    }
+
+
 def main(args: list[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", nargs="+", default=[], help="cases whose names begin so")
     parser.add_argument("--seeds", type=count, default=0, help="further instances like r1024")
     parser.add_argument("--schedules", action="store_true", help="time simulation and check")
+    parser.add_argument("--plans", type=float, help="plan by fleet, in so many seconds each")
     given = parser.parse_args(args)
     row = schedule_row if given.schedules else row_of
+    if given.plans is not None:
+        row = partial(plan_row, seconds=given.plans, seed=0)
     found = [
         row(name, instance)
         for name, instance in cases(given.seeds)

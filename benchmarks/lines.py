@@ -59,10 +59,10 @@ ROOMS = {
     "metrics, checker, certificates": Room(
         ("orsched/metrics", "orsched/checker", "orsched/certificates"), 10_700, 9_700, 40
     ),
-    "solving": Room(("orsched/solving",), 3_020, 2_600, 11),
+    "solving": Room(("orsched/solving",), 3_040, 2_600, 11),
     "files and instances": Room(("orsched/files", "instances"), 7_490, 8_300, 33),
-    "models": Room(("models",), 18_880, 19_300, 72),
-    "heuristics": Room(("heuristics",), 10_340, 9_500, 44),
+    "models": Room(("models",), 20_040, 19_300, 77),
+    "heuristics": Room(("heuristics",), 10_400, 9_500, 45),
     "command line": Room(("orsched/cli",), 6_810, 6_000, 28),
     "views": Room(("orsched/views",), 4_870, 5_400, 20),
     "runner and calibration": Room(("runner", "orsched/calibration"), 13_280, 14_200, 54),

@@ -24,6 +24,8 @@ from orsched.solving.methods import Outcome, Progress, Run
 from orsched.solving.result import Termination
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from orsched.common.columns import IntColumn
     from orsched.common.stop import Stop
     from orsched.data.instance import Instance
@@ -198,12 +200,12 @@ class _Fleet:
         shares, run = self.shares, self.run
         where = start = shares.blocks()
         ended, heats = self._take(start, self.ways), list(HEATS)
-        if self.late and ended is None:
-            dispatched = self._dispatched()
-            before = self.end_ns
-            ended = self._take(dispatched, self.ways)
+        for schedule in self._others():
+            before, other = self.end_ns, assigned_by(schedule, len(self.instance))
+            if ended is None:
+                ended = self._take(other, self.ways)
             if self.end_ns < before:
-                where = start = dispatched
+                where = start = other
         while ended is None:
             self.ways = tuple({served.way: None for served in self.best if served is not None})
             if not heats:
@@ -258,14 +260,17 @@ class _Fleet:
             if ended is not None:
                 return ended
 
-    def _dispatched(self) -> IntColumn:
-        """Return the assignment of a dispatcher that sees the workers as requests arrive."""
-        run = replace(self.run, parameters={}, callback=None, initial_schedule=None)
-        run = replace(run, information=Information.NONE, has_schedule=True)
-        made: Outcome = resolve("methods", "vllm")(self.instance, run)
-        work, found = made.schedule.work, np.zeros(len(self.instance), np.int64)
-        found[work.request] = made.schedule.steps.worker[work.first_step]
-        return found
+    def _others(self) -> Iterator[Schedule]:
+        """Yield schedules from whose assignments the search may start: the one that is given, and,
+        where requests arrive over time, that of a dispatcher, which sees the workers as they are.
+        """
+        if self.run.initial_schedule is not None:
+            yield self.run.initial_schedule
+        if self.late:
+            run = replace(self.run, parameters={}, callback=None, initial_schedule=None)
+            run = replace(run, information=Information.NONE, has_schedule=True)
+            made: Outcome = resolve("methods", "vllm")(self.instance, run)
+            yield made.schedule
 
     def _keep(self, plan: list[Served | None]) -> Termination | None:
         """Keep a plan if it ends first; say if the search ends."""
@@ -404,6 +409,13 @@ class _Fleet:
                 way = served.way.method + (f" by {served.way.order}" if served.way.order else "")
                 counts[way] = counts.get(way, 0) + 1
         return (", ".join(f"{many} workers serve as {way}" for way, many in counts.items()),)
+
+
+def assigned_by(schedule: Schedule, requests: int) -> IntColumn:
+    """Return the worker of each request's last stay in a schedule."""
+    found, work = np.zeros(requests, np.int64), schedule.work
+    found[work.request] = schedule.steps.worker[work.first_step]
+    return found
 
 
 def _end(plan: list[Served | None]) -> int:

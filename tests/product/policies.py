@@ -10,7 +10,7 @@ from orsched.common.registry import names, resolve
 from orsched.heuristics.policy_method import PolicyMethod
 from tests.product.modes import FACTORS
 
-SEARCHES = ("windows", "exact", "auto", "latency_search")
+SEARCHES = ("windows", "fleet", "exact", "auto", "latency_search")
 """Methods that plan before anything runs: no policies to ask; they have tests of their own."""
 
 METHODS = tuple(name for name in names("methods") if name not in SEARCHES)

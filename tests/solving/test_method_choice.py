@@ -45,7 +45,7 @@ def test_methods_lists_them_all_in_rows():
     frame = pd.DataFrame(found)
     assert list(frame.columns)[:4] == ["name", "information", "workers", "searches"]
     assert {m.name for m in found if m.searches} == {
-        "hybrid", "windows", "latency_search", "exact", "auto",
+        "hybrid", "windows", "fleet", "latency_search", "exact", "auto",
     }  # fmt: skip
     assert METHODS["fcfs"].information == ("none",)
     assert METHODS["fcfs"].summary

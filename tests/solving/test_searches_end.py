@@ -52,7 +52,7 @@ def test_a_search_out_of_time_returns_a_checked_schedule(method, aim, name):
         assert result.schedule.information == method.information[0]
 
 
-@pytest.mark.parametrize("method", ["hybrid", "windows", "latency_search"])
+@pytest.mark.parametrize("method", ["hybrid", "windows", "fleet", "latency_search"])
 def test_the_command_answers_within_a_millisecond_s_limit(capsys, method):
     arguments = ["-q", "solve", "pang-100x20", "--method", method, "--time-limit", "0.001"]
     assert run([*arguments, "--format", "csv"]) == 0
