@@ -202,7 +202,7 @@ MIP = {
 WRONG = [
     ("method", lambda method: orsched.solve(SMALL, method),
      ["nobody", "", "hybrid@", "hybrid+gate"]),
-    ("information", lambda method: orsched.solve(SMALL, method), ["fcfs@clairvoyant"]),
+    ("information", lambda method: orsched.solve(SMALL, method), ["hybrid@none"]),
     ("parameters", lambda method: orsched.solve(SMALL, method), ["hybrid+nothing=1"]),
     ("objective", lambda value: orsched.solve(SMALL, objective=value), ["speed"]),
     ("information", lambda value: orsched.solve(SMALL, information=value), ["all"]),

@@ -195,7 +195,7 @@ def test_another_instance():
 
 
 @pytest.mark.parametrize(("method", "information", "expected"), [
-    ("fcfs", "none", set()), ("fcfs", "clairvoyant", {"information"}),
+    ("online", "none", set()), ("online", "clairvoyant", {"information"}),
     ("somebody's policy", "clairvoyant", set()),
 ])  # fmt: skip
 def test_a_method_that_knows_more_than_it_declares(method, information, expected):

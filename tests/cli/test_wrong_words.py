@@ -199,7 +199,7 @@ WRONG = {
     "simulate two-by-two --policy vllm --param chunks=1": "field '--param': there is no parameter",
     "simulate two-by-two --policy vllm+mode=all": "field 'parameters.mode': 'all' is unknown",
     "simulate two-by-two --policy online --param gate=x": "field 'parameters.gate'",
-    "simulate two-by-two --policy fcfs@clairvoyant": "field '--information'",
+    "simulate two-by-two --policy hybrid@none": "field '--information'",
     "simulate two-by-two --policy vllm@none --information none": "field '--information'",
     "run two-by-two --worker virtual --policy fcsf": "did you mean fcfs",
     "run two-by-two --worker virtual --policy hybrid --param gait=1": "gait",

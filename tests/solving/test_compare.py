@@ -124,8 +124,8 @@ def test_a_missing_package_is_a_reason(monkeypatch):
 def test_without_any_schedule_the_reason_is_raised():
     with pytest.raises(InputError, match="is for one worker"):
         orsched.compare(SMALL, "windows", workers=2)
-    with pytest.raises(OrschedError, match=r"no method made a schedule: windows: .*; exact: "):
-        orsched.compare(SMALL, ["windows", "exact"], workers=2)
+    with pytest.raises(OrschedError, match=r"no method made a schedule: windows: .*; hybrid: "):
+        orsched.compare(SMALL, ["windows", "hybrid"], workers=2)
 
 
 def test_a_bug_in_the_library_is_not_a_row(monkeypatch):

@@ -338,7 +338,7 @@ def test_the_command_line_says_it_on_stderr(prefixed, tmp_path, caplog):
     assert len(caplog.messages) == 2
 
 
-PANG = ("offline", "online", "hybrid", "windows", "exact")
+PANG = ("offline", "online", "hybrid", "windows")
 
 
 def on(*workers):

@@ -178,7 +178,7 @@ def test_a_method_that_cheats_is_caught():
 
 
 @pytest.mark.parametrize(("arguments", "field"), [
-    ({"method": "best"}, "method"), ({"method": "fcfs@clairvoyant"}, "information"),
+    ({"method": "best"}, "method"), ({"method": "hybrid@none"}, "information"),
     ({"method": "hybrid", "information": "none"}, "information"),
     ({"objective": "latency"}, "objective"), ({"seed": -1}, "seed"), ({"seed": 1.5}, "seed"),
     ({"time_limit": 0}, "time_limit"), ({"time_limit": -1.0}, "time_limit"),

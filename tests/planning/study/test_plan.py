@@ -131,7 +131,7 @@ REFUSED = [
     ({"parameters": {"steal": 3}}, "parameters.steal", "true or false"),
     ({"policies": ["nowhere_at_all:P"]}, "policies.name", "no module"),
     ({"policies": [{"nam": "fcfs"}]}, "policies.nam", "did you mean name"),
-    ({"policies": ["fcfs@clairvoyant"]}, "policies.information", "does not run"),
+    ({"policies": ["hybrid@none"]}, "policies.information", "does not run"),
     ({"policies": [{"name": "online", "parameters": {"gate": []}}]}, "gate", "no value"),
     ({"policies": [{"name": "online+x=1", "parameters": {"x": 1}}]}, "policies", "say it once"),
     ({"seeds": "5"}, "seeds", "A:B"), ({"seeds": "5:5"}, "seeds", "A:B"),
