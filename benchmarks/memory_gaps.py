@@ -68,8 +68,8 @@ def main(args: list[str]) -> None:
                         for row in (old, new))
             for each in OBJECTIVES
         ]  # fmt: skip
-        load = "all at 0" if new["load"] is None else f"{new['load']}"
-        said = (new["workload"], load, new["policy"], f"{new['restarts']:,}", *values, *gaps)
+        rate = "all at 0" if new["load"] is None else f"{new['load']}"
+        said = (new["workload"], rate, new["policy"], f"{new['restarts']:,}", *values, *gaps)
         print(f"| {' | '.join(said)} |")
 
 
@@ -80,7 +80,8 @@ def bound_by_memory(name: str, short: int) -> Iterator[tuple[float | None, Insta
     requests = instance.requests
     largest = int(requests.prompt_tokens.max()) + kind.limit
     blocks = int(setting.CLIENTS // CLIENTS_SHARE * kind.context) // size
-    blocks = max(2 * -(-largest // size), min(blocks, worker.memory.blocks))
+    most = setting.CACHE_TOKENS // size
+    blocks = max(2 * -(-largest // size), min(blocks, most))
     memory = BlockMemory(blocks, size, "paged")
     small = orsched.Worker(worker.clients, worker.cost, None, memory)
     instance = instance.replace(workers=(small,) * len(instance.workers))
