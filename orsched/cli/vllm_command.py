@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from orsched.cli.artefacts import check_paths
 from orsched.cli.declaring import FILE, argument, command, option
 from orsched.cli.options import INSTANCE, Printed
-from orsched.cli.output import print_rows, remark
+from orsched.cli.output import print_rows, remark, say
 from orsched.cli.request_options import RequestsAndCopies, load_instance
 from orsched.common.errors import InputError
+from orsched.common.scalars import require_one_of
+
+if TYPE_CHECKING:
+    from orsched.data.instance import Instance
+    from orsched.runner.vllm_outlet.assignment import Plan
 
 
 @click.group("vllm")
@@ -23,32 +28,40 @@ def vllm_group() -> None:
 @command(
     "export",
     "Write a plan's order for vLLM's scheduler.",
-    usual="output kind batch clients cost",
+    usual="output kind worker batch clients cost",
     group=vllm_group,
 )
 class ExportCommand(RequestsAndCopies):
-    """Write the order of SCHEDULE, a plan for INSTANCE, for vLLM's tools.
+    """Write the order of PLAN, a schedule or an assignment (.jsonl) for INSTANCE, for vLLM's tools.
 
     A request's priority is its place in the order of admission (the last one, if it is evicted);
-    lower goes first under vLLM's --scheduling-policy priority.
+    lower goes first under vLLM's --scheduling-policy priority. An assignment has one line for each
+    request: {"request": ID, "worker": NAME, "rank": PLACE}, ranks from 0 on each worker.
 
     Example: orsched vllm export gsm8k-llama65b plan.json --as trace -o trace.jsonl
     """
 
     instance: str = INSTANCE
-    schedule: Path = argument()
+    schedule: Path = argument("PLAN")
     output: Path = option("The file to write.", "-o", required=True)
     kind: str = option(
-        "A table (.csv, .json, .jsonl), a trace for vllm bench serve, or a batch file (.jsonl).",
+        "A table (.csv, .json, .jsonl), a trace for vllm bench serve, a batch file or an "
+        "assignment (.jsonl).",
         "--as",
-        choices=["priorities", "trace", "batch"],
+        choices=["priorities", "trace", "batch", "assignment"],
         default="priorities",
     )
+    worker: str | None = option("Write the requests of this worker only.", metavar="NAME")
     batch: Path | None = option("The batch file without priorities, for --as batch.")
 
     def _run(self) -> None:
-        from orsched.files import load_schedule
-        from orsched.runner.vllm_outlet import write_batch, write_priorities, write_timed_trace
+        from orsched.runner.vllm_outlet import (
+            Assignment,
+            in_order,
+            write_batch,
+            write_priorities,
+            write_timed_trace,
+        )
 
         output, batch = self.output, self.batch
         if (batch is None) == (self.kind == "batch"):
@@ -59,16 +72,35 @@ class ExportCommand(RequestsAndCopies):
             )
         read = [Path(self.instance), self.schedule, *([] if batch is None else [batch])]
         check_paths({"output": output}, read, ())
-        problem, plan = load_instance(self.instance).admitted(), load_schedule(self.schedule)
-        matched = ""
+        problem = load_instance(self.instance).admitted()
+        plan, matched = self._plan(problem), ""
         if self.kind == "priorities":
             write_priorities(problem, plan, output)
         elif self.kind == "trace":
             write_timed_trace(problem, plan, output)
+        elif isinstance(plan, Assignment) and batch is None:
+            plan.write(problem, output)
         else:
             assert batch is not None
             matched = f", matched by {write_batch(problem, plan, batch, output)}"
-        remark(f"{len(problem)} requests written to {output}{matched}")
+        remark(f"{len(in_order(problem, plan))} requests written to {output}{matched}")
+        if len(problem.workers) > 1 and self.worker is None and self.kind != "assignment":
+            say("one order over all workers; each engine needs its own file (--worker)", "note")
+
+    def _plan(self, problem: Instance) -> Plan:
+        from orsched.files import load_schedule
+        from orsched.runner.vllm_outlet import Assignment, worker_names
+
+        if self.schedule.suffix.lower() == ".jsonl":
+            plan = Assignment.read(problem, self.schedule)
+        elif self.worker is None and self.kind != "assignment":
+            return load_schedule(self.schedule)
+        else:
+            plan = Assignment.from_schedule(problem, load_schedule(self.schedule))
+        if self.worker is None:
+            return plan
+        require_one_of(self.worker, "--worker", worker_names(problem))
+        return plan.only(problem, self.worker)
 
 
 @command("results", "Read what vllm bench serve has measured.", group=vllm_group)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orsched.runner.vllm_outlet.assignment import Assignment, in_order, worker_names
 from orsched.runner.vllm_outlet.bench_results import PlanRow, RequestTimes, read_request_times
 from orsched.runner.vllm_outlet.export import (
-    in_order,
     priorities,
     write_batch,
     write_priorities,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from orsched.runner.vllm_outlet.scheduler import OrderedScheduler as OrderedScheduler
 
 __all__ = [
+    "Assignment",
     "Known",
     "Order",
     "PlanRow",
@@ -30,6 +31,7 @@ __all__ = [
     "make_order",
     "priorities",
     "read_request_times",
+    "worker_names",
     "write_batch",
     "write_priorities",
     "write_timed_trace",

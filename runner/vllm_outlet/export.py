@@ -7,55 +7,30 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from orsched.common.errors import InputError
 from orsched.common.scalars import require_suffix
 from orsched.common.units import NS_PER_S
-from orsched.data.schedule import as_schedule
 from orsched.files.atomic import write_text
-from orsched.files.text import open_text, warn_of_formulas
+from orsched.files.tables import read_objects
+from orsched.files.text import warn_of_formulas
+from orsched.runner.vllm_outlet.assignment import in_order
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
     from orsched.data.instance import Instance
-    from orsched.data.schedule import Schedule, Scheduled
+    from orsched.runner.vllm_outlet.assignment import Plan
 
 
-def in_order(instance: Instance, schedule: Scheduled) -> list[int]:
-    """Return the rows of all requests in the order in which a schedule admits them to stay.
-
-    A request that is evicted counts from its last admission: the plan would have done without the
-    ones before. Ties, requests of one step, go by arrival, then row. Requests that a partial
-    schedule does not serve come last. Raises ``InputError``: the schedule names requests or steps
-    that are not there.
-    """
-    schedule = as_schedule(schedule)
-    work, steps, n = schedule.work, schedule.steps, len(instance)
-    if len(work) and (int(work.request.max()) >= n or int(work.first_step.max()) >= len(steps)):
-        raise InputError(
-            "the schedule is not one of this instance",
-            field="schedule",
-            remedy="give the instance that it was made for",
-        )
-    head = np.ones(len(work), bool)
-    head[1:] = (work.request[1:] != work.request[:-1]) | (work.stay[1:] != work.stay[:-1])
-    start = np.full(n, -1, np.int64)
-    np.maximum.at(start, work.request[head], steps.start_ns[work.first_step[head]])
-    start[start < 0] = np.iinfo(np.int64).max
-    order: list[int] = np.lexsort((np.arange(n), instance.requests.arrival_ns, start)).tolist()
-    return order
-
-
-def priorities(instance: Instance, schedule: Scheduled) -> list[int]:
+def priorities(instance: Instance, schedule: Plan) -> list[int]:
     """Return each request's place, from 0, in the order of ``in_order``; raises as that.
 
     As ``priority`` of a request it makes vLLM (``--scheduling-policy priority``) take waiting
-    requests in the plan's order. All are different, so that vLLM never decides by arrival.
+    requests in the plan's order. All are different, so that vLLM never decides by arrival, but of
+    requests that an assignment leaves out: those are last, at ``len(instance)``.
     """
-    ranks = [0] * len(instance)
+    ranks = [len(instance)] * len(instance)
     for rank, row in enumerate(in_order(instance, schedule)):
         ranks[row] = rank
     return ranks
@@ -64,7 +39,7 @@ def priorities(instance: Instance, schedule: Scheduled) -> list[int]:
 CHUNK_TOKENS = 16  # prompt tokens that one of ``hash_ids`` stands for: vLLM's default
 
 
-def priority_rows(instance: Instance, schedule: Schedule) -> list[dict[str, Any]]:
+def priority_rows(instance: Instance, schedule: Plan) -> list[dict[str, Any]]:
     """Return one row a request, in the plan's order: what ``LLM.generate`` takes as lists.
 
     ``output_tokens`` is what the plan reckons with. It is no ``max_tokens``: a server would cut the
@@ -83,7 +58,7 @@ def priority_rows(instance: Instance, schedule: Schedule) -> list[dict[str, Any]
     ]
 
 
-def write_priorities(instance: Instance, schedule: Schedule, path: str | os.PathLike[str]) -> None:
+def write_priorities(instance: Instance, schedule: Plan, path: str | os.PathLike[str]) -> None:
     """Write ``priority_rows`` as CSV, JSON (a list) or JSONL, by suffix.
 
     Raises ``InputError``: the suffix is none of these, or the file cannot be written.
@@ -108,7 +83,7 @@ def write_priorities(instance: Instance, schedule: Schedule, path: str | os.Path
 
 def write_timed_trace(
     instance: Instance,
-    schedule: Schedule,
+    schedule: Plan,
     path: str | os.PathLike[str],
     chunk_tokens: int = CHUNK_TOKENS,
 ) -> None:
@@ -136,7 +111,7 @@ def write_timed_trace(
     write_text(path, lines())
 
 
-def sent_order(instance: Instance, schedule: Schedule) -> list[int]:
+def sent_order(instance: Instance, schedule: Plan) -> list[int]:
     """Return the rows in the order in which a timed trace sends them: by arrival, then rank."""
     arrival = instance.requests.arrival_ns
     return sorted(in_order(instance, schedule), key=lambda row: int(arrival[row]))
@@ -144,7 +119,7 @@ def sent_order(instance: Instance, schedule: Schedule) -> list[int]:
 
 def write_batch(
     instance: Instance,
-    schedule: Schedule,
+    schedule: Plan,
     batch: str | os.PathLike[str],
     path: str | os.PathLike[str],
 ) -> str:
@@ -152,6 +127,7 @@ def write_batch(
 
     ``batch`` is that file without them: JSONL with ``custom_id``, ``method``, ``url`` and ``body``.
     Its ``custom_id`` are the requests' names; where none is, its lines are the requests in order.
+    Lines of requests that an assignment leaves out are left out.
 
     Returns:
         How lines and requests were matched: ``custom_id`` or ``line``.
@@ -161,9 +137,9 @@ def write_batch(
             written; rows are line numbers from 1.
     """
     require_suffix(path, (".jsonl",))
-    items = list(_batch_lines(batch))
+    items = list(_batch_items(batch))
     names = {instance.requests.id_of(row): row for row in range(len(instance))}
-    found = [names.get(item["custom_id"]) for _, item in items]
+    found = [names.get(item["custom_id"]) for item in items]
     how = "line" if all(row is None for row in found) else "custom_id"
     rows = list(range(len(found))) if how == "line" else found
     if len(rows) != len(instance) or None in rows or len(set(rows)) < len(rows):
@@ -177,37 +153,20 @@ def write_batch(
     line_of = dict(zip(rows, items, strict=True))
     ordered = []
     for rank, row in enumerate(in_order(instance, schedule)):
-        _, item = line_of[row]
+        item = line_of[row]
         item["body"]["priority"] = rank
         ordered.append(json.dumps(item, ensure_ascii=False) + "\n")
     write_text(path, ordered)
     return how
 
 
-def _batch_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    with open_text(path) as (_, stream):
-        for line, text in enumerate(stream, start=1):
-            if not text.strip():
-                continue
-            problem = None
-            try:
-                item = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                item, problem = None, f"is not JSON: {error}"
-            if not isinstance(item, dict):
-                problem = problem or "is not a JSON object"
-            elif not isinstance(item.get("custom_id"), str):
-                problem = "has no text as custom_id"
-            elif not isinstance(item.get("body"), dict):
-                problem = "has no object as body"
-            if problem:
-                raise InputError(
-                    problem,
-                    file=str(path),
-                    row=line,
-                    remedy="give a batch file as vllm run-batch takes it",
-                )
-            yield line, item
+def _batch_items(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    for line, item in read_objects(path, exact=False):
+        for field, kind, what in (("custom_id", str, "text"), ("body", dict, "object")):
+            if not isinstance(item.get(field), kind):
+                said, remedy = f"has no {what} as {field}", "write it as for vllm run-batch"
+                raise InputError(said, file=str(path), row=line, remedy=remedy)
+        yield item
 
 
 def seconds(ns: int) -> str:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import orsched
 from orsched.files import load_schedule, save_instance, save_schedule
 from orsched.runner import execution
+from tests.runner.loop.spec import merged
 from tests.runner.loop.test_stops import stopping
 
 
@@ -84,6 +86,20 @@ def test_the_instance_of_a_schedule_may_be_a_file(execute):
     ):
         code, _, err = execute(line)
         assert (code, said in err) == (2, True)
+
+
+def test_a_schedule_of_several_workers_is_followed_on_each(execute):
+    one = orsched.load("pang-100x20")
+    fleet = one.replace(workers=[replace(one.worker, name=name) for name in "abc"], name="own")
+    plan = orsched.solve(fleet, "vllm", parameters={"dispatch": "least_work"}).schedule
+    assert set(plan.steps.worker.tolist()) == {0, 1, 2}
+    save_instance(fleet, "fleet.json")
+    save_schedule(plan, "fleet-plan.json")
+    code, out, _ = execute("fleet-plan.json --instance fleet.json --format json -o run.json")
+    row, trace = json.loads(out), load_schedule("run.json")
+    assert (code, row["plan_error"], row["checked"]) == (0, 0, True)
+    assert row["plan_against_run"]["stages_as_planned"] == row["plan_against_run"]["stages"]
+    assert merged(trace) == merged(plan)
 
 
 @pytest.mark.parametrize("change", ["work", "bound"])

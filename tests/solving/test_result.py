@@ -208,6 +208,9 @@ def drawn(axes):
 
 
 DOORS = {
+    "assignment": lambda given, _: vllm_outlet.Assignment.from_schedule(
+        INSTANCE, given
+    ).ranks.tolist(),
     "check": lambda given, _: orsched.check(INSTANCE, given),
     "gantt": lambda given, _: drawn(orsched.gantt(INSTANCE, given)),
     "in_order": lambda given, _: vllm_outlet.in_order(INSTANCE, given),

@@ -157,7 +157,7 @@ def test_a_batch_file_with_other_names_is_taken_line_by_line(plan, tmp_path):
     (batch_line("0") * 4, "4 are named"), ("".join(map(batch_line, "0xyz")), "1 are named"),
     (batch_line("x"), "1 lines"), ("{}\n", "no text as custom_id"),
     ('{"custom_id": "0"}\n', "no object as body"), ("[]\n", "not a JSON object"),
-    ("{\n", "not JSON"),
+    ("{\n", "not valid JSON"),
 ])  # fmt: skip
 def test_batch_files_that_do_not_fit_are_refused(plan, text, problem, tmp_path):
     (tmp_path / "in.jsonl").write_text(text)
