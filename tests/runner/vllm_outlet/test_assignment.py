@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -248,3 +249,19 @@ def test_the_command_refuses_what_it_does_not_know(files):
     (files / "plan.jsonl").write_text("".join(GOOD[:5]))
     refused("1 of 6 have no line, 'f' first", invoke, *given)
     assert not (files / "out.jsonl").exists()
+
+
+@pytest.mark.full
+def test_the_example_of_the_page_runs(repo_root, tmp_path, monkeypatch):
+    page = (repo_root / "docs" / "vllm.md").read_text()
+    (code,) = re.findall(r"^```python\n(import orsched\n.*?)^```", page, re.S | re.M)
+    (tmp_path / "examples").symlink_to(repo_root / "examples")
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    ids = [
+        row["id"]
+        for name in ("worker-0", "worker-1")
+        for row in csv.DictReader((tmp_path / f"{name}.csv").read_text().splitlines())
+    ]
+    assert sorted(map(int, ids)) == list(range(500))
+    assert len(objects(tmp_path / "plan.jsonl")) == 500
