@@ -142,6 +142,9 @@ class Run:
             progress = progress._replace(value=progress.makespan_ns)
         elif progress.value is None:
             bound = None  # of another figure than the makespan that is told
+        value = progress.value
+        if None not in (bound, value) and not self.objective.largest and value < bound:  # type: ignore[operator]
+            bound = None  # of schedules that do less than this one, such as no restarts
         self.callback(
             progress._replace(
                 bound_ns=bound,
