@@ -42,6 +42,8 @@ from orsched.solving.method_choice import choose
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from orsched.data.schedule import Schedule
+
 ALLOWS = ("chunks", "mixed", "restarts")
 H100, RTX4090 = "h100-llama3-8b-sheet", "rtx4090-llama3-8b-sheet"
 
@@ -110,15 +112,20 @@ def row_of(name: str, instance: Instance) -> dict[str, object]:
     }
 
 
+def by_vllm(instance: Instance) -> Schedule:
+    """Return the schedule of vLLM's own order."""
+    chosen = choose("vllm")
+    assert isinstance(chosen.method, LiveMethod)
+    policy, _ = chosen.method.build(instance, chosen.information, {}, 0)
+    return simulate_policy(instance, policy).schedule
+
+
 def schedule_row(name: str, instance: Instance) -> dict[str, object]:
     """Return the CPU seconds of a simulation, and of the check of what came out."""
     longest_first = np.argsort(-instance.requests.output_tokens, kind="stable")
     instance = instance.replace(requests=instance.requests.take(longest_first.tolist()))
-    chosen = choose("vllm")
-    assert isinstance(chosen.method, LiveMethod)
-    policy, _ = chosen.method.build(instance, chosen.information, {}, 0)
     began = time.process_time()
-    schedule = simulate_policy(instance, policy).schedule
+    schedule = by_vllm(instance)
     simulated = time.process_time()
     assert not orsched.check(instance, schedule)
     checked = time.process_time()
@@ -139,7 +146,7 @@ def plan_row(name: str, instance: Instance, seconds: float, seed: int) -> dict[s
     assert found.gap is not None
     return {
         "case": name,
-        "vllm": round(orsched.simulate(instance, "vllm").makespan_ns / NS_PER_S, 2),
+        "vllm": round(by_vllm(instance).makespan_ns / NS_PER_S, 2),
         "fleet": round(found.makespan_ns / NS_PER_S, 2),
         "bound": round((found.schedule.bound or {})["value_ns"] / NS_PER_S, 2),
         "gap": f"{found.gap:.2%}",

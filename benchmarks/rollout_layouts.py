@@ -1,6 +1,7 @@
 """Which number of replicas and which tensor parallelism end a batch of rollouts first.
 
     python -m benchmarks.rollout_layouts [--gpus N] [--prompts N] [--samples N] [--seed N]
+        [--methods fleet --seconds 90]
 
 The GPUs of a node or of several are cut into workers of 1, 2, 4 or 8; each is a machine by its data
 sheet, with the paged memory that is left beside the weights and 256 clients for each GPU. Each
@@ -42,7 +43,7 @@ def rows_of(given: argparse.Namespace, parallel: int) -> list[dict[str, object]]
     rows = []
     for method in given.methods.split(","):
         began = time.process_time()
-        result = orsched.solve(instance, method)
+        result = orsched.solve(instance, method, time_limit=given.seconds)
         row = result.to_row()
         rows.append({
             "replicas x TP": f"{len(instance.workers)} x {parallel}",
@@ -67,6 +68,7 @@ def main(args: list[str] | None = None) -> None:
     parser.add_argument("--longest", type=count, default=32_768)
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--methods", default="vllm", help="names, separated by commas")
+    parser.add_argument("--seconds", type=float, help="time limit of each run of a method")
     given = parser.parse_args(args)
     sizes = [size for size in (1, 2, 4, 8) if given.gpus % size == 0]
     print("\n".join(table([row for size in sizes for row in rows_of(given, size)])))
