@@ -45,6 +45,7 @@ def rows_of(given: argparse.Namespace, parallel: int) -> list[dict[str, object]]
         began = time.process_time()
         result = orsched.solve(instance, method, time_limit=given.seconds)
         row = result.to_row()
+        assert result.bound_ns is not None
         rows.append({
             "replicas x TP": f"{len(instance.workers)} x {parallel}",
             "method": method,
