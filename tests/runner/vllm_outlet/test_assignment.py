@@ -15,7 +15,9 @@ from orsched.files import save_instance, save_schedule
 from orsched.files.tables import read_objects
 from orsched.metrics.token_times import request_times
 from orsched.runner.vllm_outlet import Assignment, in_order, priorities, worker_names
+from orsched.simulator import simulate_policy
 from tests.refusals import place, refused
+from tests.runner.loop.spec import build
 from tests.runner.vllm_outlet.test_vllm_outlet import batch_line, invoke, objects
 
 PROMPTS, OUTPUTS = (30, 5, 17, 40, 8, 21), (4, 3, 2, 6, 5, 1)
@@ -30,7 +32,8 @@ def fleet(prompts=PROMPTS, outputs=OUTPUTS, arrivals=None, names=("left", "right
 
 
 def planned(instance):
-    return orsched.solve(instance, "vllm", parameters={"dispatch": "least_work"}).schedule
+    policy = build(instance, "vllm", {"dispatch": "least_work"})
+    return simulate_policy(instance, policy).schedule
 
 
 @pytest.fixture
