@@ -15,7 +15,7 @@ from orsched.common.scalars import require_one_of
 from orsched.common.stop import gap_met
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.costs import splits
-from orsched.models.fleet.method import plannable
+from orsched.models.fleet.shares import plannable
 from orsched.simulator.policy import Information
 from orsched.solving.methods import Outcome, Progress, Run, objectives_of
 from orsched.solving.objectives import MAKESPAN, MINIMISED, Objective

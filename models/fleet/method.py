@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -15,9 +16,17 @@ from orsched.common.registry import attached, resolve
 from orsched.common.scalars import require_one_of
 from orsched.common.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime
 from orsched.costs.ridge import ridge_tokens
-from orsched.data.feasibility import most_output_tokens
 from orsched.models.compiled_kernels import suggest_numba
-from orsched.models.fleet.shares import ALLOWS, Shares, alone, joined
+from orsched.models.fleet.shares import (
+    ALLOWS,
+    Shares,
+    alone,
+    chosen_below,
+    has_ridge,
+    joined,
+    known_lengths,
+    require_planned,
+)
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from orsched.solving.methods import Outcome, Progress, Run
@@ -66,15 +75,24 @@ class FleetParams:
 
 
 class Way(NamedTuple):
-    """How a worker serves its share: a method, and for vllm the order of the requests."""
+    """How a worker serves its share: a method; for vllm the order of the requests, and the token
+    budget as a share of the ridge. Smaller budgets begin prompts further apart: where memory binds,
+    requests that grow at different times fill it better."""
 
     method: str
     order: str = ""
+    budget: float = 1.0
 
 
 BY_VLLM = tuple(Way("vllm", order) for order in ("tokens", "longest", "volume"))
 LATE = tuple(Way("vllm", order) for order in ("longest", "volume", "arrival"))
 """Where requests arrive over time: orders of vllm's own."""
+
+BUDGETS = (0.5, 0.25)
+FACTORS = (0.7, 1.4, 0.85, 1.2, 0.93, 1.08)
+"""Where pages bind: further budgets, and factors on the best one, of the worker that ends last."""
+
+MOST_WAYS = 4
 
 BY_HYBRID = (Way("hybrid"),)
 
@@ -175,6 +193,8 @@ class _Fleet:
         self.ways: tuple[Way, ...] = BY_HYBRID
         if below == "vllm":
             self.ways = LATE if self.late else BY_VLLM
+            if instance.pages_matter:
+                self.ways += tuple(self.ways[0]._replace(budget=share) for share in BUDGETS)
         self.seeks_windows = below == "windows"
         self.best: list[Served | None] = []
         self.iteration, self.seconds = 0, run.stop.seconds_left
@@ -207,10 +227,15 @@ class _Fleet:
             if self.end_ns < before:
                 where = start = other
         while ended is None:
-            self.ways = tuple({served.way: None for served in self.best if served is not None})
-            if not heats:
+            common = Counter(served.way for served in self.best if served is not None)
+            self.ways = tuple(way for way, _ in common.most_common(MOST_WAYS))
+            if not heats or shares.workers == 1:
                 if self._windows_are_due():
                     return self._windows()
+                ended = self._vary()
+                if ended is not None:
+                    break
+            if not heats:
                 factor, found = shares.tables.factor, self._factors()
                 shares.corrected(found if (factor == 1).all() else (factor + found) / 2)
             heat = heats.pop(0) if heats else COOL
@@ -225,6 +250,19 @@ class _Fleet:
         self.run.require_time()
         self.tried = [self._served(worker, where, ways) for worker in range(self.shares.workers)]
         return self._keep(self.tried)
+
+    def _vary(self) -> Termination | None:
+        """Try another budget on the worker that ends last; say if the search ends."""
+        last = _last(self.best)
+        served = self.best[last]
+        if served is None or served.way.method != "vllm" or not self.instance.pages_matter:
+            return None
+        factor = FACTORS[self.iteration % len(FACTORS)]
+        way = served.way._replace(budget=served.way.budget * factor)
+        found, plan = self._by(last, served.rows, way), list(self.best)
+        if found is not None and found.end_ns < served.end_ns:
+            plan[last] = found
+        return self._keep(plan)
 
     def _windows_are_due(self) -> bool:
         """Whether shares have been sought for long enough, and windows may do better."""
@@ -313,7 +351,8 @@ class _Fleet:
         """Serve a share in one way, for vllm in this order; None where it does not suit."""
         parameters: dict[str, Any] = {}
         if way.method == "vllm":
-            parameters["max_num_batched_tokens"] = self._budget(worker)
+            budget = max(1, round(way.budget * self._budget(worker)))
+            parameters["max_num_batched_tokens"] = budget
             parameters["order"] = way.order if self.late else "arrival"
         stop = FirstOf((OnlyTime(self.run.stop), MaxIterations(HYBRID_ITERATIONS)))
         made = self._made(worker, rows, way.method, parameters, stop)
@@ -378,7 +417,10 @@ class _Fleet:
         for served in self.best:
             if served is not None:
                 ranks[served.rows] = np.arange(len(served.rows))
-        budgets = [self._budget(worker) for worker in range(self.shares.workers)]
+        budgets = [
+            max(1, round(self._budget(worker) * (1.0 if served is None else served.way.budget)))
+            for worker, served in enumerate(self.best)
+        ]
         where = self._where(self.best).tolist()
         policy = attached("planned_shares")("fleet", where, ranks.tolist(), budgets)
         done = simulate_policy(instance, policy)
@@ -403,11 +445,11 @@ class _Fleet:
 
     def notes(self) -> tuple[str, ...]:
         """Say how the workers serve their shares."""
-        counts: dict[str, int] = {}
+        counts = Counter[str]()
         for served in self.best:
             if served is not None:
                 way = served.way.method + (f" by {served.way.order}" if served.way.order else "")
-                counts[way] = counts.get(way, 0) + 1
+                counts[way] += 1
         return (", ".join(f"{many} workers serve as {way}" for way, many in counts.items()),)
 
 
@@ -425,72 +467,6 @@ def _end(plan: list[Served | None]) -> int:
 def _last(plan: list[Served | None]) -> int:
     """Return the worker that ends last."""
     return max(range(len(plan)), key=lambda at: 0 if (own := plan[at]) is None else own.end_ns)
-
-
-def chosen_below(instance: Instance, below: str, information: str = "clairvoyant") -> str:
-    """Return what serves the shares. A plan on predicted lengths is carried out by vllm; so is one
-    under cost models with a ridge, and where a worker does not take stages of whole prompts."""
-    if below != "auto":
-        return below
-    stages = information == "clairvoyant" and plans_stages(instance)
-    return "windows" if stages and not has_ridge(instance) else "vllm"
-
-
-def has_ridge(instance: Instance) -> bool:
-    """Whether each cost model has a ridge, below which prompts cost little beside rounds."""
-    try:
-        return min(ridge_tokens(worker.cost) for worker in instance.workers) > 0
-    except InputError:
-        return False
-
-
-def plans_stages(instance: Instance) -> bool:
-    """Whether each worker alone takes stages of whole prompts."""
-    try:
-        for worker in instance.workers:
-            instance.replace(workers=(worker,)).require_stages("fleet")
-    except InputError:
-        return False
-    return True
-
-
-def require_planned(instance: Instance) -> None:
-    """Raise ``InputError`` for workers that ``fleet`` does not plan for."""
-    remedy = "leave that out, or choose vllm with a dispatcher"
-    for worker in instance.workers:
-        if worker.padding:
-            raise InputError("fleet does not support padding", field="padding", remedy=remedy)
-    if instance.link is not None:
-        raise InputError(
-            "fleet does not support workers that only prefill or only decode",
-            field="workers",
-            remedy="give all workers both roles, or choose disaggregated",
-        )
-    instance.require_steady("fleet")
-
-
-def plannable(instance: Instance) -> bool:
-    """Whether ``fleet`` plans for these workers."""
-    try:
-        require_planned(instance)
-    except InputError:
-        return False
-    return True
-
-
-def known_lengths(instance: Instance) -> Instance:
-    """Return the instance with its predicted lengths as true ones; ``InputError`` without any."""
-    predicted = instance.requests.predicted_tokens
-    if predicted is None:
-        raise InputError(
-            "the instance has no predicted lengths",
-            field="predicted_tokens",
-            remedy="--predictions classes adds some, in Python predictions='classes'; or choose "
-            "clairvoyant information",
-        )
-    most = np.minimum(most_output_tokens(instance), instance.output_limit_tokens)
-    believed = np.minimum(predicted, most)
-    return instance.replace(requests=instance.requests.replace(output_tokens=believed))
 
 
 FLEET = FleetMethod()
