@@ -61,7 +61,7 @@ ROOMS = {
     ),
     "solving": Room(("orsched/solving",), 3_040, 2_600, 11),
     "files and instances": Room(("orsched/files", "instances"), 7_490, 8_300, 33),
-    "models": Room(("models",), 20_040, 19_300, 77),
+    "models": Room(("models",), 20_080, 19_300, 77),
     "heuristics": Room(("heuristics",), 10_400, 9_500, 45),
     "command line": Room(("orsched/cli",), 6_840, 6_000, 28),
     "views": Room(("orsched/views",), 4_870, 5_400, 20),
