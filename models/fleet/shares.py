@@ -182,7 +182,7 @@ def _tables(
 ) -> Tables:
     """Return what requests need, by falling length, and what workers have, as floating numbers."""
     numbers, n = list(kinds), len(order)
-    lines = max(len(kind.lines) for kind in kinds.values())
+    lines = max(1, *(len(kind.lines) for kind in kinds.values()))
     released = instance.requests.arrival_ns[order] - first
     later = np.unique(released)
     at = np.linspace(0, len(later), MOMENTS, endpoint=False).astype(int)

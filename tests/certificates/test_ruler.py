@@ -18,10 +18,12 @@ from orsched.certificates.context import Context
 from orsched.certificates.kv_volume import kv_volume
 from orsched.checker.certificates import certificate_violations
 from orsched.common.errors import PolicyError
+from orsched.common.stop import MaxIterations
 from orsched.data.schedule_classes import ALLOWANCES, allowances_of
 from orsched.models.bounds.fleet_prices_search import price_certificates
 from orsched.simulator import simulate_policy
 from orsched.solving.method_choice import choose
+from orsched.solving.methods import Run
 from tests.forged import leaves, with_leaf
 from tests.models.least_of_fleet import FleetSearch
 from tests.models.test_bound_scope import COSTS
@@ -98,8 +100,8 @@ def schedules(rng, instance):
     for name, parameters in METHODS:
         chosen = choose(name, None, parameters)
         with suppress(InputError):  # a policy that does not serve such instances
-            policy, _ = chosen.method.build(instance, chosen.information, chosen.parameters, seed)
-            yield simulate_policy(instance, policy).schedule
+            run = Run(chosen.information, MaxIterations(1), seed, chosen.parameters)
+            yield chosen.method(instance, run).schedule
 
 
 def certificates(instance, allows):

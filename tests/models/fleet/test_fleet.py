@@ -165,3 +165,10 @@ def test_parts_join_to_the_schedule_that_all_workers_at_once_have():
     whole = joined(instance, [(k, rows[k], r.schedule) for k, r in enumerate(made)], "vllm")
     assert orsched.check(instance, whole) == []
     assert whole.makespan_ns == max(r.schedule.makespan_ns for r in made)
+
+
+@pytest.mark.parametrize("cost", [in_order(AffineCost, *[0] * 4), in_order(RooflineCost, *[1] * 5)])
+def test_steps_may_take_no_time(cost):
+    found = orsched.solve(fleet(6, 2, cost=cost), "fleet", iterations=2)
+    assert found.checked
+    assert found.makespan_ns == 0
