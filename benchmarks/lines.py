@@ -65,7 +65,7 @@ ROOMS = {
     "heuristics": Room(("heuristics",), 10_400, 9_500, 45),
     "command line": Room(("orsched/cli",), 6_840, 6_000, 28),
     "views": Room(("orsched/views",), 4_870, 5_400, 20),
-    "runner and calibration": Room(("runner", "orsched/calibration"), 13_450, 14_200, 55),
+    "runner and calibration": Room(("runner", "orsched/calibration"), 14_010, 14_200, 59),
     "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 8_500, 9_200, 36),
 }
 """The rooms; files directly in ``orsched/`` are the door and count in none."""

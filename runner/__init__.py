@@ -7,7 +7,12 @@ from orsched.common.lazy_names import lazy_names
 
 _HOME = {
     "orsched.calibration.candidates": ("Calibration", "calibrate"),
-    "orsched.runner.devices.device": ("TorchDevice", "VirtualDevice", "WorkerLostError"),
+    "orsched.runner.devices.device": (
+        "EngineDevice",
+        "TorchDevice",
+        "VirtualDevice",
+        "WorkerLostError",
+    ),
     "orsched.runner.execution": ("RunResult", "run"),
     "orsched.runner.worker_pool": ("RunSettings",),
     "orsched.runner.loop.following": ("FollowSchedule",),
@@ -18,6 +23,7 @@ _HOME = {
     "orsched.runner.devices.ray_devices": ("RayDevice",),
     "orsched.runner.loop.resume": ("merge", "residual"),
     "orsched.runner.devices.settings": ("WorkerSettings",),
+    "orsched.runner.worker.layout": ("Chunk",),
     "orsched.runner.worker.torch_worker": ("TorchWorker",),
 }
 

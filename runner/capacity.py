@@ -13,13 +13,16 @@ from orsched.common.errors import InputError
 from orsched.data.memory import BlockMemory
 from orsched.data.schedule import INVALID
 from orsched.metrics.timeline import Timeline
+from orsched.runner.devices.device import open_device
 from orsched.runner.devices.settings import require_torch
+from orsched.runner.worker.layout import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
+    from orsched.runner.devices.device import Device
     from orsched.runner.devices.settings import WorkerSettings
     from orsched.runner.worker.language_model import Shape
 
@@ -153,15 +156,13 @@ def fits_on(
     """
     import torch
 
-    from orsched.runner.worker.torch_worker import TorchWorker
-
     on_gpu = torch.device(settings.device).type == "cuda"
 
     def fits(slots: int, length: int) -> bool:
         if limit is not None and bytes_of.slots(length, limit) < slots:
             return False
-        wanted = replace(settings, slots=slots, length=length)
-        ran = within_memory(lambda: largest_steps(TorchWorker(wanted), most_tokens))
+        wanted = replace(settings, slots=slots, length=length, graph_seconds=0.0)
+        ran = within_memory(lambda: largest_steps(open_device(wanted), most_tokens))
         gc.collect()  # what failed is let go of by now: the error that held it is gone
         if on_gpu:
             torch.cuda.empty_cache()
@@ -183,24 +184,22 @@ def within_memory(action: Callable[[], T]) -> T | None:
         raise
 
 
-def largest_steps(worker: Any, most_tokens: int) -> list[int]:
-    """Prefill a full stage, run a round over full slots; free them, wait, return their lengths."""
-    from orsched.runner.worker.layout import Chunk
-
-    slots, length = worker.slots.count, worker.slots.length
+def largest_steps(device: Device, most_tokens: int) -> int:
+    """Prefill a full stage, run a round over full slots, and free them; return their number."""
     chunks: list[Chunk] = []
     left = most_tokens
-    while len(chunks) < slots and left > 0:
-        size = min(length, left)
-        chunks.append(Chunk(len(chunks), 0, [0] * size, True))
-        left -= size
-    worker.prefill(chunks)
-    worker.pretend([length - 1] * slots)
-    worker.decode(list(range(slots)), 1)
-    lengths: list[int] = worker.slots.lengths.tolist()
-    for slot in range(slots):
-        worker.release(slot)
-    return lengths
+    while len(chunks) < device.slots and left > 0:
+        prompt = [0] * min(device.length, left)
+        chunks.append(Chunk(len(chunks), 0, prompt, True, whole=prompt))
+        left -= len(prompt)
+    device.begin(chunks, [], 1, 0)
+    device.end()
+    if device.pretend([device.length - 1] * device.slots):
+        device.begin([], list(range(device.slots)), 1, 0)
+        device.end()
+    for slot in range(device.slots):
+        device.release(slot, 0)
+    return device.slots
 
 
 _SPARE = 0.1  # share of the free memory that is left to everything but weights and caches
@@ -221,6 +220,14 @@ def model_config(name: str) -> Any:
     from orsched.runner.worker.language_model import model_config as read
 
     return read(name)
+
+
+def model_shape(name: str) -> Shape:
+    """Return the shape of a preset, or of a model in a folder."""
+    config = model_config(name)
+    from orsched.runner.worker.language_model import shape_of
+
+    return shape_of(config)
 
 
 @cache

@@ -22,6 +22,7 @@ from orsched.metrics.flat_figures import ratio
 from orsched.metrics.summary import distribution, summarise
 from orsched.metrics.timeline import Timeline
 from orsched.models.bounds.bounds import Bound, bound_for
+from orsched.runner.capacity import model_shape
 from orsched.runner.loop.live import execute_policy, require_known
 from orsched.runner.loop.live_loop import finishing
 from orsched.runner.policy_source import MethodOptions, policy_source, rest_of, source_of_rest
@@ -105,7 +106,7 @@ def with_open_lengths(
     for wrong, problem in (
         (isinstance(source, Schedule), "a schedule says how many tokens each request yields"),
         (resume is not None, "a run that is resumed has the lengths of its instance"),
-        (settings.worker != "torch", "a virtual worker yields no tokens"),
+        (settings.worker == "virtual", "a virtual worker yields no tokens"),
     ):
         if wrong:
             raise InputError(problem, field="end_of_sequence", remedy="leave it out")
@@ -113,12 +114,8 @@ def with_open_lengths(
     return instance.replace(requests=instance.requests.replace(output_tokens=most))
 
 
-def require_tokens(tokens: Collection[int], settings: RunSettings) -> None:
+def require_tokens(tokens: Collection[int], vocabulary: int) -> None:
     """Raise ``InputError`` for a token that the model never yields."""
-    from orsched.runner.capacity import model_config
-    from orsched.runner.worker.language_model import shape_of
-
-    vocabulary = shape_of(model_config(settings.model)).vocabulary
     for token in tokens:
         whole_number(token, "end_of_sequence", maximum=vocabulary - 1)
 
@@ -224,7 +221,8 @@ class _Job:
         self.tell("looking at the worker")
         if self.ends:
             self.instance = with_open_lengths(self.instance, source, self.settings, resume)
-            require_tokens(self.ends, self.settings)
+            if self.settings.worker == "torch":  # before anything is loaded
+                require_tokens(self.ends, model_shape(self.settings.model).vocabulary)
         instance, settings = self.instance, self.settings
         require_fit(instance, settings)
         if resume is not None:
@@ -269,6 +267,7 @@ class _Job:
         prompts = None if self.rest is None else self.rest.prompts(workers.vocabulary)
         observer = _observer(self.tell, len(self.resolved.plan.steps))
         with closing(workers), watching, _undisturbed():
+            require_tokens(self.ends, workers.vocabulary)
             done = execute_policy(
                 self.problem,
                 self.resolved.policy,

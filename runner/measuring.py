@@ -22,8 +22,8 @@ from orsched.data.step import Step, decode_rounds, prefill_stage
 from orsched.data.workers import Worker
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.runner.capacity import Footprint, Found, fits_on, memory_profile
-from orsched.runner.devices.device import built
-from orsched.runner.devices.settings import WorkerSettings, choose
+from orsched.runner.devices.device import open_device
+from orsched.runner.devices.settings import AUTO, WorkerSettings, choose
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.profiling import Point, Reference, grid, profile
 from orsched.runner.worker.graphs import Budget
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from orsched.calibration.measurements import Measurements
     from orsched.calibration.observed import Observed
-    from orsched.runner.devices.device import TorchDevice
+    from orsched.runner.devices.device import Device
     from orsched.runner.profiling import Speed
 
 
@@ -88,27 +88,26 @@ def made_up_requests(count: int, length: int, seed: int, like: Requests | None =
     return Requests(like.prompt_tokens[rows], like.output_tokens[rows])
 
 
-def rehearse(device: TorchDevice, requests: Requests, most_tokens: int, seed: int = 0) -> Observed:
+def rehearse(device: Device, requests: Requests, most_tokens: int, seed: int = 0) -> Observed:
     """Serve requests on an empty worker and return its steps; arrivals do not matter.
 
     The time from the step before counts as part of a step: a plan knows no gaps. Prompts over
     ``most_tokens`` are left out. ``seed`` draws the prompts, and when to prefill.
     """
     total = requests.prompt_tokens + requests.output_tokens
-    if int(total.max(initial=0)) > device.worker.slots.length:
+    if int(total.max(initial=0)) > device.length:
         raise InputError(
-            f"a request of {total.max()} tokens; a slot holds {device.worker.slots.length}",
+            f"a request of {total.max()} tokens; a slot holds {device.length}",
             field="requests",
             remedy="leave the request out, or give longer slots",
         )
     kept = requests.prompt_tokens <= most_tokens
     instance = Instance(
         Requests(requests.prompt_tokens[kept], requests.output_tokens[kept]),
-        (Worker(device.worker.slots.count, AffineCost(), most_tokens),),
+        (Worker(device.slots, AffineCost(), most_tokens),),
         first_token="prefill",
     )
-    policy, vocabulary = Rehearsal(seed), device.worker.shape.vocabulary
-    done = execute_policy(instance, policy, device, seed, vocabulary)
+    done = execute_policy(instance, Rehearsal(seed), device, seed, device.vocabulary)
     return observed(instance, done.schedule, gaps=True)
 
 
@@ -130,36 +129,32 @@ class WorkerOptions(NamedTuple):
     allow_pickle: bool = False  # whether weights in a folder may be pickled
     graph_seconds: float = Budget().seconds
     graph_bytes: int = Budget().bytes
+    worker: str = "torch"  # the engine, as ``WorkerSettings`` names it
+    arguments: tuple[tuple[str, Any], ...] = ()  # of the engine's own
 
     def resolved(self) -> WorkerOptions:
         """Return the options with device and type of numbers filled in; raises as ``choose``."""
+        if self.worker != "torch":
+            return self._replace(dtype=self.dtype or AUTO)
         device, dtype = choose(self.device, self.dtype)
         return self._replace(device=device, dtype=dtype)
 
     def settings(self, seed: int = 0) -> WorkerSettings:
         """Return the settings of the worker, all checked; raises as ``choose``, or InputError."""
-        chosen = choose(self.device, self.dtype)
-        first = (self.model, self.slots, self.length, *chosen)
-        return WorkerSettings(
-            *(*first, seed, self.threads, self.allow_pickle),
-            graph_seconds=self.graph_seconds,
-            graph_bytes=self.graph_bytes,
-        )
+        return WorkerSettings(**self.resolved()._asdict(), seed=seed)
 
 
-def make_device(options: WorkerOptions, seed: int = 0) -> tuple[TorchDevice, dict[str, Any]]:
-    """Return a worker and what a report says of it; raises as ``settings`` and ``TorchWorker``."""
+def make_device(options: WorkerOptions, seed: int = 0) -> tuple[Device, dict[str, Any]]:
+    """Return a worker and what a report says of it; raises as ``settings`` and ``open_device``."""
     settings = options.settings(seed)
-    import torch
-
-    from orsched.runner.devices.device import TorchDevice
-
-    device = TorchDevice(built(settings))
-    threads = torch.get_num_threads() if settings.device == "cpu" else None
-    about = options._replace(device=device.name, dtype=settings.dtype, threads=threads)._asdict()
-    for name in ("allow_pickle", "graph_seconds", "graph_bytes"):
-        del about[name]  # say nothing of the worker
-    return device, {**about, "torch": str(torch.__version__)}
+    device = open_device(settings)
+    names = ("model", "slots", "length")
+    about = {name: getattr(settings, name) for name in names}
+    about |= {"device": device.name, "dtype": settings.dtype}
+    about["threads"] = device.facts.get("threads") if settings.device == "cpu" else None
+    if settings.worker == "torch":
+        return device, {**about, "torch": device.facts["torch"]}
+    return device, {**about, "worker": settings.worker, **dict(settings.arguments), **device.facts}
 
 
 def largest_batches(
@@ -194,7 +189,7 @@ class Measured(NamedTuple):
 
 
 def measure_worker(
-    device: TorchDevice,  # the worker; nothing may be on it
+    device: Device,  # the worker; nothing may be on it
     most_tokens: int,  # of a prefill stage
     repeats: int = 5,  # of each point of the grid, which stands for their median
     seed: int = 0,  # of the order, the requests and their prompts
@@ -214,12 +209,11 @@ def measure_worker(
     whole_number(seed, "seed")
     if requests is not None:
         whole_number(requests, "requests")
-    slots = device.worker.slots
     say = report if report is not None else _say_nothing
-    points = grid(slots.count, slots.length, most_tokens, factor)
+    points = grid(device.slots, device.length, most_tokens, factor)
     if like is not None:
-        made_up_requests(1, slots.length, seed, like)  # says if none fits
-    count = REQUESTS_A_SLOT * slots.count if requests is None else requests
+        made_up_requests(1, device.length, seed, like)  # says if none fits
+    count = REQUESTS_A_SLOT * device.slots if requests is None else requests
     rehearsal = _Rehearsals(device, most_tokens, seed, count, like, say)
     _warm_up(device, most_tokens, seed)
     gc.collect()
@@ -231,7 +225,7 @@ def measure_worker(
 
 
 def _measured(
-    device: TorchDevice,
+    device: Device,
     points: list[Point],
     repeats: int,
     seed: int,
@@ -271,7 +265,7 @@ class _Rehearsals:
 
     def __init__(
         self,
-        device: TorchDevice,
+        device: Device,
         most_tokens: int,
         seed: int,
         count: int,
@@ -279,7 +273,7 @@ class _Rehearsals:
         say: Callable[[str], None],
     ) -> None:
         self.device, self.most_tokens, self.seed = device, most_tokens, seed
-        self.requests = made_up_requests(count, device.worker.slots.length, seed, like)
+        self.requests = made_up_requests(count, device.length, seed, like)
         self.parts = min(PARTS, count)
         self.say = say
         self.steps: list[Observed] = []
@@ -296,9 +290,9 @@ class _Rehearsals:
         return len(self.steps) > before
 
 
-def _warm_up(device: TorchDevice, most_tokens: int, seed: int) -> None:
+def _warm_up(device: Device, most_tokens: int, seed: int) -> None:
     """Serve a few requests, for what a device does the first time only."""
-    few = made_up_requests(device.worker.slots.count, min(64, device.worker.slots.length), seed)
+    few = made_up_requests(device.slots, min(64, device.length), seed)
     rehearse(device, few, most_tokens, seed)
 
 

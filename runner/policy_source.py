@@ -169,7 +169,7 @@ def rest_of(instance: Instance, trace: Schedule, source: object, settings: RunSe
                 f"the run had the {name} {had!r}", field=name, remedy=f"--{name} {had}"
             )
     seed = whole_number(trace.run.get("seed", 0), "run.seed")
-    return Resumed(instance, trace, left, seed, settings.worker == "torch")
+    return Resumed(instance, trace, left, seed, settings.worker != "virtual")
 
 
 def _require_notes(trace: Schedule) -> None:

@@ -12,9 +12,9 @@ from orsched.common.errors import InputError
 from orsched.runner.worker.layout import Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from orsched.runner.devices.device import TorchDevice
+    from orsched.runner.devices.device import Device
 
 
 ROUNDS = 4  # rounds that a point of the decode grid is measured over
@@ -98,7 +98,7 @@ def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Poi
 
 
 def profile(
-    device: TorchDevice,
+    device: Device,
     points: list[Point],
     repeats: int = 5,  # after one more, which is not counted
     seed: int = 0,  # of the order and the prompts
@@ -146,8 +146,8 @@ def _powers(most: int, base: int, least: int = 1) -> list[int]:
     return found if found[-1] == most else [*found, most]
 
 
-def _require_room(device: TorchDevice, point: Point) -> None:
-    slots, length = device.worker.slots.count, device.worker.slots.length
+def _require_room(device: Device, point: Point) -> None:
+    slots, length = device.slots, device.length
     used = point.count + point.beside * (point.phase == MIXED)
     if used > slots or max(point.length + point.cached, point.context + ROUNDS - 1) > length:
         raise InputError(
@@ -157,32 +157,35 @@ def _require_room(device: TorchDevice, point: Point) -> None:
         )
 
 
-def measured_ns(device: TorchDevice, point: Point, rng: random.Random) -> int:
-    """Return the time of a step (of one round) in nanoseconds, at least 1."""
-    worker, rounds = device.worker, 1
-    vocabulary = worker.shape.vocabulary
-    chunks, active = [], range(point.count)
-    if point.phase == PREFILL:
-        active = range(0)
-        if point.cached:
-            worker.pretend([point.cached] * point.count)
-    else:
-        worker.pretend([context - 1 for context in point.contexts()])
-    if point.length:
-        first = 0 if point.phase == PREFILL else point.count
-        slots = range(first, first + point.prompts())
-        chunks = [
-            Chunk(
-                slot, point.cached, [rng.randrange(vocabulary) for _ in range(point.length)], True
-            )
-            for slot in slots
-        ]
-    elif point.phase == DECODE:
-        rounds = ROUNDS
+def measured_ns(device: Device, point: Point, rng: random.Random) -> int:
+    """Return the time of a step (of one round) in nanoseconds, at least 1; all slots are empty."""
+    active = [] if point.phase == PREFILL else list(range(point.count))
+    chunks = []
+    for slot in range(len(active), len(active) + point.prompts()):
+        whole = [rng.randrange(device.vocabulary) for _ in range(point.cached + point.length)]
+        chunks.append(Chunk(slot, point.cached, whole[point.cached :], True, whole=whole))
+    held = [point.cached] * len(chunks) if point.cached else [c - 1 for c in point.contexts()]
+    if held and not device.pretend(held):
+        for chunk in chunks if point.cached else []:
+            before = chunk.whole[: chunk.start]
+            _step(device, [chunk._replace(start=0, tokens=before, yields=False)])
+        for slot, size in enumerate(held if active else []):
+            prompt = [rng.randrange(device.vocabulary) for _ in range(max(1, size))]
+            _step(device, [Chunk(slot, 0, prompt, True, whole=prompt)])
+        chunks = [chunk._replace(whole=()) if chunk.start else chunk for chunk in chunks]
+    rounds = ROUNDS if point.phase == DECODE else 1
     device.start()
-    device.begin(chunks, list(active), rounds, 0)
+    taken = _step(device, chunks, active, rounds)
+    for slot in range(len(active) + len(chunks)):
+        device.release(slot, 0)
+    return max(1, taken // rounds)
+
+
+def _step(device: Device, chunks: list[Chunk], active: Sequence[int] = (), rounds: int = 1) -> int:
+    """Take a step and return its time in nanoseconds."""
+    device.begin(chunks, active, rounds, 0)
     times = device.end()
-    return max(1, (times.end_ns - times.start_ns) // rounds)
+    return times.end_ns - times.start_ns
 
 
 def _rows(times: dict[Point, int]) -> Measurements:
@@ -238,10 +241,9 @@ class Speed(NamedTuple):
 class Reference:
     """Looks at the time of a round over all slots, each half full."""
 
-    def __init__(self, device: TorchDevice, seed: int = 0) -> None:
-        slots = device.worker.slots
+    def __init__(self, device: Device, seed: int = 0) -> None:
         self.device, self.random = device, random.Random(seed)
-        self.point = Point(DECODE, slots.count, 0, max(1, slots.length // 2))
+        self.point = Point(DECODE, device.slots, 0, max(1, device.length // 2))
         self.times_ns: list[int] = []  # mean time of the round at each look, in order
 
     def look(self) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, OrschedError
+from orsched.common.near_names import known_names
+from orsched.common.own_code import is_own
 from orsched.common.scalars import require_one_of, require_seconds
 from orsched.runner.capacity import (
-    Size,
     length_needed,
     model_config,
     require_room,
@@ -18,14 +19,17 @@ from orsched.runner.capacity import (
     slots_needed,
 )
 from orsched.runner.devices.device import (
+    ENGINES,
     TorchDevice,
     VirtualDevice,
     WorkerLostError,
-    built,
+    open_device,
+    require_engine,
     start_together,
     warm_up,
 )
 from orsched.runner.devices.settings import (
+    AUTO,
     LONGEST_S,
     MOST_THREADS,
     Chosen,
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
     from orsched.data.schedule import Schedule
     from orsched.runner.devices.device import Device
 
-WORKERS = ("torch", "virtual")
+WORKERS = ("torch", "virtual", *ENGINES)
 PLACES = ("here", "process", "ray")
 
 
@@ -52,23 +56,25 @@ class RunSettings:
     """What executes a run.
 
     Attributes:
-        worker: ``torch``, or ``virtual``: steps take the time of the cost model.
+        worker: ``torch``; ``vllm``: vLLM's engine; ``virtual``: steps take the time of the cost
+            model; or ``module:Class`` of your own, derived from ``EngineDevice``.
         model: a preset, or a folder with a model in the format of transformers.
         device: ``auto`` (a GPU where there is one), or as torch names it.
         dtype: of weights and caches; None: float32 on the CPU, bfloat16 on a GPU.
         slots: requests on a worker at a time; None: the clients of the instance's workers.
         length: tokens that a slot holds; None: those of the longest request.
         threads: of torch on the CPU; None: torch's own choice.
-        place: where torch workers live: ``here`` (a single one, in this process), ``process`` (one
+        place: where real workers live: ``here`` (a single one, in this process), ``process`` (one
             each) or ``ray`` (actors); None: here, or in processes if there are several.
         worker_timeout: seconds that a step may take on a worker in a process of its own or behind
             Ray, before the worker is taken for hung, killed and restarted; None: 120, or many
             times what its slowest step took by token and round.
-        peaks: whether to measure the device's peaks first, and the run's use of them (of a worker
-            that is here).
+        peaks: whether to measure the device's peaks first, and the run's use of them (of a torch
+            worker that is here).
         allow_pickle: whether the weights in a model's folder may be pickled.
         graph_seconds, graph_bytes: what graphs of steps may take, on a GPU, before time 0; a step
             without a graph runs as it is.
+        arguments: names and values that another engine than torch takes.
 
     Raises:
         InputError: a value is out of range.
@@ -87,10 +93,22 @@ class RunSettings:
     worker_timeout: float | None = None
     graph_seconds: float = Budget().seconds
     graph_bytes: int = Budget().bytes
+    arguments: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.worker not in WORKERS and not is_own(self.worker):
+            raise InputError(
+                f"unknown worker {self.worker!r}",
+                field="worker",
+                remedy=known_names(self.worker, WORKERS, "module:Class, or one of "),
+            )
+        if self.arguments and self.worker in ("torch", "virtual"):
+            raise InputError(
+                f"the {self.worker} worker has no arguments of its own",
+                field="arguments",
+                remedy="leave them out",
+            )
         for name, known in (
-            ("worker", WORKERS),
             ("dtype", (None, *DTYPES)),
             ("place", (None, *PLACES)),
         ):
@@ -128,7 +146,7 @@ def require_fit(instance: Instance, settings: RunSettings) -> None:
         )
     if settings.worker_timeout is not None and (here or settings.worker == "virtual"):
         raise InputError(
-            "of torch workers in processes of their own or behind Ray",
+            "of workers in processes of their own or behind Ray",
             field="worker_timeout",
             remedy="leave it out, or --workers-as process",
         )
@@ -141,13 +159,15 @@ def require_fit(instance: Instance, settings: RunSettings) -> None:
         requests = instance.requests
         longest = int((requests.prompt_tokens + requests.output_tokens).max(initial=1))
         _fitting(instance, settings, settings.slots or 1, settings.length or longest)
+    elif settings.worker != "virtual":
+        require_engine(settings.worker)
 
 
 def _require_reusable(instance: Instance, settings: RunSettings, here: bool) -> None:
     """Refuse a prefix cache where the worker could not hold what the schedule says it holds."""
     if not instance.caches_prefixes or settings.worker == "virtual":
         return
-    if not here or len(instance.workers) > 1:
+    if not here or len(instance.workers) > 1 or settings.worker != "torch":
         raise InputError(
             "prefixes are reused by a single torch worker in this process: one elsewhere may be "
             "lost, and its cache with it",
@@ -181,24 +201,20 @@ def worker_pool(
     about = {"worker": settings.worker, "slots": slots, "length": length}
     if settings.worker == "virtual":
         return WorkerPool([VirtualDevice() for _ in instance.workers], 2, about)
-    return _torch(instance, settings, about, seed)
+    return _real(instance, settings, about, seed)
 
 
-class _Fitting(NamedTuple):
-    """A device that torch has and on which the model fits."""
-
-    chosen: Chosen
-    size: Size
-
-
-def _fitting(instance: Instance, settings: RunSettings, slots: int, length: int) -> _Fitting:
+def _fitting(instance: Instance, settings: RunSettings, slots: int, length: int) -> Chosen:
+    """Return a device that torch has and on which its model fits; what another engine is told."""
+    if settings.worker != "torch":
+        return Chosen(settings.device, settings.dtype or AUTO)
     model_config(settings.model)  # says if there is none
     chosen = choose(settings.device, settings.dtype)
     size = size_of(settings.model, chosen.dtype, settings.allow_pickle)
     stored, tokens = _stored(instance)
     many = len(instance.workers)
     require_room(size, slots, length, chosen.device, many, stored * tokens)
-    return _Fitting(chosen, size)
+    return chosen
 
 
 def _stored(instance: Instance) -> tuple[int, int]:
@@ -209,51 +225,53 @@ def _stored(instance: Instance) -> tuple[int, int]:
     return memory.blocks, memory.block_tokens
 
 
-def _torch(
+def _real(
     instance: Instance, settings: RunSettings, about: dict[str, Any], seed: int
 ) -> WorkerPool:
-    """Return torch workers that have taken their first steps."""
+    """Return real workers that have taken their first steps."""
     slots, length, many = about["slots"], about["length"], len(instance.workers)
-    chosen, size = _fitting(instance, settings, slots, length)
+    chosen = _fitting(instance, settings, slots, length)
     place = settings.place or ("here" if many == 1 else "process")
     # elsewhere, any GPU will do that was not named with its number
     any_gpu = chosen.on_gpu and place != "here" and ":" not in settings.device
     where = "cuda" if any_gpu else chosen.device
+    caps = [worker.prefill_cap_tokens for worker in instance.workers]
     own = WorkerSettings(
         *(settings.model, slots, length, where, chosen.dtype),
         *(seed, settings.threads, settings.allow_pickle),
-        *_stored(instance),
-        settings.graph_seconds,
-        settings.graph_bytes,
+        *(_stored(instance) if settings.worker == "torch" else (0, 1)),
+        *(settings.graph_seconds, settings.graph_bytes),
+        settings.worker,
+        None if None in caps else max(cap or 0 for cap in caps),
+        settings.arguments,
     )
     watch = None
     if place == "here":
-        worker = built(own)
-        devices: list[Device] = [TorchDevice(worker)]
-        watch = Watch(worker, *chosen, settings.peaks)
+        devices: list[Device] = [open_device(own)]
+        if isinstance(devices[0], TorchDevice):
+            watch = Watch(devices[0].worker, *chosen, settings.peaks)
     else:
         # Ray places each on a GPU of its own, on whatever machine there is one
         by_ray = place == "ray" and own.device == "cuda"
         each = [own] * many if by_ray else one_each(own, many)
         devices = _elsewhere(place, each, settings.worker_timeout)
-    about |= {
-        "model": settings.model,
-        "dtype": chosen.dtype,
-        "threads": None if chosen.on_gpu else _threads(place, devices),
-        "place": place,
-    }
-    workers = WorkerPool(devices, size.vocabulary, about, watch)
     prompts = instance.requests.prompt_tokens
     try:
+        start_together(devices)
+        workers = WorkerPool(devices, devices[0].vocabulary, about, watch)
         if len(prompts):
-            start_together(devices)
             for device in devices:
                 warm_up(device, slots, length, [int(prompts.min()), int(prompts.max())])
     except BaseException as error:
-        workers.close()
+        for device in devices:
+            device.close()
         if isinstance(error, WorkerLostError):
             raise OrschedError(f"a worker was lost before the run began: {error}") from None
         raise
+    about |= {"model": settings.model, "dtype": chosen.dtype, "place": place}
+    about["threads"] = None if chosen.on_gpu else devices[0].facts.get("threads")
+    if settings.worker != "torch":
+        about |= {"engine": devices[0].facts, "arguments": dict(settings.arguments)}
     return workers
 
 
@@ -267,13 +285,3 @@ def _elsewhere(place: str, each: list[WorkerSettings], hang_s: float | None) -> 
 
     connect()
     return [RayDevice(settings, hang_s=hang_s) for settings in each]
-
-
-def _threads(place: str, devices: list[Device]) -> int | None:
-    if place != "here":
-        found: int | None = devices[0].settings.threads  # type: ignore[attr-defined]
-        return found
-    import torch
-
-    count: int = torch.get_num_threads()
-    return count

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from orsched.calibration.measurements import Measurements
     from orsched.costs.bilinear import BilinearCost
-    from orsched.runner.devices.device import TorchDevice
+    from orsched.runner.devices.device import Device
 
 SLICE = 128
 """Iterations of a slice, as in the paper."""
@@ -106,9 +106,9 @@ def fitted(measured: Measurements) -> BilinearCost:
     return found
 
 
-def serve(device: TorchDevice, size: int, length: int, rng: random.Random) -> int:
+def serve(device: Device, size: int, length: int, rng: random.Random) -> int:
     """Return the time that a batch of equal prompts takes for a slice, in nanoseconds."""
-    vocabulary = device.worker.shape.vocabulary
+    vocabulary = device.vocabulary
     prompts = [
         Chunk(slot, 0, [rng.randrange(vocabulary) for _ in range(length)], True)
         for slot in range(size)
@@ -123,11 +123,11 @@ def serve(device: TorchDevice, size: int, length: int, rng: random.Random) -> in
 
 
 def slices(
-    device: TorchDevice, cost: BilinearCost, longest: int, repeats: int, seed: int
+    device: Device, cost: BilinearCost, longest: int, repeats: int, seed: int
 ) -> list[Slice]:
     """Serve batches of each size and length and hold the times against the fit's."""
     rng, found = random.Random(seed), []
-    for size in powers(device.worker.slots.count):
+    for size in powers(device.slots):
         for length in lengths_to(longest):
             taken = median_low([serve(device, size, length, rng) for _ in range(repeats)])
             # as for the fitted rows, the first round's context is what the prompts hold, and one
@@ -172,12 +172,12 @@ def _plain(measured: Measurements) -> Any:
     return np.flatnonzero(stages | rounds)
 
 
-def report(device: TorchDevice, about: dict[str, Any], repeats: int, seed: int) -> int:
+def report(device: Device, about: dict[str, Any], repeats: int, seed: int) -> int:
     """Print all three figures for a worker; return how many of the paper's findings fail."""
     findings = Findings()
-    longest = device.worker.slots.length - SLICE
+    longest = device.length - SLICE
     print(f"worker: {about}")
-    measured = profile(device, points(device.worker.slots.count, longest), repeats, seed)
+    measured = profile(device, points(device.slots, longest), repeats, seed)
     findings.head("Fig. 8: a prefill stage, ms, by batch size and input length")
     print("\n".join(table(by_size(measured, PREFILL, "longest"))))
     findings.head("Fig. 9: a round, ms, by batch size and cached length")

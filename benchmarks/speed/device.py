@@ -28,7 +28,7 @@ from orsched.calibration.step_files import RunStep, judge
 from orsched.files.atomic import write_text
 from orsched.runner.capacity import Footprint, largest_steps, size_of, within_memory
 from orsched.runner.measuring import WorkerOptions, make_device
-from orsched.runner.utilization import Peaks, measure_peaks, model_size, peak_bytes, utilization
+from orsched.runner.utilization import ModelSize, Peaks, measure_peaks, peak_bytes, utilization
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from orsched.calibration.candidates import Calibration
     from orsched.calibration.measurements import Measurements
     from orsched.calibration.observed import StepContents
-    from orsched.runner.devices.device import TorchDevice
+    from orsched.runner.devices.device import Device
 
 REQUESTS = 800
 """Of GSM8K's test set, in the runs at the smaller number of slots: four to a slot."""
@@ -84,14 +84,14 @@ class Part(NamedTuple):
 
 
 def device_row(
-    plan: Plan, done: Run, again: int, peaks: Peaks, device: TorchDevice, found: Calibration
+    plan: Plan, done: Run, again: int, peaks: Peaks, device: Device, found: Calibration
 ) -> dict[str, Any]:
     """Return what a run made of its device, as a row of the table.
 
     ``again`` counts the runs of the same policy before. Beside the plan's error stands that of
     every other cost model over the steps that the run took.
     """
-    size, trace = model_size(device.worker), done.trace
+    size, trace = ModelSize(**device.facts["model_size"]), done.trace
     use = utilization(done.instance, trace, size, peaks)
     tokens = int(done.instance.requests.output_tokens.sum())
     steps = step_contents(done.instance, trace)
@@ -113,7 +113,7 @@ def device_row(
         **{f"{name}_s": value for name, value in terms.items()},
         "prefill_mfu_%": 100 * (use["prefill"]["mfu"] or 0.0),
         "decode_bandwidth_%": 100 * (use["decode"]["bandwidth_utilization"] or 0.0),
-        "memory_gib": peak_bytes(str(device.worker.device)) / 2**30,
+        "memory_gib": peak_bytes(device.facts["device"]) / 2**30,
         **step_errors(found, steps),
     }
     if done.nvml is not None:
@@ -137,7 +137,7 @@ def step_errors(found: Calibration, steps: StepContents) -> dict[str, float]:
     }
 
 
-def measure(device: TorchDevice, plan: Plan, peaks: Peaks, clock: Clock) -> Part:
+def measure(device: Device, plan: Plan, peaks: Peaks, clock: Clock) -> Part:
     """Calibrate a worker, then run the methods on it while there is time."""
     begin = perf_counter()
     found, measured = calibrated(device, plan.repeats, plan.rehearsal, plan.factor)
@@ -175,7 +175,7 @@ class Clock:
         return f"[{perf_counter() - self.begin:4.0f} s]"
 
 
-def most_slots(options: WorkerOptions, limit: int | None) -> tuple[TorchDevice, int]:
+def most_slots(options: WorkerOptions, limit: int | None) -> tuple[Device, int]:
     """Return a worker with as many slots as fit: by bytes first, then 5 % fewer at a time.
 
     ``limit`` is how many slots are enough, on a CPU, where the machine's memory is not the limit.
@@ -198,10 +198,10 @@ def most_slots(options: WorkerOptions, limit: int | None) -> tuple[TorchDevice, 
     raise MemoryError("not one slot fits")
 
 
-def filled(options: WorkerOptions) -> TorchDevice:
+def filled(options: WorkerOptions) -> Device:
     """Return a worker that has taken the largest steps that can come up in a run."""
     device, _ = make_device(options)
-    largest_steps(device.worker, PREFILL_CAP)
+    largest_steps(device, PREFILL_CAP)
     return device
 
 

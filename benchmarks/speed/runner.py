@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from orsched.costs import CostModel
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
-    from orsched.runner.devices.device import TorchDevice
+    from orsched.runner.devices.device import Device
 
 NAME = "runner"
 PREFILL_CAP = 2048
@@ -78,7 +78,7 @@ def longest() -> int:
 
 
 def calibrated(
-    device: TorchDevice, repeats: int, requests: int | None, factor: int = 2, seed: int = 1
+    device: Device, repeats: int, requests: int | None, factor: int = 2, seed: int = 1
 ) -> tuple[Calibration, Measured]:
     """Measure a worker now, with a rehearsal of other requests of the same kind."""
     like = workload(1319, 1, seed=seed).requests
@@ -97,17 +97,15 @@ def planned(instance: Instance, name: str, iterations: int) -> PolicySource:
         return policy_source(instance, "hybrid+assignment=shared", iterations=iterations)
 
 
-def run_live(device: TorchDevice, instance: Instance, name: str, iterations: int = 20) -> Run:
+def run_live(device: Device, instance: Instance, name: str, iterations: int = 20) -> Run:
     """Plan with the instance's cost model, then let the policy (or its plan) drive the worker."""
     resolved = planned(instance, name, iterations)
-    kind = str(device.worker.device)
+    kind = device.facts["device"]
     gc.collect()
     gc.freeze()
     wall, cpu = perf_counter(), process_time()
     with NvmlSampler(kind) as sampler:
-        done = execute_policy(
-            instance, resolved.policy, device, vocabulary=device.worker.shape.vocabulary
-        )
+        done = execute_policy(instance, resolved.policy, device, vocabulary=device.vocabulary)
     share = (process_time() - cpu) / (perf_counter() - wall)
     gc.unfreeze()
     trace = done.schedule.replace(

@@ -42,9 +42,14 @@ class _Worker(Options):
     """The worker that executes."""
 
     worker: str = option(
-        "What executes the steps; virtual: steps take the time of the cost model.",
-        choices=["torch", "virtual"],
+        "What executes: torch, vllm, virtual (the cost model's times), or module:Class.",
         default="torch",
+        metavar="NAME",
+    )
+    arguments: tuple[str, ...] = option(
+        "Argument of vLLM's EngineArgs, or of your engine (several times: several).",
+        "--engine-arg",
+        metavar="NAME=VALUE",
     )
     model: str = option(
         "A preset (tiny, 1b, 8b, 13b, ...) with random weights, or a model's folder.",
@@ -87,8 +92,9 @@ class _Worker(Options):
         from orsched.runner.worker_pool import RunSettings
 
         said = {name: getattr(self, name) for name in _Worker.declared()}
-        graph_bytes = read_bytes(said.pop("graph_memory"), "--graph-memory")
-        return RunSettings(**said, graph_bytes=graph_bytes)
+        said["graph_bytes"] = read_bytes(said.pop("graph_memory"), "--graph-memory")
+        said["arguments"] = tuple(read_pairs(self.arguments, "--engine-arg").items())
+        return RunSettings(**said)
 
 
 @command(
@@ -181,7 +187,7 @@ def _run(
 ) -> RunResult:
     from orsched.runner.execution import run
 
-    with own_code([what] if isinstance(what, str) else []):
+    with own_code([settings.worker, *([what] if isinstance(what, str) else [])]):
         return run(
             problem,
             what,

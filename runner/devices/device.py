@@ -1,23 +1,29 @@
 """What executes steps: a real worker on its device, or one that lets modelled time pass.
 
 A device executes a step by itself; the host reads the times later. So the next decision is made
-while the step runs, and several devices run at one time.
+while the step runs, and several devices run at one time. ``open_device`` makes one from settings,
+of any engine that has an ``EngineDevice``.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import nullcontext
-from dataclasses import replace
 from multiprocessing.connection import wait as wait_for_any
 from time import perf_counter, perf_counter_ns, sleep
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
+from orsched.common.own_code import class_of
+from orsched.common.units import NEVER
 from orsched.runner.worker.layout import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from orsched.runner.devices.settings import WorkerSettings
     from orsched.runner.worker.torch_worker import TorchWorker
@@ -62,6 +68,13 @@ class Device(Protocol):
 
     name: str  # as the trace names it
     clock: str  # what its times are measured by, as the trace names it
+    slots: int  # requests that are on it at one time; chunks and rounds name them from 0
+    length: int  # tokens of the longest request, prompt and output
+    facts: dict[str, Any]  # what else is known of it: plain values, once it is ready
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens are below this; 0 for a device that yields none."""
 
     def start(self, zero_ns: int | None = None) -> None:
         """Let time begin, at a moment of ``perf_counter_ns`` (None: now); wait till it is ready."""
@@ -83,8 +96,20 @@ class Device(Protocol):
     def end(self) -> Times:
         """Wait for the oldest step that was begun, and return its times."""
 
+    def yielded(self, slots: Sequence[int], tokens: int = 1) -> NDArray[np.int64]:
+        """Return the last tokens that requests have yielded in steps that ended: [slots, tokens].
+
+        Each has yielded as many since it is in its slot.
+        """
+
     def release(self, slot: int, prompt_tokens: int) -> Any:
         """Free a slot; return what its request yielded (``tolist`` waits for it)."""
+
+    def pretend(self, lengths: Sequence[int]) -> bool:
+        """Give the first slots caches of some lengths, for a profile, if that needs no prefill.
+
+        Returns False, and does nothing, where it does: then the caches are filled by steps.
+        """
 
     def restart(self) -> None:
         """Begin to bring a lost worker back, with empty slots; return at once."""
@@ -163,13 +188,92 @@ class AlwaysThere:
     def close(self) -> None:
         """Do nothing."""
 
+    def pretend(self, lengths: Sequence[int]) -> bool:
+        """Return False: caches are filled by steps."""
+        return False
+
+
+class EngineDevice(AlwaysThere, ABC):
+    """Base class for another engine, driven step by step in this process and timed by the host.
+
+    A class derived from it is a worker that runs, processes and actors can open by its name
+    (``--worker module:Class``). It says how many tokens it knows, executes a step, and returns what
+    was yielded; times, slots and the rest are here. A class that can be lost and restarted
+    overrides ``restart`` and ``ready`` and raises ``WorkerLostError``; any other error ends the
+    run, or the worker where it has a process of its own.
+
+    Args:
+        settings: model, slots, length, device (maybe ``auto``), and the engine's own ``arguments``.
+    """
+
+    name, clock = "engine", "perf_counter"
+    vocabulary = 0
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.settings, self.slots, self.length = settings, settings.slots, settings.length
+        self.facts: dict[str, Any] = {}
+        self.begun: deque[Times] = deque()
+        self.start()
+
+    @classmethod
+    def require(cls) -> None:
+        """Raise ``MissingDependencyError`` where packages of the engine are missing."""
+
+    @abstractmethod
+    def compute(self, chunks: Sequence[Chunk], active: Sequence[int], rounds: int) -> None:
+        """Execute a step and wait for it: chunks beside one round of slots, or some rounds.
+
+        A chunk with ``whole`` is the first of its request. After a chunk that ``yields``, and after
+        each round of its slot, a request has one token more; ``feeds`` is a prompt's last token,
+        which the next round of the slot is to process.
+        """
+
+    @abstractmethod
+    def yielded(self, slots: Sequence[int], tokens: int = 1) -> NDArray[np.int64]:
+        """Return the last tokens of requests, [slots, tokens]."""
+
+    @abstractmethod
+    def release(self, slot: int, prompt_tokens: int) -> Any:
+        """Free a slot, in use or not; return all that its request yielded."""
+
+    def start(self, zero_ns: int | None = None) -> None:
+        """Let time begin."""
+        self.zero_ns = perf_counter_ns() if zero_ns is None else zero_ns
+
+    def now_ns(self) -> int:
+        """Return the host's time."""
+        return perf_counter_ns() - self.zero_ns
+
+    def sleep_until(self, moment_ns: int) -> None:
+        """Sleep, and spin at the end."""
+        sleep_until(self, moment_ns)
+
+    def begin(
+        self, chunks: Sequence[Chunk], active: Sequence[int], rounds: int, planned_ns: int
+    ) -> None:
+        """Execute a step."""
+        start = self.now_ns()
+        self.compute(chunks, active, rounds)
+        self.begun.append(Times(start, self.now_ns()))
+
+    def done(self) -> bool:
+        """Return whether a step was begun."""
+        return bool(self.begun)
+
+    def end(self) -> Times:
+        """Return the times of the oldest step."""
+        return self.begun.popleft()
+
 
 class VirtualDevice(AlwaysThere):
     """Lets every step take the time of the cost model: a run on it is a simulation."""
 
     name, clock = "virtual", "cost model"
+    slots = length = NEVER  # any number
+    vocabulary = 0
 
     def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}
         self.free_ns = 0
         self.ends: deque[Times] = deque()
 
@@ -200,6 +304,10 @@ class VirtualDevice(AlwaysThere):
         """Return the times of the oldest step."""
         return self.ends.popleft()
 
+    def yielded(self, slots: Sequence[int], tokens: int = 1) -> NDArray[np.int64]:
+        """Nothing was yielded: a run whose requests end at a token refuses this device."""
+        raise NotImplementedError
+
     def release(self, slot: int, prompt_tokens: int) -> Any:
         """Nothing was yielded."""
         return None
@@ -210,8 +318,21 @@ class TorchDevice(AlwaysThere):
 
     def __init__(self, worker: TorchWorker) -> None:
         import torch
+        import transformers
+
+        from orsched.runner.utilization import model_size
 
         self.worker = worker
+        self.slots, self.length = worker.slots.count, worker.slots.length
+        self.vocabulary = worker.shape.vocabulary
+        self.facts = {
+            "cache_bytes": worker.slots.bytes(),
+            "threads": torch.get_num_threads(),
+            "torch": str(torch.__version__),
+            "transformers": transformers.__version__,
+            "device": str(worker.device),
+            "model_size": model_size(worker)._asdict(),
+        }
         self.on_gpu = worker.device.type == "cuda"
         self.name = torch.cuda.get_device_name(worker.device) if self.on_gpu else "cpu"
         self.clock = "device events" if self.on_gpu else "perf_counter"
@@ -288,6 +409,15 @@ class TorchDevice(AlwaysThere):
         self.worker.release(slot)
         return tokens
 
+    def yielded(self, slots: Sequence[int], tokens: int = 1) -> NDArray[np.int64]:
+        """Return the last tokens of requests; the host waits for them."""
+        return self.worker.last(slots, tokens)
+
+    def pretend(self, lengths: Sequence[int]) -> bool:
+        """Give the first slots caches of some lengths, with nothing in them."""
+        self.worker.pretend(lengths)
+        return True
+
 
 REPEATS = 2
 MOST_ROUNDS = 8
@@ -321,7 +451,8 @@ def _rounds(device: Device, slots: int, length: int, size: int) -> None:
 
 
 def _prompt(slot: int, tokens: int) -> Chunk:
-    return Chunk(slot, 0, [0] * tokens, True)
+    prompt = [0] * tokens
+    return Chunk(slot, 0, prompt, True, whole=prompt)
 
 
 def _do(device: Device, chunks: Sequence[Chunk], active: Sequence[int], rounds: int) -> None:
@@ -329,14 +460,34 @@ def _do(device: Device, chunks: Sequence[Chunk], active: Sequence[int], rounds: 
     device.end()
 
 
-def built(settings: WorkerSettings, device: str | None = None) -> TorchWorker:
-    """Return a worker of this process that is ready, on a device if another name is given."""
+ENGINES = {"vllm": "orsched.runner.vllm_worker.device:VllmDevice"}
+"""Name of a worker -> its class; ``torch`` has the one above."""
+
+
+def open_device(settings: WorkerSettings) -> Device:
+    """Return a device of this process that is ready for its first step.
+
+    Raises ``InputError`` for settings that the engine refuses, ``MissingDependencyError`` where its
+    packages are missing.
+    """
+    if settings.worker != "torch":
+        return cast("Device", require_engine(settings.worker)(settings))
     import torch
 
     from orsched.runner.worker.torch_worker import TorchWorker
 
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    worker = TorchWorker(settings if device is None else replace(settings, device=device))
+    worker = TorchWorker(settings)
     worker.prepare()
-    return worker
+    return TorchDevice(worker)
+
+
+def require_engine(worker: str) -> type[EngineDevice]:
+    """Return the class that a name or ``module:Class`` stands for.
+
+    Raises ``InputError`` if it is none, ``MissingDependencyError`` if its packages are missing.
+    """
+    found: type[EngineDevice] = class_of(ENGINES.get(worker, worker), EngineDevice, "worker")
+    found.require()
+    return found

@@ -7,24 +7,21 @@ import os
 import signal
 import tempfile
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.common.errors import InputError, unavailable
+from orsched.common.errors import OrschedError, unavailable
 from orsched.common.subprocess_call import Child
-from orsched.runner.devices.device import TorchDevice, built, warm_up
+from orsched.runner.devices.device import WorkerLostError, open_device, warm_up
 from orsched.runner.devices.remote import Begin, Ended, Lost, Ready, Refused, RemoteDevice, Start
 from orsched.runner.devices.settings import visible_gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from orsched.common.subprocess_call import Pipe
     from orsched.runner.devices.remote import Fault, Start
     from orsched.runner.devices.settings import WorkerSettings
-    from orsched.runner.worker.layout import Chunk
-    from orsched.runner.worker.torch_worker import TorchWorker
 
 
 _SHORT = 8  # tokens of the prompts that a worker begins with
@@ -37,13 +34,16 @@ class ServedWorker:
     It takes steps only if its first answer, ``greeting``, is ``Ready``.
     """
 
-    def __init__(self, settings: WorkerSettings, device: str | None = None) -> None:
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.settings = settings
         self.greeting: Ready | Lost | Refused
         try:
-            self.device = TorchDevice(built(settings, device))
+            self.device = open_device(settings)
             warm_up(self.device, settings.slots, settings.length, [_SHORT])
-            self.greeting = Ready(self.device.name, self.device.clock, _facts(self.device))
-        except InputError as error:
+            about = {"vocabulary": self.device.vocabulary, "pid": os.getpid()}
+            name, clock = self.device.name, self.device.clock
+            self.greeting = Ready(name, clock, {**self.device.facts, **about})
+        except OrschedError as error:
             self.greeting = Refused(error)
         except ImportError as error:
             self.greeting = Refused(
@@ -63,81 +63,38 @@ class ServedWorker:
         return None
 
     def _step(self, message: Begin) -> Ended:
-        worker = self.device.worker
+        device, rounds = self.device, message.rounds
         for slot in message.released:
-            worker.release(slot)
-        rows, columns = _places(worker, message.chunks, message.active, message.rounds)
+            device.release(slot, 0)
         if message.fault:
             self._fail(message.fault)
-        self.device.begin(message.chunks, message.active, message.rounds, 0)
+        device.begin(message.chunks, message.active, rounds, 0)
         if message.fault == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        tokens = _read(worker, rows, columns)
-        return Ended(*self.device.end(), tokens)
+        times = device.end()
+        ending = [chunk.slot for chunk in message.chunks if chunk.yields]
+        found = [np.zeros(0, np.int64)]
+        found += [device.yielded(ending).ravel()] if ending else []
+        found += [device.yielded(message.active, rounds).ravel()] if message.active else []
+        return Ended(*times, np.concatenate(found).astype(np.int32).tobytes())
 
     def _fail(self, fault: Fault) -> None:
         """Make a step fail in the way that a test asks for."""
-        import torch
-
         if fault == "fail":
             raise RuntimeError("a test asked for this error")
         if fault == "out_of_memory":
-            torch.empty(1 << 50, dtype=torch.uint8, device=self.device.worker.device)
+            np.empty(1 << 62, np.uint8)
         while fault == "hang":
             time.sleep(3600)
 
 
 def last_words(error: Exception) -> Lost:
     """Return what an error says, and whether it means that memory was short."""
-    import torch
-
+    if isinstance(error, WorkerLostError):
+        return Lost(error.reason, error.message)
     text = f"{type(error).__name__}: {error}"
-    short = isinstance(error, (MemoryError, torch.OutOfMemoryError))
-    if short or (isinstance(error, RuntimeError) and any(sign in text for sign in _NO_MEMORY)):
-        return Lost("out_of_memory", text)
-    return Lost("failed", text)
-
-
-def _facts(device: TorchDevice) -> dict[str, Any]:
-    """Return what the near side wants to know of a worker without asking each time."""
-    import torch
-    import transformers
-
-    return {
-        "vocabulary": device.worker.shape.vocabulary,
-        "cache_bytes": device.worker.slots.bytes(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "pid": os.getpid(),
-    }
-
-
-def _places(
-    worker: TorchWorker, chunks: Sequence[Chunk], active: Sequence[int], rounds: int
-) -> tuple[Any, Any]:
-    """Return where the tokens of a step that begins now will be written: rows and columns."""
-    yielding = [chunk for chunk in chunks if chunk.yields]
-    rows = [chunk.slot for chunk in yielding]
-    columns = [chunk.start + len(chunk.tokens) for chunk in yielding]
-    first = np.array([worker.lengths[slot] + 1 for slot in active], np.int64)
-    later = first[:, None] + np.arange(rounds)
-    return (
-        np.concatenate([np.array(rows, np.int64), np.repeat(np.array(active, np.int64), rounds)]),
-        np.concatenate([np.array(columns, np.int64), later.ravel()]),
-    )
-
-
-def _read(worker: TorchWorker, rows: Any, columns: Any) -> bytes:
-    """Return what is written somewhere, as int32; the host waits for it."""
-    import torch
-
-    if worker.device.type == "cpu":
-        found: np.ndarray = worker.written.numpy()[rows, columns]
-    else:
-        place = torch.from_numpy(np.stack([rows, columns])).to(worker.device)
-        found = worker.written[place[0], place[1]].cpu().numpy()
-    return found.astype(np.int32).tobytes()
+    signs = isinstance(error, RuntimeError) and any(sign in text for sign in _NO_MEMORY)
+    return Lost("out_of_memory" if signs or isinstance(error, MemoryError) else "failed", text)
 
 
 _TAIL = 2000  # characters of what a dying process has written
@@ -146,7 +103,7 @@ _LEAVING_S = 10.0
 
 
 class ProcessDevice(RemoteDevice):
-    """A torch worker in a process of its own, which on ``cuda:1`` sees that GPU alone."""
+    """A worker in a process of its own, which on ``cuda:1`` sees that GPU alone."""
 
     child: Child | None = None
     left: tuple[Child, ...] = ()  # were killed and are not gone yet
@@ -161,7 +118,7 @@ class ProcessDevice(RemoteDevice):
         except BaseException:
             self.output.close()
             raise
-        self.child.pipe.send((self.settings, device))
+        self.child.pipe.send(replace(self.settings, device=device))
 
     @property
     def pid(self) -> int | None:
@@ -215,9 +172,7 @@ def _tail(output: Any) -> str:
 def serve(pipe: Pipe) -> None:
     """Be the worker's process: answer messages until the parent ends."""
     faulthandler.enable()
-    settings, device = pipe.receive()
-
-    worker = ServedWorker(settings, device)
+    worker = ServedWorker(pipe.receive())
     pipe.send(worker.greeting)
     alive = isinstance(worker.greeting, Ready)
     while alive:

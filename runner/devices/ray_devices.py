@@ -24,7 +24,7 @@ _ROUND_TRIPS = 20
 
 
 class RayDevice(RemoteDevice):
-    """A torch worker in a Ray actor (``RemoteDevice`` says with which other arguments).
+    """A worker in a Ray actor (``RemoteDevice`` says with which other arguments).
 
     On ``cuda`` the actor asks Ray for one GPU, on ``cpu`` for as many cores as it has threads. On a
     machine with a clock of its own, times are moved by what the fastest of some round trips says
@@ -44,7 +44,8 @@ class RayDevice(RemoteDevice):
             num_cpus=self.settings.threads or 1, num_gpus=1 if on_gpu else 0
         )
         self.actor = actor.remote(import_paths())
-        self._expect(self.actor.build.remote(self.settings, "cuda" if on_gpu else "cpu"))
+        where = "cuda" if on_gpu else self.settings.device
+        self._expect(self.actor.build.remote(self.settings, where))
 
     def _send(self, message: Start | Begin) -> None:
         reference = self.actor.answer.remote(message)
@@ -109,11 +110,13 @@ def _actor_class() -> Any:
             self.worker: Any = None
 
         def build(self, settings: WorkerSettings, device: str) -> Any:
+            from dataclasses import replace
+
             from orsched.runner.devices.processes import ServedWorker
             from orsched.runner.devices.ray_devices import boot_id
             from orsched.runner.devices.remote import Ready
 
-            self.worker = ServedWorker(settings, device)
+            self.worker = ServedWorker(replace(settings, device=device))
             greeting = self.worker.greeting
             if isinstance(greeting, Ready):
                 greeting.facts["boot_id"] = boot_id()

@@ -15,6 +15,8 @@ from orsched.runner.devices.device import LONGEST_SLEEP_S, Times, WorkerLostErro
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from orsched.common.errors import OrschedError
     from orsched.runner.devices.device import Reason
     from orsched.runner.devices.settings import WorkerSettings
@@ -103,6 +105,7 @@ class RemoteDevice(ABC):
         self.facts: dict[str, Any] = {}  # what a worker that was ready has said of itself
         self.zero_ns = perf_counter_ns()
         self.steps = self.slowest_ns = 0
+        self.slots, self.length = settings.slots, settings.length
         self.yields: list[list[int]] = [[] for _ in range(settings.slots)]
         self._boot()
 
@@ -307,9 +310,24 @@ class RemoteDevice(ABC):
 
     # -- what came of it ------------------------------------------------------------------
 
-    def yielded(self, slot: int) -> list[int]:
-        """Return what the request in a slot has yielded on it, in steps whose ``end`` was told."""
-        return list(self.yields[slot])
+    @property
+    def vocabulary(self) -> int:
+        """Tokens are below this; waits until the worker was ready once, raises as ``start``."""
+        while "vocabulary" not in self.facts:
+            if self.ready():
+                self._require_worker()
+            else:
+                self._pause()
+        found: int = self.facts["vocabulary"]
+        return found
+
+    def yielded(self, slots: Sequence[int], tokens: int = 1) -> NDArray[np.int64]:
+        """Return the last tokens of requests, in steps whose ``end`` was told."""
+        return np.array([self.yields[slot][-tokens:] for slot in slots], np.int64)
+
+    def pretend(self, lengths: Sequence[int]) -> bool:
+        """Return False: caches are filled by steps."""
+        return False
 
     def release(self, slot: int, prompt_tokens: int) -> Any:
         """Free a slot; return what its request yielded on it."""

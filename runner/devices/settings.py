@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, unavailable
-from orsched.common.scalars import require_seconds
+from orsched.common.scalars import require_number
 from orsched.runner.worker.graphs import Budget
 from orsched.runner.worker.language_model import DTYPES, settled
 
@@ -20,10 +20,13 @@ MOST_THREADS = 1024
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
+AUTO = "auto"
+"""Device or type of numbers that an engine chooses by itself; of torch it is settled before."""
+
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """Arguments of a ``TorchWorker``, and the threads it computes with.
+    """What a worker is to be: arguments of a ``TorchWorker``, or of an ``EngineDevice``.
 
     Raises ``InputError`` for a value out of range; the worker itself looks at the model.
     """
@@ -40,21 +43,27 @@ class WorkerSettings:
     block_tokens: int = 1  # of each such block
     graph_seconds: float = Budget().seconds  # what graphs may take, on a GPU, before time 0
     graph_bytes: int = Budget().bytes
+    worker: str = "torch"  # the engine: ``torch``, one of ``ENGINES``, or ``module:Class``
+    step_tokens: int | None = None  # the most in a step; None: all slots full at once
+    arguments: tuple[tuple[str, Any], ...] = ()  # of the engine's own, by name
 
     def __post_init__(self) -> None:
         for name in ("slots", "length"):
             whole_number(getattr(self, name), name, minimum=1)
+        if self.step_tokens is not None:
+            whole_number(self.step_tokens, "step_tokens", minimum=1)
         whole_number(self.seed, "seed", minimum=0)
         whole_number(self.stored_blocks, "stored_blocks", minimum=0)
         whole_number(self.block_tokens, "block_tokens", minimum=1)
         require_budget(self.graph_seconds, self.graph_bytes)
         if self.threads is not None:
             whole_number(self.threads, "threads", minimum=1, maximum=MOST_THREADS)
-        if not _DEVICE.fullmatch(self.device):
+        other = self.worker != "torch"
+        if not (_DEVICE.fullmatch(self.device) or (other and self.device == AUTO)):
             raise InputError(
                 f"unknown device {self.device!r}", field="device", remedy="cpu, cuda or cuda:0"
             )
-        if self.dtype not in DTYPES:
+        if not (self.dtype in DTYPES or (other and self.dtype == AUTO)):
             raise InputError(
                 f"unknown type {self.dtype!r}", field="dtype", remedy=", ".join(DTYPES)
             )
@@ -62,7 +71,7 @@ class WorkerSettings:
 
 def require_budget(seconds: float, size: int) -> None:
     """Raise ``InputError`` unless seconds and bytes can be a budget for graphs."""
-    require_seconds(seconds, "graph_seconds", LONGEST_S)
+    require_number(seconds, "graph_seconds", 0, LONGEST_S)
     whole_number(size, "graph_bytes", minimum=0)
 
 

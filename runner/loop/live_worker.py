@@ -12,7 +12,7 @@ from orsched.common.units import NEVER
 from orsched.data.schedule import DECODE, PREFILL
 from orsched.data.step import ARRIVAL, Step
 from orsched.heuristics.batch_builder import BatchBuilder
-from orsched.runner.devices.device import WorkerLostError
+from orsched.runner.devices.device import VirtualDevice, WorkerLostError
 from orsched.runner.worker.layout import Chunk
 from orsched.simulator.changing_fleet import abort_step, evict_all
 from orsched.simulator.policy import Information
@@ -236,19 +236,20 @@ class LiveWorker(WorkerRun):
         found = self.running_set.prefix_stays.found
         self.before |= found
         for request in [*(each for each in self.before if each not in found), *found]:
-            chunk = self._chunk(request)
+            chunk = self._chunk(request, request in found)
             chunks.append(self.reuse.chunk(request, chunk, found.get(request)))
         return chunks
 
-    def _chunk(self, request: int) -> Chunk:
+    def _chunk(self, request: int, hits: bool = False) -> Chunk:
         tokens, start = self.prompts.of(request), self.before[request]
         end = self.state.partial.get(request, len(tokens))
         slot = self.state.running[request]
+        whole: list[int] = tokens if hits or not start else []
         if end < len(tokens):
-            return Chunk(slot, start, tokens[start:end], False)
+            return Chunk(slot, start, tokens[start:end], False, whole=whole)
         if self.first_from_prefill:
-            return Chunk(slot, start, tokens[start:], True)
-        return Chunk(slot, start, tokens[start:-1], False, tokens[-1])
+            return Chunk(slot, start, tokens[start:], True, whole=whole)
+        return Chunk(slot, start, tokens[start:-1], False, tokens[-1], whole=whole)
 
     def interrupt(self, moment_ns: int) -> bool:
         """End rounds that arrivals end with those that were begun; return whether they are over."""
@@ -356,7 +357,7 @@ class EndOfSequence:
                 field="end_of_sequence",
                 remedy="take a policy with information none or predicted",
             )
-        if not all(hasattr(device, "yielded") or hasattr(device, "worker") for device in devices):
+        if any(type(device).yielded is VirtualDevice.yielded for device in devices):
             raise InputError(
                 "a device that yields no tokens",
                 field="end_of_sequence",
@@ -378,10 +379,10 @@ class EndOfSequence:
         """Look at the last tokens of a step that is over, before its effects are told."""
         counts = _counts(worker)
         running, outputs = worker.state.running, self.outputs
-        slots = [running[request] for request in counts]
-        for (request, count), token in zip(
-            counts.items(), _last_tokens(worker.device, slots), strict=True
-        ):
+        if not counts:
+            return
+        last = worker.device.yielded([running[request] for request in counts])[:, -1].tolist()
+        for (request, count), token in zip(counts.items(), last, strict=True):
             if token in self.tokens and count < outputs[request]:
                 outputs[request] = count
                 if request in worker.state.origin:
@@ -399,11 +400,3 @@ def _counts(worker: LiveWorker) -> dict[int, int]:
     if worker.first_from_prefill:
         counts |= {request: run_state.yielded.get(request, 0) + 1 for request in worker.completed}
     return counts
-
-
-def _last_tokens(device: Any, slots: list[int]) -> list[int]:
-    """Return the token that each slot yielded last."""
-    if hasattr(device, "yielded"):
-        return [device.yielded(slot)[-1] for slot in slots]
-    tokens: list[int] = device.worker.slots.tokens.tolist()
-    return [tokens[slot] for slot in slots]

@@ -82,6 +82,7 @@ class Chunk(NamedTuple):
     feeds: int | None = None  # the prompt's last token, where a round is to process it and yield
     loads: Sequence[tuple[int, int]] = ()  # blocks of the slot, their rows in the store
     saves: Sequence[tuple[int, int]] = ()  # blocks of the slot, their rows in the store
+    whole: Sequence[int] = ()  # in a stay's first chunk: prompt and what was yielded before it
 
     @property
     def only_saves(self) -> bool:

@@ -346,6 +346,19 @@ class TorchWorker:
         """Return what the request in a slot has yielded, on the device, without waiting."""
         return self.written[slot, prompt_tokens : self.lengths[slot] + 1].clone()
 
+    def last(self, slots: Sequence[int], tokens: int) -> np.ndarray:
+        """Return the last tokens of requests, int64 [slots, tokens]; the host waits for them."""
+        import torch
+
+        ends = np.array([self.lengths[slot] + 1 for slot in slots], np.int64)
+        columns = ends[:, None] + np.arange(-tokens, 0)
+        rows = np.broadcast_to(np.array(slots, np.int64)[:, None], columns.shape)
+        if self.device.type == "cpu":
+            found: np.ndarray = self.written.numpy()[rows, columns]
+            return found
+        place = torch.from_numpy(np.stack([rows, columns])).to(self.device)
+        return self.written[place[0], place[1]].cpu().numpy()
+
     def release(self, slot: int) -> None:
         """Free a slot for another request."""
         self.lengths[slot] = 0

@@ -98,6 +98,11 @@ def test_study_with_plots(tmp_path, monkeypatch, capsys):
     assert set(p99s) <= set(words)
 
 
+def test_own_engine(tmp_path, monkeypatch, capsys):
+    assert run("own_engine.py", tmp_path) == "4 steps on formula, valid: True\n"
+    assert "formula" in by_command("own_engine.py", tmp_path, monkeypatch, capsys)
+
+
 def test_plan_and_run(tmp_path):
     pytest.importorskip("torch")
     pytest.importorskip("transformers")

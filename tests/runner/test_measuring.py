@@ -212,8 +212,7 @@ def machine(monkeypatch):
 
 def test_a_look_takes_its_time_and_keeps_the_mean(machine):
     times, seen = machine
-    slots = SimpleNamespace(count=3, length=40)
-    watch = Reference(SimpleNamespace(worker=SimpleNamespace(slots=slots)))
+    watch = Reference(SimpleNamespace(slots=3, length=40))
     times[:] = [1_000_000]
     watch.look()
     assert len(seen) == 1 + -(-LEAST_NS // (profiling.ROUNDS * 1_000_000))

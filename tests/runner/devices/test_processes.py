@@ -88,7 +88,7 @@ def test_two_workers_run_at_one_time(devices):
         times += [device.end() for device in devices if device.done()]
     first, second = sorted(times)
     assert second.start_ns < first.end_ns  # one clock tells it
-    assert devices[0].yielded(0) == devices[1].yielded(0)
+    assert devices[0].yields[0] == devices[1].yields[0]
     for device in devices:
         assert len(device.release(0, 5)) == 61
 
@@ -99,7 +99,7 @@ def test_a_worker_that_is_killed_comes_back_while_the_other_goes_on(devices):
     os.kill(devices[0].pid, signal.SIGKILL)
     message = common.ends_with(devices[0], "died")
     assert "SIGKILL" in message
-    known = devices[0].yielded(0)
+    known = list(devices[0].yields[0])
     devices[0].restart()
     common.prefill(devices[1])
     rounds = 0

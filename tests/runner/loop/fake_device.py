@@ -2,6 +2,8 @@
 
 from collections import deque
 
+import numpy as np
+
 from orsched.runner.devices.device import VirtualDevice, WorkerLostError
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.loop.prompts import random_prompt
@@ -39,7 +41,7 @@ class FormulaDevice(VirtualDevice):
         super().__init__()
         self.fails, self.restart_ns = fails, restart_ns
         self.number = 0
-        self.slots = {}
+        self.caches = {}
         self.kept = {}
         self.begun = deque()
         self.is_lost = False
@@ -56,7 +58,7 @@ class FormulaDevice(VirtualDevice):
         self.begun.append((fails, list(chunks), list(active), rounds))
 
     def cached(self, slot):
-        return self.slots.get(slot, [])
+        return self.caches.get(slot, [])
 
     def end(self):
         fails, chunks, active, rounds = self.begun.popleft()
@@ -66,23 +68,23 @@ class FormulaDevice(VirtualDevice):
             self._lose()
         for _ in range(rounds):
             for slot in active:
-                self.slots[slot].append(next_token(self.slots[slot]))
+                self.caches[slot].append(next_token(self.caches[slot]))
         for chunk in chunks:
-            tokens = self.slots.setdefault(chunk.slot, [])
+            tokens = self.caches.setdefault(chunk.slot, [])
             tokens += [*chunk.tokens, *([] if chunk.feeds is None else [chunk.feeds])]
             if chunk.yields:
                 tokens.append(next_token(tokens))
         return times
 
-    def yielded(self, slot):
-        return self.slots[slot][-1:]
+    def yielded(self, slots, tokens=1):
+        return np.array([self.caches[slot][-tokens:] for slot in slots])
 
     def _lose(self):
         self.is_lost = True
         self.ends.clear()
         self.begun.clear()
-        self.kept = self.slots
-        self.slots = {}
+        self.kept = self.caches
+        self.caches = {}
         raise WorkerLostError(REASONS[self.number % len(REASONS)], f"at step {self.number}")
 
     def restart(self):
@@ -91,7 +93,7 @@ class FormulaDevice(VirtualDevice):
         self.free_ns += self.restart_ns
 
     def release(self, slot, prompt_tokens):
-        caches = self.kept if self.is_lost else self.slots
+        caches = self.kept if self.is_lost else self.caches
         return caches.pop(slot, [])[prompt_tokens:]
 
 

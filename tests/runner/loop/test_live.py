@@ -235,7 +235,7 @@ class SleepingDevice:
             sleep(0.001)
         start, end, number = self.begun.popleft()
         if number in self.lost:
-            self.model.is_lost, self.model.kept, self.model.slots = True, self.model.slots, {}
+            self.model.is_lost, self.model.kept, self.model.caches = True, self.model.caches, {}
             self.model.ends.clear()
             self.model.begun.clear()
             raise WorkerLostError("died", "as it was asked to")

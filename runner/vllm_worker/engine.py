@@ -1,0 +1,171 @@
+"""vLLM's engine in this process, taken step by step."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orsched.common.errors import InputError, unavailable
+from orsched.runner.devices.settings import AUTO
+from orsched.runner.vllm_worker.scheduler import driven, require_version
+from orsched.runner.worker.language_model import PRESETS, preset_config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from orsched.runner.devices.settings import WorkerSettings
+
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the scheduler is to be in this process
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+BLOCK_TOKENS = 32  # vLLM on a CPU wants multiples of it
+_OWN = ("model", "scheduler_cls", "max_model_len", "max_num_seqs", "async_scheduling")
+
+
+class Engine:
+    """An engine of vLLM whose passes hold what they are asked to hold.
+
+    Args:
+        settings: of the worker; ``arguments`` are fields of vLLM's ``EngineArgs``.
+
+    Raises:
+        InputError: the version, the device or an argument is refused, by orsched or by vLLM.
+        MissingDependencyError: vLLM is not installed.
+    """
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.version, self.platform = imported(), "cpu"
+        from vllm import EngineArgs, LLMEngine
+        from vllm.platforms import current_platform
+        from vllm.v1.core.sched.scheduler import Scheduler
+
+        self.platform = "cpu" if current_platform.is_cpu() else "cuda"
+        _require_device(settings.device, self.platform)
+        given = dict(settings.arguments)
+        for name in _OWN:
+            if name in given:
+                raise InputError(
+                    f"{name} is set by orsched", field="--engine-arg", remedy="leave it out"
+                )
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = arguments_of(settings, self.platform, folder) | given
+            try:
+                made = EngineArgs(**arguments, scheduler_cls=driven(Scheduler))
+                self.llm = LLMEngine.from_engine_args(made)
+            except (TypeError, ValueError) as error:
+                text = " ".join(str(error).split())
+                raise InputError(
+                    f"vLLM refuses the worker: {text:.300}",
+                    field="worker",
+                    remedy="change --model, --length, --slots or --engine-arg",
+                ) from None
+        self.scheduler = self.llm.engine_core.engine_core.scheduler
+        self.vocabulary = int(self.llm.model_config.get_vocab_size())
+        self.length = settings.length
+        self.names: dict[str, str] = {}  # our name of a request -> vLLM's
+        self.number = 0
+
+    def add(self, prompt: Sequence[int], slot: int) -> str:
+        """Let a request wait for its first pass, and return its name, which says its slot."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        self.number += 1
+        name, left = f"slot{slot}.{self.number}", max(1, self.length + 1 - len(prompt))
+        wanted = SamplingParams(
+            temperature=0.0,
+            max_tokens=left,
+            ignore_eos=True,
+            detokenize=False,
+            output_kind=RequestOutputKind.DELTA,
+        )
+        internal = self.llm.add_request(name, {"prompt_token_ids": list(prompt)}, wanted)
+        self.names[name] = name if internal is None else internal
+        return name
+
+    def step(self, asked: Mapping[str, int]) -> dict[str, list[int]]:
+        """Run a pass over tokens of requests; return what they yield in it."""
+        self.scheduler.asked = {self.names[name]: tokens for name, tokens in asked.items()}
+        return {out.request_id: list(out.outputs[0].token_ids) for out in self.llm.step()}
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Take requests out of the engine, done or not."""
+        self.llm.abort_request([self.names.pop(name) for name in names], internal=True)
+
+    def close(self) -> None:
+        """Give back the engine's memory."""
+        self.llm.engine_core.shutdown()
+
+
+def imported() -> str:
+    """Import vLLM quietly and return its version; raises as ``Engine``."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    try:
+        import vllm
+    except ImportError as error:
+        raise unavailable(error, "a vLLM worker needs vllm: pip install vllm") from None
+    require_version(vllm.__version__)
+    return str(vllm.__version__)
+
+
+def arguments_of(settings: WorkerSettings, platform: str, folder: str) -> dict[str, Any]:
+    """Return fields of ``EngineArgs``; a preset's configuration is written into a folder.
+
+    There are blocks for all slots at their full length: what requests take of the instance's memory
+    is decided by orsched.
+    """
+    slots, length = settings.slots, settings.length
+    size = dict(settings.arguments).get("block_size", BLOCK_TOKENS)
+    dtype = settings.dtype
+    if dtype == AUTO and platform == "cpu":
+        dtype = "float32"  # bfloat16 is slow there
+    found: dict[str, Any] = {
+        "model": settings.model,
+        "dtype": dtype,
+        "seed": settings.seed,
+        "max_model_len": length + 1,
+        "max_num_seqs": slots,
+        "max_num_batched_tokens": slots + max(length, settings.step_tokens or slots * length),
+        "block_size": size,
+        "num_gpu_blocks_override": slots * -(-(length + 1) // size) + 1,
+        "enable_prefix_caching": False,
+        "enable_chunked_prefill": True,
+        "scheduler_reserve_full_isl": False,
+        "async_scheduling": False,
+        "skip_tokenizer_init": True,
+        "disable_log_stats": True,
+    }
+    if settings.model in PRESETS:
+        config = preset_config(settings.model).to_dict()
+        config["architectures"] = [ARCHITECTURES.get(config["model_type"], "LlamaForCausalLM")]
+        (Path(folder) / "config.json").write_text(json.dumps(config))
+        found |= {"model": folder, "load_format": "dummy"}
+    elif not Path(settings.model).is_dir():
+        preset_config(settings.model)  # raises: nothing is downloaded
+    return found
+
+
+ARCHITECTURES = {
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "gpt_neo": "GPTNeoForCausalLM",
+}
+
+
+def _require_device(device: str, platform: str) -> None:
+    if device in (AUTO, platform) or (platform == "cuda" and device == "cuda:0"):
+        return
+    raise InputError(
+        f"this vLLM runs on {platform}",
+        field="device",
+        remedy=f"auto or {platform}; a GPU by its number with --workers-as process",
+    )

@@ -1,0 +1,169 @@
+"""vLLM as a worker, with a stand-in for vLLM: the device suite, and differences that are told."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from orsched.common.errors import MissingDependencyError
+from orsched.runner import RunSettings, WorkerLostError, run
+from orsched.runner.devices.device import open_device
+from orsched.runner.devices.settings import WorkerSettings
+from orsched.runner.vllm_worker.scheduler import (
+    HOOKS,
+    PassDiffersError,
+    differing,
+    driven,
+    require_version,
+)
+from orsched.runner.worker.layout import Chunk
+from tests.refusals import refused
+from tests.runner.devices.engine_suite import Suite, instance
+
+pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
+STAND_IN = Path(__file__).parent / "stand_in"
+
+
+@pytest.fixture(autouse=True)
+def vllm(monkeypatch):
+    """Put the stand-in in vLLM's place, in processes of workers, too."""
+    before = {name: sys.modules.pop(name) for name in list(sys.modules) if is_vllm(name)}
+    monkeypatch.syspath_prepend(str(STAND_IN))
+    import vllm
+
+    assert Path(vllm.__file__).parent.parent == STAND_IN
+    yield vllm
+    for name in [name for name in sys.modules if is_vllm(name)]:
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+def is_vllm(name):
+    return name == "vllm" or name.startswith("vllm.")
+
+
+class TestVllm(Suite):
+    worker, vocabulary = "vllm", 512
+
+    @staticmethod
+    def next_token(tokens):
+        return (7 * sum(tokens) + len(tokens)) % 512
+
+
+def device(slots=2, length=40, **arguments):
+    given = tuple(arguments.items())
+    return open_device(WorkerSettings(
+        slots=slots, length=length, worker="vllm", device="auto", dtype="auto", arguments=given,
+    ))  # fmt: skip
+
+
+def test_a_request_enters_with_its_first_pass_and_leaves_when_it_is_released():
+    made = device()
+    engine = made.engine.scheduler
+    made.begin([Chunk(0, 0, [], False, 5, whole=[5])], [], 1, 0)
+    assert (list(engine.waiting), engine.running) == ([], [])
+    made.begin([Chunk(1, 0, [1, 2], False, whole=[1, 2, 3])], [0], 1, 0)
+    assert [len(one.tokens) for one in engine.running] == [3, 2]
+    assert made.yielded([0]).tolist() == [[(7 * 5 + 1) % 512]]
+    assert made.release(0, 1).tolist() == [36]
+    assert [one.computed for one in engine.running] == [2]
+    assert made.release(1, 3).tolist() == []
+    assert engine.running == []
+    assert made.facts == {"vllm": "0.33.0"}
+
+
+def test_a_pass_that_would_differ_is_a_lost_worker_with_requests_and_free_blocks():
+    made = device(block_size=4, num_gpu_blocks_override=5)  # 4 blocks that requests can have
+    made.begin([Chunk(0, 0, [1] * 8, True, whole=[1] * 8)], [], 1, 0)
+    wrong = refused(
+        r"slot1\.\d+-0f: 12 asked, 0 scheduled \(2 blocks are free\)", made.begin,
+        [Chunk(1, 0, [2] * 12, True, whole=[2] * 12)], [], 1, 0, kind=WorkerLostError,
+    )  # fmt: skip
+    assert wrong.reason == "failed"
+    assert len(made.release(0, 8)) == 1  # what was yielded before is kept
+    made.restart()
+    assert made.ready()
+    made.begin([Chunk(1, 0, [2] * 12, True, whole=[2] * 12)], [], 1, 0)
+    assert len(made.release(1, 12)) == 1
+
+
+def test_a_run_whose_memory_is_too_small_for_vllm_is_stopped_and_says_why():
+    small = (("num_gpu_blocks_override", 11), ("block_size", 4))
+    done = run(instance(2), "fcfs", RunSettings(worker="vllm", arguments=small, length=32))
+    assert "blocks are free" in done.stopped
+    assert done.violations == []
+
+
+def test_the_self_test_refuses_a_version_that_does_not_do_as_asked(vllm, monkeypatch):
+    def stubborn(self, request, num_computed_tokens, num_new_tokens):
+        return num_new_tokens
+
+    monkeypatch.setattr(
+        "orsched.runner.vllm_worker.engine.driven",
+        lambda base: type("Kept", (driven(base),), {HOOKS[0]: stubborn}),
+    )
+    said = "fails the self-test at the start: vLLM's pass differs in tokens: request slot0"
+    assert refused(said, device).field == "worker"
+
+
+@pytest.mark.parametrize(("change", "said", "field"), [
+    ({"model": "no-such"}, "unknown model", "model"),
+    ({"length": 40_000}, "max_model_len is larger than the derived one", "worker"),
+    ({"arguments": (("speculation", 1),)}, "unexpected keyword argument 'speculation'", "worker"),
+    ({"arguments": (("max_num_seqs", 1),)}, "max_num_seqs is set by orsched", "--engine-arg"),
+    ({"device": "cuda:1"}, "this vLLM runs on cpu", "device"),
+])  # fmt: skip
+def test_what_vllm_cannot_be_is_refused(change, said, field):
+    given = {"slots": 2, "worker": "vllm", "device": "auto", "dtype": "auto"}
+    assert refused(said, open_device, WorkerSettings(**given | change)).field == field
+
+
+@pytest.mark.parametrize("version", ["0.31.2", "1.0", "0.33", "0.32.0+cpu"])
+def test_versions_are_refused_by_name(version):
+    if version.startswith(("0.32", "0.33")):
+        require_version(version)
+    else:
+        assert (
+            "0.33" in refused(f"vLLM {version} is not supported", require_version, version).remedy
+        )
+
+
+def test_without_vllm_the_package_is_named_before_anything_runs(monkeypatch):
+    monkeypatch.setattr("orsched.runner.vllm_worker.device.find_spec", lambda name: None)
+    settings = RunSettings(worker="vllm")
+    refused("pip install vllm", run, instance(), "fcfs", settings, kind=MissingDependencyError)
+
+
+class Base:
+    """A scheduler with the second hook alone, which asks it where it is told to."""
+
+    need_mamba_block_aligned_split = False
+
+    def __init__(self, tokens):
+        self.tokens = tokens
+
+    def _mamba_block_aligned_split(self, request, num_new_tokens, *computed):
+        return num_new_tokens
+
+    def schedule(self):
+        assert self.need_mamba_block_aligned_split
+        request = SimpleNamespace(request_id="a")
+        found = self._mamba_block_aligned_split(request, self.tokens, 0, 0)
+        return SimpleNamespace(num_scheduled_tokens={"a": found} if found else {})
+
+
+def test_the_second_hook_serves_where_the_first_is_missing():
+    scheduler = driven(Base)(7)
+    assert scheduler.schedule().num_scheduled_tokens == {}
+    scheduler.asked = {"a": 3}
+    assert scheduler.schedule().num_scheduled_tokens == {"a": 3}
+    scheduler.asked = {"a": 9}
+    refused("request a: 9 asked, 7 scheduled", scheduler.schedule, kind=PassDiffersError)
+    refused("has none of", driven, object)
+
+
+def test_many_differences_are_counted():
+    said = differing({str(n): 1 for n in range(5)}, {"0": 1, "9": 2}, None)
+    assert said.count("asked") == 3
+    assert said.endswith("; 2 more")
