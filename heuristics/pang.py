@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
-
-from orsched.common.errors import InputError, OrschedError, TimeLimitError
-from orsched.data.feasibility import most_output_tokens
+from orsched.common.errors import OrschedError, TimeLimitError
+from orsched.data.feasibility import predictions_as_lengths
 from orsched.data.step import Step, decode_rounds
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.heuristics.continuous.params import Order, make_queue, popped
@@ -183,17 +181,7 @@ def as_known(instance: Instance, information: Information) -> Instance:
     """Return the instance as the method knows it: predictions in the place of the truth."""
     if information is Information.CLAIRVOYANT:
         return instance
-    predicted = instance.requests.predicted_tokens
-    if predicted is None:
-        raise InputError(
-            "the instance has no predicted lengths",
-            field="predicted_tokens",
-            remedy="--predictions classes adds some, in Python predictions='classes'; or choose "
-            "clairvoyant information",
-        )
-    most = np.minimum(most_output_tokens(instance), instance.output_limit_tokens)
-    believed = np.minimum(predicted, most)
-    return instance.replace(requests=instance.requests.replace(output_tokens=believed))
+    return predictions_as_lengths(instance)
 
 
 def _candidates(params: GatedParams, fixed: frozenset[str], seed: int) -> Iterator[GatedParams]:

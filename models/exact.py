@@ -15,7 +15,7 @@ from orsched.common.scalars import require_one_of
 from orsched.common.stop import gap_met
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.costs import splits
-from orsched.models.fleet.shares import plannable
+from orsched.models.fleet.planned_for import plannable
 from orsched.simulator.policy import Information
 from orsched.solving.methods import Outcome, Progress, Run, objectives_of
 from orsched.solving.objectives import MAKESPAN, MINIMISED, Objective
@@ -272,7 +272,7 @@ def choose(instance: Instance, objective: Objective = MAKESPAN) -> tuple[str, st
     if len(instance.workers) > 1 and plannable(instance):
         return "fleet", f"{len(instance.workers)} workers share the requests out"
     if len(instance.workers) > 1 or instance.worker.padding:
-        return "fcfs", "workers that pad, change or have roles have no plan"
+        return "fcfs", "no method plans for such workers: padding, changes, roles or no floor"
     worker = instance.worker
     if not splits(worker.cost):
         return "hybrid", f"the {worker.cost.model} cost has no exact model of stages"

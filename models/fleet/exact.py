@@ -17,12 +17,13 @@ import numpy as np
 from orsched.certificates.context import Context
 from orsched.common.errors import InputError
 from orsched.common.registry import resolve
-from orsched.common.stop import FirstOf, MaxIterations, OnlyTime
+from orsched.common.stop import FirstOf, MaxIterations, OnlyTime, gap_met
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.data.feasibility import fits_worker
 from orsched.data.schedule_classes import PLAIN_SCHEDULES
 from orsched.models.best_first.solve import refusal, solve_best_first
 from orsched.models.bounds.bounds import improving_bounds
+from orsched.models.fleet.planned_for import plannable
 from orsched.models.fleet.shares import alone, joined
 from orsched.solving.methods import Outcome, Progress
 from orsched.solving.result import Termination
@@ -43,8 +44,12 @@ class _Solved(NamedTuple):
     bound_ns: int
 
 
-class _OutOfTime(Exception):
-    """The search has no time left."""
+class _Ended(Exception):
+    """The search ends before it is through, for a reason."""
+
+    def __init__(self, why: Termination) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 def solve_shares(instance: Instance, run: Run, seconds: float) -> Outcome:
@@ -71,9 +76,14 @@ def solve_shares(instance: Instance, run: Run, seconds: float) -> Outcome:
     search.best, search.best_ns = first.schedule, first.schedule.makespan_ns
     termination = Termination.FINISHED
     try:
+        if first.termination is Termination.INTERRUPTED:
+            raise KeyboardInterrupt
+        search.end_within_gap()
         search.visit(0, (0,) * len(instance.workers))
-    except _OutOfTime:
-        termination = Termination.TIME_LIMIT
+        if search.unproven:
+            search.require_time()
+    except _Ended as ended:
+        termination = ended.why
     except KeyboardInterrupt:
         termination = Termination.INTERRUPTED
     proven = termination is Termination.FINISHED and not search.unproven
@@ -100,12 +110,16 @@ class _Search:
         self.order = np.argsort(-instance.rounds_needed, kind="stable").tolist()
         for worker in dict.fromkeys(self.kinds):
             rows = [row for row in range(len(instance)) if self.fits[worker][row]]
-            why = refusal(alone(instance, worker, np.array(rows))) if rows else ""
+            try:
+                why = refusal(alone(instance, worker, np.array(rows))) if rows else ""
+            except InputError as error:
+                why = error.problem
             if why:
                 raise InputError(
                     f"exact cannot prove this fleet: {why}",
                     field="workers",
-                    remedy="choose fleet, which plans several workers",
+                    remedy=f"choose {'fleet' if plannable(instance) else 'vllm'}, which serves "
+                    "several workers",
                 )
         self.bounds: dict[tuple[int, int], int] = {}
         self.solved: dict[tuple[int, int], _Solved] = {}
@@ -126,6 +140,16 @@ class _Search:
                 share = shares[worker] | 1 << row
                 self.visit(at + 1, (*shares[:worker], share, *shares[worker + 1 :]))
 
+    def require_time(self) -> None:
+        """End the search where no time is left."""
+        if perf_counter() >= self.end:
+            raise _Ended(Termination.TIME_LIMIT)
+
+    def end_within_gap(self) -> None:
+        """End the search where the best plan is within the gap that was asked for."""
+        if gap_met(self.run.stop, self.best_ns):
+            raise _Ended(Termination.TARGET_GAP)
+
     def _alone(self, kind: int, share: int) -> Instance:
         return alone(self.instance, kind, self._rows(share))
 
@@ -134,8 +158,7 @@ class _Search:
 
     def _bound(self, kind: int, share: int) -> int:
         """Return what a share takes at least on a worker of a kind."""
-        if perf_counter() > self.end:
-            raise _OutOfTime
+        self.require_time()
         key = (kind, share)
         if key in self.solved:
             return self.solved[key].bound_ns
@@ -145,27 +168,34 @@ class _Search:
         return self.bounds[key]
 
     def _solve(self, shares: tuple[int, ...]) -> None:
-        """Solve the shares, the one with the largest bound first, and keep a better plan."""
+        """Solve the shares, the one with the largest bound first, and keep a better plan. They are
+        proven to be no better where one share takes at least as long as the best plan."""
         used = [(self._bound(self.kinds[w], share), w) for w, share in enumerate(shares) if share]
         found: list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]], Schedule]] = []
+        least = 0
         for _, worker in sorted(used, reverse=True):
             solved = self._solved(self.kinds[worker], shares[worker])
+            least = max(least, solved.bound_ns)
             end = math.inf if solved.schedule is None else solved.schedule.makespan_ns
             if end >= self.best_ns:
-                self.unproven |= solved.bound_ns < self.best_ns
+                self.unproven |= least < self.best_ns
                 return
             assert solved.schedule is not None
             found.append((worker, self._rows(shares[worker]), solved.schedule))
         self.best = joined(self.instance, found, "exact")
         self.best_ns = self.best.makespan_ns
+        self.unproven |= least < self.best_ns
         self.leaves += 1
         self.run.report(Progress("exact", self.leaves, self.best_ns, True))
+        self.end_within_gap()
 
     def _solved(self, kind: int, share: int) -> _Solved:
-        key, left = (kind, share), self.end - perf_counter()
+        key = (kind, share)
         if key not in self.solved:
-            if left <= 0:
-                raise _OutOfTime
+            self.require_time()
+            left = max(1e-3, self.end - perf_counter())
             found = solve_best_first(self._alone(kind, share), left)
+            if str(found.termination) == "interrupted":
+                raise KeyboardInterrupt
             self.solved[key] = _Solved(found.schedule, found.bound_ns or 0)
         return self.solved[key]

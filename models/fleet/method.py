@@ -6,6 +6,7 @@ import math
 from array import array
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,17 +17,10 @@ from orsched.common.registry import attached, resolve
 from orsched.common.scalars import require_one_of
 from orsched.common.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime
 from orsched.costs.ridge import ridge_tokens
+from orsched.data.feasibility import predictions_as_lengths
 from orsched.models.compiled_kernels import suggest_numba
-from orsched.models.fleet.shares import (
-    ALLOWS,
-    Shares,
-    alone,
-    chosen_below,
-    has_ridge,
-    joined,
-    known_lengths,
-    require_planned,
-)
+from orsched.models.fleet.planned_for import chosen_below, has_ridge, require_planned
+from orsched.models.fleet.shares import ALLOWS, Shares, alone, joined
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 from orsched.solving.methods import Outcome, Progress, Run
@@ -141,7 +135,7 @@ class FleetMethod:
         """Refuse workers that it does not plan for."""
         require_planned(instance)
         if information is Information.PREDICTED:
-            known_lengths(instance)
+            predictions_as_lengths(instance)
             if parameters.get("below", "auto") not in ("auto", "vllm"):
                 raise InputError(
                     "a plan on predicted lengths is carried out by vllm",
@@ -162,7 +156,7 @@ class FleetMethod:
         require_planned(instance)
         known, parameters = instance, asdict(params)
         if run.information is Information.PREDICTED:
-            known = known_lengths(instance)
+            known = predictions_as_lengths(instance)
         if len(instance) == 0:
             found: Outcome = resolve("methods", "vllm")(instance, replace(run, parameters={}))
             return found._replace(parameters=parameters)
@@ -180,14 +174,15 @@ class _Fleet:
 
     def __init__(self, instance: Instance, run: Run, params: FleetParams) -> None:
         self.instance, self.run = instance, run
-        self.shares = Shares(instance)
+        below = chosen_below(instance, params.below, run.information)
+        instance.require_feasible(chunks=below == "vllm")
+        self.shares = Shares(instance, chunks=below == "vllm")
         requests = instance.requests
         self.keys = {
             "longest": requests.output_tokens.astype(float),
             "tokens": (requests.prompt_tokens + requests.output_tokens).astype(float),
             "volume": self.shares.volumes(),
         }
-        below = chosen_below(instance, params.below, run.information)
         arrivals = requests.arrival_ns
         self.late = int(arrivals.max()) > int(arrivals.min())
         self.ways: tuple[Way, ...] = BY_HYBRID
@@ -198,6 +193,8 @@ class _Fleet:
         self.seeks_windows = below == "windows"
         self.best: list[Served | None] = []
         self.iteration, self.seconds = 0, run.stop.seconds_left
+        self.reserve = 0.0
+        """Seconds that it takes to simulate a plan on the true lengths, once more, at the end."""
         self.known: dict[tuple[int, bytes], Served] = {}
         self.rng = np.random.default_rng(run.seed)
 
@@ -222,6 +219,8 @@ class _Fleet:
         ended, heats = self._take(start, self.ways), list(HEATS)
         for schedule in self._others():
             before, other = self.end_ns, assigned_by(schedule, len(self.instance))
+            if not shares.takes(other):
+                continue
             if ended is None:
                 ended = self._take(other, self.ways)
             if self.end_ns < before:
@@ -241,14 +240,17 @@ class _Fleet:
             heat = heats.pop(0) if heats else COOL
             seed = run.seed + self.iteration
             begin, patient = where if heat == COOL else start, self.seconds == math.inf
-            where = shares.annealed(begin, heat, seed, run.out_of_time, patient)
+            where = shares.annealed(begin, heat, seed, self._out_of_time, patient)
             ended = self._take(where, self.ways)
         return ended
 
     def _take(self, where: IntColumn, ways: tuple[Way, ...]) -> Termination | None:
         """Serve an assignment, each worker by what ends first; say if the search ends."""
-        self.run.require_time()
+        self.run.require_time(2 * self.reserve)
+        begin = perf_counter()
         self.tried = [self._served(worker, where, ways) for worker in range(self.shares.workers)]
+        if self.run.information is Information.PREDICTED:
+            self.reserve = max(self.reserve, perf_counter() - begin)
         return self._keep(self.tried)
 
     def _vary(self) -> Termination | None:
@@ -263,6 +265,9 @@ class _Fleet:
         if found is not None and found.end_ns < served.end_ns:
             plan[last] = found
         return self._keep(plan)
+
+    def _out_of_time(self) -> bool:
+        return self.run.stop.seconds_left <= 2 * self.reserve
 
     def _windows_are_due(self) -> bool:
         """Whether shares have been sought for long enough, and windows may do better."""
@@ -320,6 +325,8 @@ class _Fleet:
         knows = self.run.information is Information.CLAIRVOYANT
         if knows and self.run.bound_ns is not None and self.end_ns <= self.run.bound_ns:
             return Termination.FINISHED
+        if self._out_of_time():
+            return Termination.TIME_LIMIT
         return self.run.why_ended(self.iteration, self.end_ns)
 
     def _served(self, worker: int, where: IntColumn, ways: tuple[Way, ...]) -> Served | None:
@@ -383,6 +390,8 @@ class _Fleet:
             made: Outcome = resolve("methods", method)(alone(self.instance, worker, rows), run)
         except InputError:
             return None
+        if made.termination is Termination.INTERRUPTED:
+            raise KeyboardInterrupt  # which the method has kept to itself
         return made
 
     def _budget(self, worker: int) -> int:
@@ -450,7 +459,11 @@ class _Fleet:
             if served is not None:
                 way = served.way.method + (f" by {served.way.order}" if served.way.order else "")
                 counts[way] += 1
-        return (", ".join(f"{many} workers serve as {way}" for way, many in counts.items()),)
+        shares = (
+            f"{many} worker{' serves' if many == 1 else 's serve'} as {way}"
+            for way, many in counts.items()
+        )
+        return (", ".join(shares),)
 
 
 def assigned_by(schedule: Schedule, requests: int) -> IntColumn:

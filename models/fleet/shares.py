@@ -17,9 +17,7 @@ import numpy as np
 
 from orsched.certificates.context import Context
 from orsched.certificates.fleet_prices import needs_by_kind
-from orsched.common.errors import InputError
-from orsched.costs.ridge import ridge_tokens
-from orsched.data.feasibility import fits_worker, most_output_tokens
+from orsched.data.feasibility import fits_worker
 from orsched.data.schedule import Schedule, Steps, Work
 from orsched.models.compiled_kernels import Kernels, compiled_copies
 from orsched.models.fleet import annealing_loops as plain
@@ -52,26 +50,24 @@ COLDEST = 1e-5
 class Shares:
     """The surrogate of a fleet, and the annealing over its assignments."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, chunks: bool = True) -> None:
+        """Sum up what requests need; without ``chunks`` prompts are prefilled whole."""
         first = int(instance.requests.arrival_ns.min())
-        try:
-            kinds = needs_by_kind(Context.allowing(instance, ALLOWS), first)
-        except ValueError as error:
-            raise InputError(
-                f"fleet cannot share these requests out: {error}",
-                field="cost",
-                remedy="choose a cost model that states a floor, or vllm with a dispatcher",
-            ) from None
+        kinds = needs_by_kind(Context.allowing(instance, ALLOWS), first)
         context_kinds = Context(instance).kinds
         self.order = np.argsort(-instance.rounds_needed, kind="stable")
         rounds = instance.rounds_needed.astype(float)
         self._sums = rounds * (instance.requests.prompt_tokens + (rounds + 1) / 2)
-        self.tables = _tables(instance, kinds, context_kinds, self.order, first)
+        self.tables = _tables(instance, kinds, context_kinds, self.order, first, chunks)
 
     @property
     def workers(self) -> int:
         """How many workers there are."""
         return len(self.tables.kind)
+
+    def takes(self, where: IntColumn) -> bool:
+        """Return whether each request fits onto its worker."""
+        return bool(self.tables.fits[self.tables.kind[where[self.order]], range(len(where))].all())
 
     def corrected(self, factors: Floats) -> None:
         """Take by how much longer than the surrogate each worker takes."""
@@ -178,7 +174,12 @@ class Shares:
 
 
 def _tables(
-    instance: Instance, kinds: dict[int, Kind], of: list[int], order: IntColumn, first: int
+    instance: Instance,
+    kinds: dict[int, Kind],
+    of: list[int],
+    order: IntColumn,
+    first: int,
+    chunks: bool,
 ) -> Tables:
     """Return what requests need, by falling length, and what workers have, as floating numbers."""
     numbers, n = list(kinds), len(order)
@@ -202,7 +203,7 @@ def _tables(
         factor=np.ones(len(of)),
     )
     for at_kind, (number, kind) in enumerate(kinds.items()):
-        tables.fits[at_kind] = fits_worker(instance, instance.workers[number], True)[order]
+        tables.fits[at_kind] = fits_worker(instance, instance.workers[number], chunks)[order]
         tables.clients[at_kind], tables.blocks[at_kind] = kind.clients, kind.blocks
         held = np.zeros(n)
         held[kind.rows] = kind.block_rounds
@@ -288,69 +289,3 @@ def joined(
 def _chained(columns: list[IntColumn]) -> IntColumn:
     found: IntColumn = np.concatenate(columns) if columns else np.zeros(0, np.int64)
     return found
-
-
-def chosen_below(instance: Instance, below: str, information: str = "clairvoyant") -> str:
-    """Return what serves the shares. A plan on predicted lengths is carried out by vllm; so is one
-    under cost models with a ridge, and where a worker does not take stages of whole prompts."""
-    if below != "auto":
-        return below
-    stages = information == "clairvoyant" and plans_stages(instance)
-    return "windows" if stages and not has_ridge(instance) else "vllm"
-
-
-def has_ridge(instance: Instance) -> bool:
-    """Whether each cost model has a ridge, below which prompts cost little beside rounds."""
-    try:
-        return min(ridge_tokens(worker.cost) for worker in instance.workers) > 0
-    except InputError:
-        return False
-
-
-def plans_stages(instance: Instance) -> bool:
-    """Whether each worker alone takes stages of whole prompts."""
-    try:
-        for worker in instance.workers:
-            instance.replace(workers=(worker,)).require_stages("fleet")
-    except InputError:
-        return False
-    return True
-
-
-def require_planned(instance: Instance) -> None:
-    """Raise ``InputError`` for workers that ``fleet`` does not plan for."""
-    remedy = "leave that out, or choose vllm with a dispatcher"
-    for worker in instance.workers:
-        if worker.padding:
-            raise InputError("fleet does not support padding", field="padding", remedy=remedy)
-    if instance.link is not None:
-        raise InputError(
-            "fleet does not support workers that only prefill or only decode",
-            field="workers",
-            remedy="give all workers both roles, or choose disaggregated",
-        )
-    instance.require_steady("fleet")
-
-
-def plannable(instance: Instance) -> bool:
-    """Whether ``fleet`` plans for these workers."""
-    try:
-        require_planned(instance)
-    except InputError:
-        return False
-    return True
-
-
-def known_lengths(instance: Instance) -> Instance:
-    """Return the instance with its predicted lengths as true ones; ``InputError`` without any."""
-    predicted = instance.requests.predicted_tokens
-    if predicted is None:
-        raise InputError(
-            "the instance has no predicted lengths",
-            field="predicted_tokens",
-            remedy="--predictions classes adds some, in Python predictions='classes'; or choose "
-            "clairvoyant information",
-        )
-    most = np.minimum(most_output_tokens(instance), instance.output_limit_tokens)
-    believed = np.minimum(predicted, most)
-    return instance.replace(requests=instance.requests.replace(output_tokens=believed))

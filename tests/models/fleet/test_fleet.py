@@ -9,7 +9,11 @@ import pytest
 import orsched
 from orsched import BlockMemory, Instance, Requests, Worker
 from orsched.costs import AffineCost, RooflineCost
+from orsched.heuristics.pang import PlannedMethod
+from orsched.models.best_first import solve_best_first
 from orsched.models.fleet import annealing_loops as plain
+from orsched.models.fleet import exact
+from orsched.models.fleet.method import assigned_by
 from orsched.models.fleet.shares import Shares, alone, engine, joined
 from tests.in_order import in_order
 from tests.models.least_of_fleet import FleetSearch
@@ -107,6 +111,96 @@ def test_a_plan_on_predicted_lengths_is_carried_out_on_the_true_ones():
 def test_what_it_does_not_plan_is_refused(change, parameters, says):
     instance = fleet(5, 2).replace(**change)
     refused(says, orsched.solve, instance, "fleet", parameters=parameters)
+
+
+def test_prompts_over_a_cap_go_to_workers_that_hold_them_whole():
+    workers = tuple(Worker(2, ROOFLINE, cap, name=f"w{cap}") for cap in (100, 500))
+    instance = Instance(Requests([100, 30, 500, 400, 60], [2, 8, 3, 6, 9]), workers)
+    found = orsched.solve(instance, "fleet", iterations=4, parameters={"below": "hybrid"})
+    assert assigned_by(found.schedule, 5)[[2, 3]].tolist() == [1, 1]
+    where = np.array([0, 0, 1, 1, 0])
+    assert Shares(instance, chunks=False).takes(where)
+    assert not Shares(instance, chunks=False).takes(1 - where)
+    assert Shares(instance).takes(1 - where)
+
+
+def test_prompts_over_all_caps_are_divided():
+    instance = fleet(5, 2, cost=AFFINE)
+    workers = tuple(replace(worker, prefill_cap_tokens=20) for worker in instance.workers)
+    found = orsched.solve(instance.replace(workers=workers), "fleet", iterations=2)
+    assert "as vllm" in found.notes[-1]
+
+
+class NoFloor(AffineCost):
+    """A cost model of a user who states no floor."""
+
+    floor = None
+
+
+def test_without_a_floor_it_refuses_and_auto_takes_a_policy():
+    instance = fleet(5, 2, cost=in_order(NoFloor, 9 * MS, 0, 10 * MS, 0))
+    refused("state a floor", orsched.solve, instance, "fleet")
+    assert "auto picked fcfs" in " ".join(orsched.solve(instance, "auto").notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({}, "choose fleet"),
+        ({"cost": AFFINE, "memory": BlockMemory(10, 16, "paged")}, "choose fleet"),
+        ({"cost": in_order(NoFloor, 9 * MS, 0, 10 * MS, 0)}, "choose vllm"),
+    ],
+)
+def test_exact_says_what_serves_fleets_that_it_does_not_prove(change, says):
+    refused(says, orsched.solve, fleet(5, 2, **change), "exact")
+
+
+SEARCHED = Instance(
+    Requests([2, 3, 1, 1], [2, 3, 2, 2]),
+    tuple(Worker(2, in_order(AffineCost, 2, 20, 22, 6), name=name) for name in "ab"),
+)
+"""Bounds alone do not prove its best plan."""
+
+
+@pytest.mark.parametrize("ended", ["too_large", "time_limit"])
+def test_exact_proves_nothing_where_a_share_is_not_proven(monkeypatch, ended):
+    # Each search ends with its best schedule, and a bound below that.
+    def unproven(instance, seconds):
+        found = solve_best_first(instance, seconds)
+        return replace(found, bound_ns=found.bound_ns - 1, termination=ended)
+
+    monkeypatch.setattr(exact, "solve_best_first", unproven)
+    assert orsched.solve(SEARCHED, "exact").best_of is None
+
+
+def test_exact_ends_within_a_gap():
+    found = orsched.solve(fleet(6, 2, cost=AFFINE), "exact", gap=0.9)
+    assert found.termination == "target_gap"
+
+
+@pytest.mark.parametrize(("method", "at"), [("fleet", "hybrid"), ("exact", "best_first")])
+def test_an_interrupt_that_an_inner_search_keeps_to_itself_ends_the_search(monkeypatch, method, at):
+    calls = []
+
+    def stopped(found):
+        calls.append(found)
+        interrupted = len(calls) > (2 if at == "hybrid" else 0)
+        return type(found.termination)("interrupted") if interrupted else found.termination
+
+    def hybrid(self, instance, run, serve=PlannedMethod.__call__):
+        found = serve(self, instance, run)
+        return found._replace(termination=stopped(found))
+
+    def best_first(instance, seconds):
+        found = solve_best_first(instance, seconds)
+        return replace(found, termination=stopped(found))
+
+    if at == "hybrid":
+        monkeypatch.setattr(PlannedMethod, "__call__", hybrid)
+    else:
+        monkeypatch.setattr(exact, "solve_best_first", best_first)
+    found = orsched.solve(SEARCHED if method == "exact" else fleet(6, 2, cost=AFFINE), method)
+    assert found.termination == "interrupted"
 
 
 @pytest.mark.parametrize("method", ["windows", "hybrid", "offline"])
