@@ -12,12 +12,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from orsched.common.errors import OrschedError, TimeLimitError
-from orsched.data.feasibility import predictions_as_lengths
 from orsched.data.step import Step, decode_rounds
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.heuristics.continuous.params import Order, make_queue, popped
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.policy_method import ANY, LiveMethod, PolicyMethod, read_params, split
+from orsched.models.fleet.planned_for import predictions_as_lengths
 from orsched.models.packing import pack
 from orsched.simulator import Simulated, simulate_policy
 from orsched.simulator.policy import Information, Policy, View

@@ -17,9 +17,13 @@ from orsched.common.registry import attached, resolve
 from orsched.common.scalars import require_one_of
 from orsched.common.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime
 from orsched.costs.ridge import ridge_tokens
-from orsched.data.feasibility import predictions_as_lengths
 from orsched.models.compiled_kernels import suggest_numba
-from orsched.models.fleet.planned_for import chosen_below, has_ridge, require_planned
+from orsched.models.fleet.planned_for import (
+    chosen_below,
+    has_ridge,
+    predictions_as_lengths,
+    require_planned,
+)
 from orsched.models.fleet.shares import ALLOWS, Shares, alone, joined
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information

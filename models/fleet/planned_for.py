@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from orsched.certificates.context import Context
 from orsched.certificates.kv_volume import prompts_known
 from orsched.common.errors import InputError
 from orsched.costs.ridge import ridge_tokens
+from orsched.data.feasibility import most_output_tokens
 from orsched.models.fleet.shares import ALLOWS
 
 if TYPE_CHECKING:
@@ -77,3 +80,18 @@ def plannable(instance: Instance) -> bool:
     except InputError:
         return False
     return True
+
+
+def predictions_as_lengths(instance: Instance) -> Instance:
+    """Return the instance with its predicted lengths as true ones; ``InputError`` without any."""
+    predicted = instance.requests.predicted_tokens
+    if predicted is None:
+        raise InputError(
+            "the instance has no predicted lengths",
+            field="predicted_tokens",
+            remedy="--predictions classes adds some, in Python predictions='classes'; or choose "
+            "clairvoyant information",
+        )
+    most = np.minimum(most_output_tokens(instance), instance.output_limit_tokens)
+    believed = np.minimum(predicted, most)
+    return instance.replace(requests=instance.requests.replace(output_tokens=believed))

@@ -16,7 +16,6 @@ from orsched.data.links import Link
 
 if TYPE_CHECKING:
     from orsched.common.columns import IntColumn
-    from orsched.data.instance import Instance
     from orsched.data.memory import BlockMemory
     from orsched.data.requests import Requests
     from orsched.data.service_classes import ServiceClass
@@ -107,21 +106,6 @@ def most_output_tokens(instance: Parts) -> IntColumn:
         first = memory.is_paged and instance.first_token == "prefill"  # which is never cached
         most = np.maximum(most, memory.tokens + first - instance.requests.prompt_tokens)
     return np.minimum(most, MAX_TOKENS)
-
-
-def predictions_as_lengths(instance: Instance) -> Instance:
-    """Return the instance with its predicted lengths as true ones; ``InputError`` without any."""
-    predicted = instance.requests.predicted_tokens
-    if predicted is None:
-        raise InputError(
-            "the instance has no predicted lengths",
-            field="predicted_tokens",
-            remedy="--predictions classes adds some, in Python predictions='classes'; or choose "
-            "clairvoyant information",
-        )
-    most = np.minimum(most_output_tokens(instance), instance.output_limit_tokens)
-    believed = np.minimum(predicted, most)
-    return instance.replace(requests=instance.requests.replace(output_tokens=believed))
 
 
 def roles_of(instance: Parts) -> tuple[str, ...]:
