@@ -353,11 +353,9 @@ class TorchWorker:
         ends = np.array([self.lengths[slot] + 1 for slot in slots], np.int64)
         columns = ends[:, None] + np.arange(-tokens, 0)
         rows = np.broadcast_to(np.array(slots, np.int64)[:, None], columns.shape)
-        if self.device.type == "cpu":
-            found: np.ndarray = self.written.numpy()[rows, columns]
-            return found
         place = torch.from_numpy(np.stack([rows, columns])).to(self.device)
-        return self.written[place[0], place[1]].cpu().numpy()
+        found: np.ndarray = self.written[place[0], place[1]].cpu().numpy()
+        return found
 
     def release(self, slot: int) -> None:
         """Free a slot for another request."""
