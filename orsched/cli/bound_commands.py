@@ -203,7 +203,8 @@ def check_bulk_claim(instance: Instance, claim: dict[str, Any], budget: int) -> 
     if not isinstance(kinds, list):
         raise InputError("must be a list of classes", field="classes")
     instance = instance.replace(classes=tuple(map(ServiceClass.from_dict, kinds)))
-    return bulk_violations(instance, claim, budget)
+    document = {name: claim[name] for name in claim if name not in ("format", "classes")}
+    return bulk_violations(instance, document, budget)
 
 
 @command("pack")

@@ -89,27 +89,27 @@ def test_a_table_has_the_column_only_where_something_failed(made, done, call):
     _, out, _ = call(f"{methods} --workers 2 --format csv")
     found = list(csv.DictReader(io.StringIO(out)))
     assert found[0]["error"] == ""
-    assert "windows is for one worker, the instance has 2 (take one" in found[1]["error"]
+    assert "windows is for one worker, the instance has 2 (choose fleet" in found[1]["error"]
 
 
 @pytest.mark.parametrize("more", ["", "--arrivals poisson:rate=2 --slo-ttft 2"])
 def test_a_long_reason_is_cut_in_the_table_and_full_elsewhere(made, call, more):
-    asked = f"compare i.json --methods fcfs,exact --workers 2 {more}"
+    asked = f"compare i.json --methods fcfs,offline --workers 2 {more}"
     code, out, err = call(asked)
     assert code == 2
     lines = out.splitlines()
     assert max(map(len, lines)) <= 100
-    assert lines[3].split("  ", 1)[0] == "exact"
-    assert "  clairvoyant  the full MIP is for one worker, the instance has 2" in lines[3]
-    assert "the full MIP is for one worker, the instance has 2 (take one of them" in err
+    assert lines[3].split("  ", 1)[0] == "offline"
+    assert "  clairvoyant  offline is for one worker, the instance has 2" in lines[3]
+    assert "offline is for one worker, the instance has 2 (choose fleet, which plans" in err
     full = json.loads(call(f"{asked} --format json")[1])[1]["error"]
-    assert f"orsched: exact: {full}" in err
-    assert full.endswith("gittins, fcfs))")
+    assert f"orsched: offline: {full}" in err
+    assert full.endswith("or take one worker)")
 
 
 def test_where_no_method_made_a_schedule_nothing_is_printed(made, refused):
     said = "no method made a schedule: windows: "
-    refused(said, "compare i.json --methods windows,exact --workers 2")
+    refused(said, "compare i.json --methods windows,offline --workers 2")
     said = "windows is for one worker"
     assert refused(said, "compare i.json --methods windows --workers 2").count(said) == 1
 

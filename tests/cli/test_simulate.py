@@ -33,7 +33,9 @@ def test_options_make_the_scenario(as_json):
     assert (row["makespan_s"], row["checked"]) == (result.makespan, True)
     schedule = load_schedule("s.json")
     assert schedule.seed == 4
-    assert schedule.parameters == {"dispatch": "fewest_requests", "steal": False}
+    assert schedule.parameters == {
+        "order": "arrival", "aging_s": None, "dispatch": "fewest_requests", "steal": False,
+    }  # fmt: skip
     assert schedule.instance_sha256 == instance.sha256
 
 

@@ -13,7 +13,7 @@ from orsched.certificates.scope import Sharing, cut_tokens, relaxed
 from orsched.checker.certificates import bound_violations, bulk_violations
 from orsched.data.schedule_classes import allowances_of
 from orsched.metrics.token_times import request_times
-from orsched.models.bounds.bounds import bound
+from orsched.models.bounds.bounds import bound, improving_bounds
 from orsched.models.bounds.bulk_bound import attainment_bound, bulk_tokens
 from orsched.simulator import simulate_policy
 from tests.checker.any_mode import COSTS, random_schedule
@@ -358,7 +358,9 @@ def test_nothing_is_cut_without_a_cache_nor_of_prefills_that_fall():
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_a_certificate_says_what_is_cut(objective):
     instance = shared_prompts([9, 13, 20], [9, 9, 16], [0, 0, 2])
-    document = bound(instance, objective).to_dict()
+    found = [bound(instance, objective), *improving_bounds(instance, lambda: False)]
+    of_it = found[1:] if objective == "makespan" else found[:1]  # whose best may count the volume
+    document = next(each for each in of_it if "cut_tokens" in each.certificate).to_dict()
     claim = document["certificate"]
     assert claim["cut_tokens"] == 16
     wrong = [{**claim, "cut_tokens": other} for other in (0, 1, 15, 17, 16.0)]
