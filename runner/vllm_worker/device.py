@@ -121,6 +121,8 @@ class VllmDevice(EngineDevice):
             counts = [len(self.tokens[slot]) for slot in range(1 + beside)]
         except WorkerLostError as lost:
             raise _not_driven(self.engine.version, lost.message) from None
+        except RuntimeError as error:  # its kernels do not take the model, such as its head size
+            raise _not_driven(self.engine.version, str(error)) from None
         for slot in range(1 + beside):
             self.release(slot, size)
         if counts != [1 + beside, 2][: 1 + beside]:

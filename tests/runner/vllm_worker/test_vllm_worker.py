@@ -107,6 +107,14 @@ def test_the_self_test_refuses_a_version_that_does_not_do_as_asked(vllm, monkeyp
     assert refused(said, device).field == "worker"
 
 
+def test_a_model_that_its_kernels_do_not_take_is_refused(vllm, monkeypatch):
+    def unsupported(self, chunks, active, rounds):
+        raise RuntimeError("head size 16 is not supported")
+
+    monkeypatch.setattr("orsched.runner.vllm_worker.device.VllmDevice.compute", unsupported)
+    assert refused("at the start: head size 16", device).field == "worker"
+
+
 @pytest.mark.parametrize(("change", "said", "field"), [
     ({"model": "no-such"}, "unknown model", "model"),
     ({"length": 40_000}, "max_model_len is larger than the derived one", "worker"),
