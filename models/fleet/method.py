@@ -200,7 +200,10 @@ class _Fleet:
         self.reserve = 0.0
         """Seconds that it takes to simulate a plan on the true lengths, once more, at the end."""
         self.known: dict[tuple[int, bytes], Served] = {}
-        self.rng = np.random.default_rng(run.seed)
+        ridge = has_ridge(instance)
+        self.ridges = [
+            ridge_tokens(worker.cost) if ridge else DEFAULT_BUDGET for worker in instance.workers
+        ]
 
     @property
     def end_ns(self) -> int:
@@ -362,8 +365,7 @@ class _Fleet:
         """Serve a share in one way, for vllm in this order; None where it does not suit."""
         parameters: dict[str, Any] = {}
         if way.method == "vllm":
-            budget = max(1, round(way.budget * self._budget(worker)))
-            parameters["max_num_batched_tokens"] = budget
+            parameters["max_num_batched_tokens"] = self._budget(worker, way)
             parameters["order"] = way.order if self.late else "arrival"
         stop = FirstOf((OnlyTime(self.run.stop), MaxIterations(HYBRID_ITERATIONS)))
         made = self._made(worker, rows, way.method, parameters, stop)
@@ -398,11 +400,10 @@ class _Fleet:
             raise KeyboardInterrupt  # which the method has kept to itself
         return made
 
-    def _budget(self, worker: int) -> int:
-        """Return the token budget up to which prompts beside rounds only take their attention."""
-        if not has_ridge(self.instance):
-            return DEFAULT_BUDGET
-        return ridge_tokens(self.instance.workers[worker].cost)
+    def _budget(self, worker: int, way: Way) -> int:
+        """Return the token budget of a worker's steps; up to its ridge prompts beside rounds only
+        take their attention."""
+        return max(1, round(way.budget * self.ridges[worker]))
 
     def _factors(self) -> Floats:
         """Return by how much longer each worker took than the surrogate says."""
@@ -431,7 +432,7 @@ class _Fleet:
             if served is not None:
                 ranks[served.rows] = np.arange(len(served.rows))
         budgets = [
-            max(1, round(self._budget(worker) * (1.0 if served is None else served.way.budget)))
+            self._budget(worker, self.ways[0] if served is None else served.way)
             for worker, served in enumerate(self.best)
         ]
         where = self._where(self.best).tolist()

@@ -202,7 +202,7 @@ def _terms_by_line(context: Context, kind: int, prompts: list[int], shares: Shar
     if shares.line is not None or context.instance.link is not None:
         raise ValueError("a line under all steps is charged alone, and where there are no links")
     if shares.step is None or shares.step >= len(lines):
-        raise ValueError(f"there is no line {shares.step}")
+        raise ValueError(f"the floor has no line {shares.step}")
     line, times = lines[shares.step], context.floor(kind).times
     fixed = line.stage if line.adds or not context.scope.mixed else 0
     own = [line.each + line.prompt * p + line.attended * (p * (p + 1) // 2) for p in prompts]

@@ -31,7 +31,7 @@ def require_version(version: str) -> None:
     """Raise ``InputError`` for a version of vLLM whose scheduler has not been driven."""
     if ".".join(version.split(".")[:2]) not in VERSIONS:
         raise InputError(
-            f"vLLM {version} is not supported: its scheduler is no public interface",
+            f"vLLM {version} is not supported: its scheduler is not a public interface",
             field="worker",
             remedy=f"install vLLM {' or '.join(VERSIONS)}, or use --worker torch",
         )
