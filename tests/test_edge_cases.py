@@ -66,7 +66,7 @@ def says_what_is_wrong(error):
 
 
 COLOCATED = ("conserve", "echo", "hygen", "slack")
-CHUNKING = {"disaggregated", "fcfs_batched", "gittins", "mico", "scls", "scls_continuous", "sjf"}
+CHUNKING = {"disaggregated", "fcfs_batched", "fleet", "gittins", "mico", "scls", "scls_continuous", "sjf"}
 CHUNKING |= {"latency_search", "mc_sf", "sls", "ssjf", "vllm", "vtc", *COLOCATED}
 """Methods that split a prompt that is longer than a stage may be."""
 
@@ -100,7 +100,7 @@ def test_a_request_that_never_fits_is_refused_or_named(method, worker):
         assert any("1 of 2 requests fits onto no worker" in note for note in result.notes)
         return
     if method in CHUNKING:
-        prefill = orsched.solve(instance, method).schedule.work
+        prefill = orsched.solve(instance, method, time_limit=600, iterations=3).schedule.work
         assert prefill.tokens[prefill.request == 1].max() <= 3
         return
     with pytest.raises(InfeasibleError, match="1"):
