@@ -66,8 +66,8 @@ def says_what_is_wrong(error):
 
 
 COLOCATED = ("conserve", "echo", "hygen", "slack")
-CHUNKING = {"disaggregated", "fcfs_batched", "fleet", "gittins", "mico", "scls", "scls_continuous", "sjf"}
-CHUNKING |= {"latency_search", "mc_sf", "sls", "ssjf", "vllm", "vtc", *COLOCATED}
+CHUNKING = {"disaggregated", "fcfs_batched", "fleet", "gittins", "mico", "scls", "sjf", "sls"}
+CHUNKING |= {"latency_search", "mc_sf", "scls_continuous", "ssjf", "vllm", "vtc", *COLOCATED}
 """Methods that split a prompt that is longer than a stage may be."""
 
 
