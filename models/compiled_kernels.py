@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _LOG = logging.getLogger("orsched")
+_LONG = 2.0
+"""Seconds after which a wait is said."""
 
 
 class Kernels:
@@ -38,7 +40,10 @@ class Kernels:
 
     def wait(self) -> None:
         """Return when it is compiled, or cannot be."""
-        self._thread.join()
+        self._thread.join(_LONG)
+        if self._thread.is_alive():
+            _LOG.info("numba compiles the search, once on a machine; this can take a minute")
+            self._thread.join()
 
     def get(self, wait: bool) -> Any:
         """Return the module as it is now, or once it has loaded."""

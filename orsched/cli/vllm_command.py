@@ -89,18 +89,28 @@ class ExportCommand(RequestsAndCopies):
 
     def _plan(self, problem: Instance) -> Plan:
         from orsched.files import load_schedule
-        from orsched.runner.vllm_outlet import Assignment, worker_names
+        from orsched.runner.vllm_outlet import Assignment
 
+        plan: Plan
         if self.schedule.suffix.lower() == ".jsonl":
             plan = Assignment.read(problem, self.schedule)
-        elif self.worker is None and self.kind != "assignment":
-            return load_schedule(self.schedule)
         else:
-            plan = Assignment.from_schedule(problem, load_schedule(self.schedule))
-        if self.worker is None:
-            return plan
-        require_one_of(self.worker, "--worker", worker_names(problem))
-        return plan.only(problem, self.worker)
+            plan = load_schedule(self.schedule)
+            if self.kind == "assignment":
+                plan = Assignment.from_schedule(problem, plan)
+        return _part_of(problem, plan, self.worker)
+
+
+def _part_of(problem: Instance, plan: Plan, worker: str | None) -> Plan:
+    """Return the part of a plan that one worker serves; the whole plan without its name."""
+    from orsched.runner.vllm_outlet import Assignment, worker_names
+
+    if worker is None:
+        return plan
+    if not isinstance(plan, Assignment):
+        plan = Assignment.from_schedule(problem, plan)
+    require_one_of(worker, "--worker", worker_names(problem))
+    return plan.only(problem, worker)
 
 
 @command("results", "Read what vllm bench serve has measured.", group=vllm_group)
@@ -116,6 +126,7 @@ class ResultsCommand(Printed):
         type=(str, FILE),
         metavar="INSTANCE SCHEDULE",
     )
+    worker: str | None = option("Compare with this worker's part of the plan.", metavar="NAME")
     output: Path | None = option("Write the times of the requests (.csv).", "-o")
     drop_failed: bool = option("Leave failed requests out.")
 
@@ -125,16 +136,21 @@ class ResultsCommand(Printed):
         from orsched.runner.vllm_outlet.export import sent_order
 
         plan, output = self.plan, self.output
+        if self.worker is not None and plan is None:
+            raise InputError(
+                "--worker names a part of a plan", field="--worker", remedy="give --plan"
+            )
         check_paths({"output": output}, [self.result, *(plan or ())], (".csv",))
         times = read_request_times(self.result, drop_failed=self.drop_failed)
         if plan is None:
             rows = _figure_rows(times.figures())
         else:
             problem, schedule = load_instance(plan[0]).admitted(), load_schedule(plan[1])
-            rows_sent = sent_order(problem, schedule)
-            if len(rows_sent) == len(times.requests):
-                times = times.in_rows_of(rows_sent)
-            rows = [_with_unit(row._asdict()) for row in times.against_plan(problem, schedule)]
+            sent = sent_order(problem, _part_of(problem, schedule, self.worker))
+            if len(sent) == len(times.requests):
+                times = times.in_rows_of(sent)
+            compared = times.against_plan(problem, schedule, sent)
+            rows = [_with_unit(row._asdict()) for row in compared]
         if output is not None:
             times.write_csv(output)
             remark(f"{len(times.requests)} requests written to {output}")

@@ -211,8 +211,8 @@ class Instance:
             raise InputError(
                 f"{what} is for one worker, the instance has {len(self.workers)}",
                 field="workers",
-                remedy="choose fleet, which plans several workers, or a policy (vllm, gittins, "
-                "scls, ssjf, mico, fcfs); or take one worker",
+                remedy="choose fleet, which plans several workers for the makespan, or a policy "
+                "(vllm, gittins, scls, ssjf, mico, fcfs) for any objective; or take one worker",
             )
         worker = self.worker
         self.require_steady(what)

@@ -21,6 +21,7 @@ from orsched.metrics.token_times import request_times
 from orsched.runner.vllm_outlet.export import seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from os import PathLike
 
     from orsched.common.columns import IntColumn
@@ -90,16 +91,23 @@ class RequestTimes:
         requests = self.requests.take(back)
         return RequestTimes(requests, self.first_token_ns[back], self.finish_ns[back], self.gaps_ns)
 
-    def against_plan(self, instance: Instance, schedule: Schedule) -> list[PlanRow]:
+    def against_plan(
+        self, instance: Instance, schedule: Schedule, rows: Sequence[int] | None = None
+    ) -> list[PlanRow]:
         """Return figures of a schedule beside those measured; rows are those of the instance.
 
-        ``order`` is Spearman's rank correlation of the first tokens' order, under ``measured``.
+        ``rows``: which requests were sent, such as those of one worker; all without it. ``order``
+        is Spearman's rank correlation of the first tokens' order, under ``measured``.
         """
-        _require_same(self.requests, instance.requests)
-        times = request_times(instance, schedule)
-        planned = _figures(instance.requests, times["first_token_ns"], times["finish_ns"])
+        kept = np.arange(len(instance)) if rows is None else np.sort(rows)
+        sent, times = instance.requests.take(kept), request_times(instance, schedule)
+        _require_same(self.requests, sent)
+        begin = int(sent.arrival_ns.min()) if len(sent) else 0
+        sent = sent.replace(arrival_ns=sent.arrival_ns - begin)
+        first, finish = times["first_token_ns"][kept] - begin, times["finish_ns"][kept] - begin
+        planned = _figures(sent, first, finish)
         measured = self.figures()
-        rows = []
+        found = []
         for name in ("makespan_ns", "ttft_ns", "tpot_ns", "jct_ns"):
             for part in ("",) if name == "makespan_ns" else ("mean", "p50", "p90", "p99"):
                 pair = [
@@ -107,11 +115,11 @@ class RequestTimes:
                     for figures in (planned, measured)
                 ]
                 label = f"{part} {name[:-3]}".strip()
-                rows.append(_row(label, *(None if v is None else v / NS_PER_S for v in pair)))
-        rows.append(_row("tokens_per_s", planned["tokens_per_s"], measured["tokens_per_s"]))
-        same = rank_correlation(times["first_token_ns"], self.first_token_ns)
-        rows.append(PlanRow("order", 1.0, same, None))
-        return rows
+                found.append(_row(label, *(None if v is None else v / NS_PER_S for v in pair)))
+        found.append(_row("tokens_per_s", planned["tokens_per_s"], measured["tokens_per_s"]))
+        same = rank_correlation(first, self.first_token_ns)
+        found.append(PlanRow("order", 1.0, same, None))
+        return found
 
     def write_csv(self, path: str | PathLike[str]) -> None:
         """Write the table as CSV in the columns of a measured run, exact decimal seconds.

@@ -18,7 +18,7 @@ from orsched.runner.vllm_outlet import Assignment, in_order, priorities, worker_
 from orsched.simulator import simulate_policy
 from tests.refusals import place, refused
 from tests.runner.loop.spec import build
-from tests.runner.vllm_outlet.test_vllm_outlet import batch_line, invoke, objects
+from tests.runner.vllm_outlet.test_vllm_outlet import batch_line, invoke, objects, result_of
 
 PROMPTS, OUTPUTS = (30, 5, 17, 40, 8, 21), (4, 3, 2, 6, 5, 1)
 
@@ -175,6 +175,24 @@ def test_what_is_of_another_instance_is_refused(plan, tmp_path):
     refused("expected", Assignment, [0, 1, 0], [1, 1])
     more = fleet((*PROMPTS, 1), (*OUTPUTS, 1))
     refused("no worker admits request g", Assignment.from_schedule, more, schedule)
+
+
+def test_the_result_of_one_engine_is_held_against_its_part_of_the_plan(files, plan):
+    named = ("--plan", files / "case.json", files / "plan.json")
+    instance, schedule = plan
+    for name in ("left", "right"):
+        mine = Assignment.from_schedule(*plan).only(instance, name)
+        result = files / f"{name}.json"
+        result.write_text(json.dumps(result_of(instance, schedule, mine)))
+        args = ["results", result, "--format", "json"]
+        rows = {row["figure"]: row for row in
+                json.loads(invoke(*args, *named, "--worker", name).stdout)}  # fmt: skip
+        assert all(abs(row["error"] or 0) < 1e-6 for row in rows.values())
+        ends = request_times(instance, schedule)["finish_ns"][mine.order(instance)]
+        assert rows["makespan"]["plan"] == pytest.approx(max(ends) / 1e9)
+        refused("were measured, the plan has 6", invoke, *args, *named)
+        refused("give --plan", invoke, *args, "--worker", name)
+        refused("--worker", invoke, *args, *named, "--worker", "up")
 
 
 def test_workers_that_share_a_name_have_one_by_their_place():

@@ -165,9 +165,9 @@ def test_batch_files_that_do_not_fit_are_refused(plan, text, problem, tmp_path):
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def result_of(instance, schedule, **changes):
-    """Return what vLLM's benchmark would save had the server kept to a plan exactly."""
-    rows = sent_order(instance, schedule)
+def result_of(instance, schedule, part=None, **changes):
+    """Return what vLLM's benchmark would save had the server kept to a plan, or a part, exactly."""
+    rows = sent_order(instance, part or schedule)
     times, requests = request_times(instance, schedule), instance.requests.take(rows)
     arrival_s, outputs = requests.arrival_ns / 1e9, requests.output_tokens
     first_s, finish_s = times["first_token_ns"][rows] / 1e9, times["finish_ns"][rows] / 1e9
