@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import insort
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
 from orsched.common.scalars import is_number, require_bool, require_one_of
 from orsched.data.step import Step, decode_rounds, prefill_stage
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.heuristics.forecast import ArrivalRate
 from orsched.heuristics.gates import (
-    GATES,
     Gate,
-    IdleCost,
     ListeningGate,
-    PrefillFirst,
-    ShadowPrice,
-    WaitedTime,
     Waiting,
+    make_gate,
+    name_of_gate,
+    require_gate,
 )
 from orsched.simulator.policy import ClairvoyantView, Information, Policy, PredictedView, View
 
@@ -253,7 +250,8 @@ class GatedParams:
             known (Pang, Algorithm 1 sorts longest first).
         steal: whether idle clients take from other clients' queues (Algorithm 1).
         gate: ``prefill_first``, ``waited_time`` (Pang's C_p and C_d), ``idle_cost`` (derived for
-            the middle of a run) or ``shadow_price`` (derived, knows the end and arrivals).
+            the middle of a run) or ``shadow_price`` (derived, knows the end and arrivals); or one
+            of your own, as ``module:Class`` or, in Python, an object (``orsched.Gate``).
         gate_factor: multiplies the threshold of ``idle_cost``.
         use_clients: how many clients to use: ``all``, or, once no more arrivals are expected, as
             many as give those that wait and run the least mean JCT (``latency``).
@@ -264,7 +262,7 @@ class GatedParams:
     assignment: str = "shared"
     order: str = "longest"
     steal: bool = True
-    gate: str = "idle_cost"
+    gate: str | Gate | type[Gate] = "idle_cost"
     gate_factor: float = 1.0
     priority: str = "none"
     use_clients: str = "all"
@@ -285,11 +283,14 @@ class GatedParams:
             raise InputError(
                 f"{self.gate_factor!r} is not a number", field="gate_factor", remedy="give a number"
             )
-        make_gate(self.gate, self.gate_factor)
+        require_gate(self.gate)
+        if self.gate == "idle_cost":
+            make_gate(self.gate, self.gate_factor)
 
     def to_dict(self) -> dict[str, Any]:
         """Parameters as JSON values."""
-        return asdict(self)
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**values, "gate": name_of_gate(self.gate)}
 
 
 class GatedPolicy(Policy):
@@ -440,18 +441,3 @@ def _known_lengths(view: View) -> Sequence[int] | None:
     if isinstance(view, PredictedView):
         return view.predicted_tokens
     return None
-
-
-def make_gate(name: str, factor: float = 1.0) -> Gate:
-    """Return a fresh gate, one of ``GATES``; ``factor`` is that of ``idle_cost``."""
-    if name == "prefill_first":
-        return PrefillFirst()
-    if name == "waited_time":
-        return WaitedTime()
-    if name == "idle_cost":
-        return IdleCost(factor)
-    if name == "shadow_price":
-        return ShadowPrice()
-    raise InputError(
-        f"unknown gate {name!r}", field="gate", remedy=known_names(name, GATES, "one of: ")
-    )

@@ -4,10 +4,13 @@ it costs to let clients wait with what it costs to insert a stage, both read off
 from __future__ import annotations
 
 from collections import deque
+from copy import deepcopy
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
+from orsched.common.own_code import class_of
 from orsched.data.step import FOREVER
 from orsched.heuristics.forecast import ArrivalRate, KnownEnds, LearnedEnds
 from orsched.simulator.policy import ClairvoyantView, PredictedView
@@ -38,8 +41,24 @@ class Waiting(NamedTuple):
     queued: int = 0
 
 
+@runtime_checkable
 class Gate(Protocol):
-    """Decides at each round border with waiting clients; state belongs to one run."""
+    """Decide at each round border at which requests wait: prefill now, or decode on.
+
+    ``rounds_to_wait`` weighs what waiting clients cost against what a prefill stage costs (Pang,
+    section IV-C). ``parameters={"gate": gate}`` gives one of your own to ``online``, ``offline``,
+    ``hybrid`` and ``robust``: an object, which is copied for each run, a class, or a text
+    ``module:Class``. A gate with all methods of ``ListeningGate`` is told of every request.
+
+    >>> class Every:
+    ...     def start(self, view): ...
+    ...     def rounds_to_wait(self, view, waiting): return 0 if waiting.clients > 1 else 1
+    ...     def stage_taken(self, view): ...
+    >>> import orsched
+    >>> found = orsched.solve(orsched.load("gate"), "online", parameters={"gate": Every()})
+    >>> found.checked
+    True
+    """
 
     def start(self, view: View) -> None:
         """See the worker before the first decision."""
@@ -173,10 +192,6 @@ def fixed_costs(worker: Worker) -> tuple[int, int]:
     except InputError:
         return 0, 0
     return max(0, stage), max(0, one_round)
-
-
-GATES = ("prefill_first", "waited_time", "idle_cost", "shadow_price")
-"""Names of gates; ``gated.make_gate`` makes one."""
 
 
 _TRUSTED = 0.5  # predicted ends count as known while their mean error is so much of a usual wait
@@ -340,3 +355,54 @@ def within_memory(view: View, clients: int) -> tuple[int, int]:
     used = memory.blocks - free
     fit = free * active // used if used else clients
     return max(1, min(clients, fit)), max(1, min(view.worker.clients, active + fit))
+
+
+GATES: dict[str, type[Gate]] = {
+    "prefill_first": PrefillFirst,
+    "waited_time": WaitedTime,
+    "idle_cost": IdleCost,
+    "shadow_price": ShadowPrice,
+}
+"""Gates by name; ``make_gate`` makes one."""
+
+
+def require_gate(gate: object) -> None:
+    """Raise ``InputError`` for what cannot be a gate; no code of a ``module:Class`` runs."""
+    if isinstance(gate, str):
+        if gate in GATES or ":" in gate:
+            return
+        problem, known = f"unknown gate {gate!r}", known_names(gate, GATES, "one of: ")
+    elif isinstance(gate, Gate):
+        return
+    else:
+        problem, known = f"{gate!r:.60} is not a gate", f"one of: {', '.join(GATES)}"
+    own = "of your own: module:Class, or an object with start, rounds_to_wait and stage_taken"
+    raise InputError(problem, field="gate", remedy=f"{known}; {own}")
+
+
+def make_gate(gate: str | Gate | type[Gate], factor: float = 1.0) -> Gate:
+    """Return a fresh gate: one of ``GATES`` by its name (``factor`` is that of ``idle_cost``), one
+    of a class or of ``module:Class``, whose module is imported, or a copy of an object."""
+    require_gate(gate)
+    if gate == "idle_cost":
+        return IdleCost(factor)
+    if isinstance(gate, str):
+        gate = GATES[gate] if gate in GATES else class_of(gate, Gate, "gate")
+    if not isinstance(gate, type):
+        return deepcopy(gate)
+    try:
+        return gate()
+    except TypeError as error:
+        raise InputError(
+            f"cannot make a gate of {gate.__name__}: {error}",
+            field="gate",
+            remedy="give a class without arguments, or an object of it",
+        ) from None
+
+
+def name_of_gate(gate: str | Gate | type[Gate]) -> str:
+    """Return a gate as a parameter in files: its name, or ``module:Class``."""
+    if isinstance(gate, str):
+        return gate
+    kind = gate if isinstance(gate, type) else type(gate)
+    return f"{kind.__module__}:{kind.__qualname__}"

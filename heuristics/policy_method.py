@@ -142,7 +142,7 @@ class PolicyMethod(LiveMethod):
         """Return a fresh policy for an instance, and all its parameters as plain values."""
         alone = len(instance.workers) == 1
         params, shared = self._read(parameters, instance)
-        values: dict[str, Any] = asdict(params)
+        values: dict[str, Any] = _plain(params)
 
         def make() -> Policy:
             return self.make(instance, params, information, seed)
@@ -203,6 +203,12 @@ class PolicyMethod(LiveMethod):
         if BUDGET in known and own.get(BUDGET) == RIDGE:
             own[BUDGET] = MAX_TOKENS if instance is None else _least_ridge(instance)
         return read_params(self.params, own, SHARED), shared
+
+
+def _plain(params: Any) -> dict[str, Any]:
+    """Return parameters as plain values; those that may be objects say themselves how."""
+    found: dict[str, Any] = params.to_dict() if hasattr(params, "to_dict") else asdict(params)
+    return found
 
 
 def _least_ridge(instance: Instance) -> int:

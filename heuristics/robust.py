@@ -13,12 +13,12 @@ from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from orsched.common.scalars import require_number, require_one_of, set_whole
+from orsched.common.scalars import require_number, set_whole
 from orsched.data.length_quantiles import LengthLaw
 from orsched.heuristics.gated import GatedParams, GatedPolicy, Offering
-from orsched.heuristics.gates import GATES
+from orsched.heuristics.gates import Gate, name_of_gate, require_gate
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.simulator.policy import Information, PredictedView
 
@@ -80,14 +80,19 @@ class RobustParams:
             best constant) is at least this: 1 is perfect, 0 says nothing.
     """
 
-    gate: str = "shadow_price"
+    gate: str | Gate | type[Gate] = "shadow_price"
     sample: int = 8
     least_skill: float = 0.65
 
     def __post_init__(self) -> None:
-        require_one_of(self.gate, "gate", GATES)
+        require_gate(self.gate)
         set_whole(self, "sample", minimum=2)
         require_number(self.least_skill, "least_skill", -1, 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as JSON values."""
+        shown = {"sample": self.sample, "least_skill": self.least_skill}
+        return {"gate": name_of_gate(self.gate), **shown}
 
 
 class Skill:

@@ -42,7 +42,7 @@ EXACT_FOR_LIMITS = 5
 SEARCHES_FOR_TIMES = ("latency_search",)
 """Methods that search for means, the best first; one that is not there is passed over."""
 
-SEARCHES = ("auto", "best_first", "mip")
+SEARCHES = ("auto", "best_first", "cp", "mip")
 
 _LOG = logging.getLogger("orsched")
 _TERMINATIONS = {
@@ -59,11 +59,11 @@ class ExactParams:
     """Parameters of ``exact``.
 
     Attributes:
-        search: best_first (sums of times, and the makespan without arrivals), mip, or auto:
-            best_first where it applies, unless one of the other parameters, which are the MIP's,
-            is given.
+        search: best_first (sums of times, and the makespan without arrivals), cp (the makespan, a
+            compact model in CP-SAT), mip, or auto: best_first where it applies, unless one of the
+            other parameters, which are those of cp and mip, is given.
         backend: the MIP's solver, cpsat or scip; None: cpsat.
-        stages: the MIP's K, most prefill stages; None: as many as are proven to suffice.
+        stages: K of cp and mip, most prefill stages; None: as many as are proven to suffice.
     """
 
     search: str = "auto"
@@ -113,6 +113,7 @@ class ExactMethod:
                 seed=run.seed,
                 objective=run.objective,
                 slo=run.slo,
+                formulation="intervals" if params.search == "cp" else "compact",
             )
             notes = self._notes_of_mip(result)
         elif run.objective.is_makespan:
@@ -190,7 +191,8 @@ class ExactMethod:
 
 def _default(params: ExactParams) -> bool:
     """Whether no parameter asks for the MIP, which is of one worker."""
-    return params.search != "mip" and params.backend is None and params.stages is None
+    of_mip = params.search in ("cp", "mip")
+    return not of_mip and params.backend is None and params.stages is None
 
 
 def _proven_objective(result: FullMipResult | BestFirstTimesResult, by: str) -> tuple[str, ...]:
@@ -216,7 +218,13 @@ def _is_best_first(instance: Instance, params: ExactParams, objective: Objective
 
     require_one_of(params.search, "search", SEARCHES)
     of_mip = params.backend is not None or params.stages is not None
-    if params.search == "mip" or (params.search == "auto" and of_mip):
+    if params.search == "cp" and not (objective.is_makespan and params.backend != "scip"):
+        raise InputError(
+            "search=cp is for the makespan, in CP-SAT",
+            field="search",
+            remedy="search=mip, or search=auto",
+        )
+    if params.search in ("cp", "mip") or (params.search == "auto" and of_mip):
         return False
     if of_mip:
         why_not = "backend and stages are parameters of the MIP"

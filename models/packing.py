@@ -15,6 +15,8 @@ import numpy as np
 
 from orsched.common.columns import int_column, whole_number
 from orsched.common.errors import InputError, MissingDependencyError
+from orsched.common.frames import frame
+from orsched.common.registry import attached
 from orsched.common.stop import Clock, most_within, require_gap
 from orsched.models.pcmax.local_search import Groups, best_fit, exchange, longest_first, repartition
 from orsched.models.pcmax.packing_search import Effort, Search, compiled_exchanges
@@ -23,6 +25,9 @@ from orsched.models.pcmax.rooms import Rooms, prove_by_rooms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 MAX_MOVES = 150_000
 FIRST_MOVES = 2_000
@@ -48,15 +53,18 @@ class PackingResult:
             (such integers, and more of them at each node).
         runtime: seconds spent.
         interrupted: whether Ctrl-C ended it; the rest holds nevertheless.
+        sizes, clients: what was packed, and onto how many.
     """
 
     makespan: int
     bound: int
     optimal: bool
     assignment: list[int] = field(repr=False)
-    certificate: dict[str, Any]
-    runtime: float = field(compare=False)
+    certificate: dict[str, Any] = field(repr=False)
+    runtime: float = field(compare=False, repr=False)
     interrupted: bool = False
+    sizes: list[int] = field(default_factory=list, repr=False)
+    clients: int = 0
 
     def uninterrupted(self) -> PackingResult:
         """Return the result, for callers that have more to do than to pack.
@@ -68,6 +76,18 @@ class PackingResult:
             raise KeyboardInterrupt
         return self
 
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with a row for each job: its size and its client."""
+        jobs = range(len(self.sizes))
+        return frame({"job": jobs, "size": self.sizes, "client": self.assignment})
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the load of each client, a bar for each job, and the bound; return the axes."""
+        drawn: Axes = attached("loads_chart")(
+            self.sizes, self.assignment, [0] * self.clients, self.bound, "client", ax
+        )
+        return drawn
+
 
 def pack(
     processing_times: Sequence[int],
@@ -78,6 +98,10 @@ def pack(
     gap: float = 0.0,
 ) -> PackingResult:
     """Assign jobs to clients so that the largest load is least, and prove it.
+
+    >>> packed = pack([9, 7, 6, 5, 5, 4], clients=3)
+    >>> packed.makespan, packed.bound, packed.optimal
+    (13, 13, True)
 
     Ctrl-C ends it like a time limit: the result is the best so far, marked ``interrupted``. So it
     ends where column generation would begin and pyscipopt is missing.
@@ -120,8 +144,9 @@ def pack(
     makespan, bound = max(map(sum, groups)), certificate["value"]
     assignment, runtime = _assign(jobs, groups), perf_counter() - begin
     return PackingResult(
-        makespan, bound, makespan == bound, assignment, certificate, runtime, interrupted
-    )
+        makespan, bound, makespan == bound, assignment, certificate, runtime, interrupted, jobs,
+        clients,
+    )  # fmt: skip
 
 
 def packing_bound(jobs: Sequence[int], clients: int) -> dict[str, Any]:

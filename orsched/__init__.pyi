@@ -155,8 +155,32 @@ from orsched.files import (
 from orsched.files.locate import (
     load as load,
 )
+from orsched.heuristics.gates import (
+    Gate as Gate,
+)
+from orsched.heuristics.gates import (
+    Waiting as Waiting,
+)
+from orsched.heuristics.scls.offloading import (
+    Offloading as Offloading,
+)
+from orsched.heuristics.scls.offloading import (
+    offload as offload,
+)
+from orsched.heuristics.stealing import (
+    StealingQueues as StealingQueues,
+)
+from orsched.heuristics.stealing import (
+    sort_with_stealing as sort_with_stealing,
+)
 from orsched.metrics.summary import (
     summarise as summarise,
+)
+from orsched.models.batch import (
+    Batches as Batches,
+)
+from orsched.models.batch import (
+    batch as batch,
 )
 from orsched.models.bounds.bounds import (
     Bound as Bound,
@@ -172,6 +196,27 @@ from orsched.models.bounds.bulk_bound import (
 )
 from orsched.models.bounds.bulk_bound import (
     bulk_bound as bulk_bound,
+)
+from orsched.models.bounds.request_slack import (
+    RequestSlack as RequestSlack,
+)
+from orsched.models.bounds.request_slack import (
+    request_slack as request_slack,
+)
+from orsched.models.full_mip.mathopt_model import (
+    Mip as Mip,
+)
+from orsched.models.full_mip.mathopt_model import (
+    MipResult as MipResult,
+)
+from orsched.models.full_mip.mathopt_model import (
+    full_mip as full_mip,
+)
+from orsched.models.packing import (
+    PackingResult as PackingResult,
+)
+from orsched.models.packing import (
+    pack as pack,
 )
 from orsched.planning.capacity import (
     Capacity as Capacity,

@@ -17,7 +17,7 @@ from orsched.heuristics.mico.distribution import (
 )
 from orsched.heuristics.mico.worker_scheduler import WorkerScheduler
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.heuristics.scls.batching import able
+from orsched.heuristics.scls.offloading import able
 from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:

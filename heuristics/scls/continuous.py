@@ -13,7 +13,7 @@ from orsched.data.step import FINISH, FOREVER, UNTIL_EVENT, Step, decode_rounds
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.heuristics.scls.batching import able
+from orsched.heuristics.scls.offloading import able
 from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:

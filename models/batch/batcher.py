@@ -10,13 +10,18 @@ import numpy as np
 
 from orsched.common.columns import IntColumn, exact_sum
 from orsched.common.errors import InputError
+from orsched.common.frames import frame
 from orsched.common.near_names import known_names
+from orsched.common.registry import attached
+from orsched.common.units import NS_PER_S, seconds_text
 from orsched.models.batch.batch_problem import build, linear_in_size
 from orsched.models.batch.recurrences import as_printed, by_groups, by_lines, fits, structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pandas as pd
+    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
     from orsched.costs import BilinearCost, CostModel
@@ -30,6 +35,7 @@ class Batches:
     """A partition of requests into batches, and what is proven of it.
 
     Attributes:
+        lengths: (n,) prompt tokens of each request, in the rows as given.
         order: (n,) row of each request, by length and then by row.
         boundaries: (batches + 1,) batch b holds ``order[boundaries[b]:boundaries[b + 1]]``.
         longest: (batches,) longest prompt of each batch, tokens.
@@ -45,6 +51,7 @@ class Batches:
         rounding_ns: most by which ``total_ns`` can exceed the least sum of rounded times.
     """
 
+    lengths: IntColumn = field(repr=False)
     order: IntColumn = field(repr=False)
     boundaries: IntColumn = field(repr=False)
     longest: IntColumn = field(repr=False)
@@ -69,6 +76,35 @@ class Batches:
     def sizes(self) -> IntColumn:
         """Number of requests of each batch."""
         return np.diff(self.boundaries)
+
+    @property
+    def assignment(self) -> IntColumn:
+        """Batch of each request, in the rows as given."""
+        found = np.empty(len(self.order), np.int64)
+        found[self.order] = np.repeat(np.arange(len(self)), self.sizes)
+        return found
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with a row for each request: its batch, that batch's longest prompt
+        in tokens and its time in seconds."""
+        batch = self.assignment
+        return frame({
+            "request": range(len(batch)), "length": self.lengths, "batch": batch,
+            "padded_to": self.longest[batch], "batch_s": self.serving_ns[batch] / NS_PER_S,
+        })  # fmt: skip
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw each request as a bar of its length, with the padding of its batch above it."""
+        drawn: Axes = attached("batches_chart")(
+            self.lengths[self.order], self.boundaries, self.longest, ax
+        )
+        return drawn
+
+    def __repr__(self) -> str:
+        return (
+            f"Batches: {len(self.order):,} requests in {len(self):,} batches, "
+            f"{seconds_text(self.total_ns / NS_PER_S)} s, least over {self.optimal_over}"
+        )
 
 
 def make(
@@ -100,11 +136,16 @@ def make(
             remedy="use a cost model with shorter times",
         )
     column = np.array(prices, dtype=np.int64)[which.reshape(-1)]
-    for values in (boundaries, longest, column):
+    requests = np.empty(len(problem), np.int64)
+    requests[problem.order] = np.repeat(
+        np.array(problem.lengths, np.int64), np.diff([0, *problem.ends])
+    )
+    for values in (boundaries, longest, column, requests):
         values.setflags(write=False)
     conditions = problem.conditions
     everywhere = conditions["batch_time_grows"] and conditions["largest_batch_falls"]
     return Batches(
+        requests,
         problem.order,
         boundaries,
         longest,
@@ -154,6 +195,11 @@ def batch(
 ) -> Batches:
     """Partition requests into batches of least total serving time (SCLS, Algorithm 1, eq. 10).
 
+    >>> from orsched import AffineCost
+    >>> found = batch([9, 10, 800, 11, 900], AffineCost(), slice_tokens=16, max_batch=4)
+    >>> [rows.tolist() for rows in found]
+    [[0, 1, 3], [2, 4]]
+
     A batch of N requests with longest prompt L and slice S takes
     ``prefill(N, L) + sum over l = 1..S of round(N, L + l)`` (SCLS, eq. 1-4). What is minimised is
     the exact sum in femtoseconds, which is linear in N; what is reported are the cost model's
@@ -163,7 +209,8 @@ def batch(
 
     Args:
         lengths: (n,) prompt tokens of the requests, at least 1, in any order.
-        cost: coefficients p1..p4, d1..d4; they may be negative where no batch's time is.
+        cost: a ``BilinearCost``, whose coefficients may be negative where no batch's time is, or a
+            model that states to be one (``as_bilinear``), as ``AffineCost`` does.
         slice_tokens: S, rounds that every batch runs, at least 1.
         memory: rule for the largest batch; None: no limit.
         max_batch: another limit on the number of requests in a batch; None: none.

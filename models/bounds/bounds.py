@@ -22,8 +22,9 @@ from orsched.certificates.scope import (
 )
 from orsched.checker.certificates import bound_violations
 from orsched.common.errors import InputError
+from orsched.common.frames import frame
 from orsched.common.stop import Clock
-from orsched.common.units import NS_PER_S
+from orsched.common.units import NS_PER_S, seconds_text
 from orsched.data.instance import require_instance
 from orsched.data.schedule_classes import ALLOWANCES, allowances_of
 from orsched.metrics.objective_values import weighted_times
@@ -46,6 +47,8 @@ from orsched.solving.objectives import other_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
+
+    import pandas as pd
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
@@ -94,6 +97,14 @@ class Bound:
     def to_dict(self) -> dict[str, Any]:
         """Return name, value and certificate, as they are in a schedule file."""
         return {"name": self.name, "value_ns": self.value_ns, "certificate": self.certificate}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with one row: the bound, and the schedules for which it holds."""
+        row = {"bound": self.name, "bound_s": self.value_s, "holds_for": str(self.schedules)}
+        return frame({name: [value] for name, value in row.items()})
+
+    def __repr__(self) -> str:
+        return f"Bound: at least {seconds_text(self.value_s)} s ({self.name}) for {self.schedules}"
 
 
 def makespan_bound(instance: Instance, allows: Iterable[str] = ()) -> Bound:

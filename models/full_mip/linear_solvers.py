@@ -207,24 +207,30 @@ def _watch(scip: Any, on_incumbent: Callable[[Any], None], on_dual: Callable[[An
     scip.includeEventhdlr(Watcher(), "progress", "streams incumbents and bounds")
 
 
-def load_cpsat(model: LinearModel) -> tuple[Any, list[Any]]:
-    """Return a CP-SAT model and its variables in the order of the columns."""
+def cp_model() -> Any:
+    """Return CP-SAT's module; ``MissingDependencyError`` without OR-Tools."""
     try:
         from ortools.sat.python import cp_model
     except ImportError as error:
         raise unavailable(error, "CP-SAT is missing: pip install ortools") from None
-    cp = cp_model.CpModel()
+    return cp_model
+
+
+def load_cpsat(model: LinearModel) -> tuple[Any, list[Any]]:
+    """Return a CP-SAT model and its variables in the order of the columns."""
+    module = cp_model()
+    cp = module.CpModel()
     columns = zip(model.names, model.lower, model.upper, strict=True)
     variables = [cp.new_int_var(low, high, name) for name, low, high in columns]
     for row in model.rows:
         inside = [variables[column] for column in row.columns]
-        total = cp_model.LinearExpr.weighted_sum(inside, list(row.coefficients))
-        low = cp_model.INT_MIN if row.least is None else row.least
-        high = cp_model.INT_MAX if row.most is None else row.most
+        total = module.LinearExpr.weighted_sum(inside, list(row.coefficients))
+        low = module.INT_MIN if row.least is None else row.least
+        high = module.INT_MAX if row.most is None else row.most
         cp.add_linear_constraint(total, low, high)
     aim = [variables[column] for column, _ in model.objective]
     weights = [value for _, value in model.objective]
-    cp.minimize(cp_model.LinearExpr.weighted_sum(aim, weights))
+    cp.minimize(module.LinearExpr.weighted_sum(aim, weights))
     return cp, variables
 
 
@@ -236,15 +242,29 @@ def _solve_cpsat(
     on_solution: Callable[[Sequence[float], int], None],
     on_bound: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Solve a model on one thread; ``end`` is a time of the monotonic clock. Objective and bounds
-    are whole: what CP-SAT reports as a float is rounded up from just below."""
+    """Solve a model on one thread; ``end`` is a time of the monotonic clock."""
     cp, variables = load_cpsat(model)
-    from ortools.sat.python import cp_model
-
     if hint is not None:
         for variable, value in zip(variables, hint, strict=True):
             cp.add_hint(variable, value)
-    solver = cp_model.CpSolver()
+
+    def read(value: Callable[[Any], int], objective: int) -> None:
+        on_solution([value(variable) for variable in variables], objective)
+
+    return search_cpsat(cp, end, seed, read, on_bound)
+
+
+def search_cpsat(
+    cp: Any,
+    end: float | None,
+    seed: int,
+    on_solution: Callable[[Callable[[Any], int], int], None],
+    on_bound: Callable[[int], None],
+) -> dict[str, Any]:
+    """Solve a model of CP-SAT's own; ``on_solution`` gets what reads a variable's value. Objective
+    and bounds are whole: what CP-SAT reports as a float is rounded up from just below."""
+    module = cp_model()
+    solver = module.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.catch_sigint_signal = False  # it would leave the default handler behind
     solver.parameters.random_seed = seed % 2**31
@@ -255,16 +275,15 @@ def _solve_cpsat(
         if math.isfinite(value):
             on_bound(math.ceil(value - 1e-6))
 
-    class Incumbents(cp_model.CpSolverSolutionCallback):
+    class Incumbents(module.CpSolverSolutionCallback):  # type: ignore[misc,name-defined]
         def on_solution_callback(self) -> None:
-            values = [self.value(variable) for variable in variables]
-            on_solution(values, round(self.objective_value))
+            on_solution(self.value, round(self.objective_value))
 
     solver.best_bound_callback = report_bound
     status = solver.solve(cp, Incumbents())
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    if status in (module.OPTIMAL, module.FEASIBLE):
         report_bound(solver.best_objective_bound)
-    names = {cp_model.OPTIMAL: "optimal", cp_model.INFEASIBLE: "infeasible"}
+    names = {module.OPTIMAL: "optimal", module.INFEASIBLE: "infeasible"}
     return {
         "status": names.get(status, "limit"),
         "exact": True,

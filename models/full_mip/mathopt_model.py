@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
+from orsched.common.frames import frame
 from orsched.common.near_names import did_you_mean
 from orsched.common.stop import MaxRuntime
 from orsched.data.schedule import as_schedule
@@ -26,6 +27,8 @@ from orsched.models.killable_call import run_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pandas as pd
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule, Scheduled
@@ -92,6 +95,10 @@ class MipResult:
         difference = abs(self.objective - self.bound)
         return difference / abs(self.objective) if self.objective else (difference and None)
 
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with a row for each variable: its name and its value."""
+        return frame({"variable": self.values, "value": self.values.values()})
+
 
 _GRACE_S = 2.0  # what a solver may take beyond its time limit until its process is ended
 
@@ -104,6 +111,21 @@ def build(instance: Instance, program: str = "full-mip", **options: Any) -> Mip:
     Raises as ``read_program`` does, and ``MissingDependencyError`` without OR-Tools.
     """
     return Mip(read_program(instance, program, **options))
+
+
+def full_mip(instance: Instance, **options: Any) -> Mip:
+    """Return Pang's full MIP, eq. (1)-(25), as a model to change, solve and write.
+
+    >>> import orsched
+    >>> mip = full_mip(orsched.load("two-by-two"))
+    >>> mip.solve("cpsat").status
+    'optimal'
+
+    The page *The full MIP* has the rows and what was repaired; ``orsched.models.mip.build`` makes
+    the other programs. Options are ``stages``, ``formulation``, ``symmetry_breaking`` and
+    ``max_nonzeros`` of ``orsched.models.mip.read_program``, whose errors it raises.
+    """
+    return build(instance, "full-mip", **options)
 
 
 class Mip:

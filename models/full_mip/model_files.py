@@ -78,7 +78,7 @@ def _header(program: Program, changed: Changed | None) -> Iterator[str]:
     if changed is not None:
         yield "changed after it was built: variables and rows may be other than the program's"
     if changed is None or _same_aim(program, changed):
-        aim = f"minimise; objective x {program.unit_ns} ns = {in_words(program)}"
+        aim = f"minimise; {in_words(program)}"
     else:
         aim = "minimise the negative of" if changed.negated else "minimise"
         aim = f"{aim} an objective that is not the program's"
@@ -89,14 +89,15 @@ def _header(program: Program, changed: Changed | None) -> Iterator[str]:
 
 
 def in_words(program: Program) -> str:
-    """Return what the objective times the unit is: a mean is there with its divisor."""
+    """Return what the objective is, times the unit of time: a mean is there with its divisor."""
     times = "" if program.divisor == 1 else f"{program.divisor} times "
-    return f"{times}{program.measures}"
+    unit = f" x {program.unit_ns} ns" if program.unit_ns else ""
+    return f"objective{unit} = {times}{program.measures}"
 
 
 def _constant(program: Program) -> str:
     """Return the objective's constant in units, in digits enough to be exact where it can be."""
-    whole, rest = divmod(program.constant_ns, program.unit_ns)
+    whole, rest = divmod(program.constant_ns, program.unit_ns or 1)
     return f"{whole}" if not rest else repr(program.constant_ns / program.unit_ns)
 
 

@@ -14,6 +14,7 @@ from orsched.models.exact_search.aims import TimesAim, pauses_cannot_help
 from orsched.models.exact_search.stage_plan import plan_of, read_problem, schedule_of
 from orsched.models.full_mip.formulation import FORMULATIONS, FullMip, WindowsMip
 from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
+from orsched.models.full_mip.packing_program import PackingMip
 from orsched.solving.objectives import minimised
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 
 MODELS = (*FORMULATIONS, "windows")  # of the makespan; the one of other objectives is ``latency``
+
+INTERVALS = "intervals"
+"""The compact model, which CP-SAT alone takes; it is no linear model."""
 
 NONZEROS_A_BIN = 40
 """Of each request in each bin, at most: what a latency MIP is refused by before it is built."""
@@ -59,6 +63,9 @@ class ModelSpec(NamedTuple):
             return Size(0, 0, len(problem) * self.stages * NONZEROS_A_BIN)
         if self.formulation == "windows":
             return windows_mip_size(problem, self.stages, self.symmetry_breaking)
+        if self.formulation == INTERVALS:  # its literals, and what they enforce, in round figures
+            pairs = len(problem) * self.stages
+            return Size(pairs, 3 * pairs, 7 * pairs)
         return full_mip_size(problem, self.stages, self.formulation, self.symmetry_breaking)
 
 
@@ -190,11 +197,16 @@ COLUMNS: dict[str, Legend] = {
         ("rows u0_k, u1_k, u2_k, u3_k, u4_k", "symmetry: used bins first"),
         ("rows same_i_j", "symmetry: equal requests in order"),
     ),
+    "packing": (
+        ("x_i_j", "0-1: request i is served by client j"),
+        ("t", "decode rounds of the client with the most"),
+        ("rows one_i, load_j", "Pang eq. (27) and (28): one client each; the load of a client"),
+    ),
 }
 """What the names of columns and rows mean; i request, j client, k stage or round, l level."""
 
 
-PROGRAMS = ("full-mip", "window-mip", "latency-mip")
+PROGRAMS = ("full-mip", "window-mip", "latency-mip", "packing")
 MAX_NONZEROS = 10_000_000
 """Larger models are refused: in Python they would take minutes to build, and gigabytes."""
 
@@ -207,7 +219,7 @@ class Program:
         name: one of ``PROGRAMS``.
         instance: the problem.
         model: columns, rows and objective, in whole numbers.
-        unit_ns: nanoseconds in a unit of the objective.
+        unit_ns: nanoseconds in a unit of the objective; 0 where it is no time (packing).
         constant_ns: nanoseconds that the objective leaves out.
         measures: what unit times objective plus constant is, divided by ``divisor``.
         schedule_of: from values of the columns to a checked schedule.
@@ -231,7 +243,14 @@ class Program:
     changed: Callable[[], Changed | None] | None = field(default=None, repr=False, compare=False)
 
     def to_ns(self, objective: float) -> float:
-        """Return what a value of the objective stands for, in nanoseconds."""
+        """Return what a value of the objective stands for, in nanoseconds; ``InputError`` where it
+        is no time."""
+        if not self.unit_ns:
+            raise InputError(
+                f"the objective of {self.name} counts {self.measures}",
+                field="program",
+                remedy="take the objective itself",
+            )
         return (self.constant_ns + self.unit_ns * objective) / self.divisor
 
     @property
@@ -254,7 +273,7 @@ def read_program(
 
     Args:
         instance: the problem; one worker whose times map into the programs.
-        program: ``full-mip``, ``window-mip`` or ``latency-mip``.
+        program: ``full-mip``, ``window-mip``, ``latency-mip`` or ``packing``.
         objective: of the latency MIP, a sum of times: ``jct_mean`` (default), ``ttft_mean``,
             ``weighted_jct_mean``, ``makespan`` or a weighted sum of them.
         stages: K of the full and the window MIP, bins of the latency MIP; default: as many as
@@ -277,6 +296,8 @@ def read_program(
             field="objective",
             remedy="leave it out, or give the program latency-mip",
         )
+    if program == "packing":
+        return _packing(instance, stages, symmetry_breaking, max_nonzeros)
     if program == "latency-mip":
         aim = minimised("jct_mean" if objective is None else objective)
         return _latency(instance, aim, stages, symmetry_breaking, max_nonzeros)
@@ -286,6 +307,19 @@ def read_program(
     kind = formulation if program == "full-mip" else "windows"
     spec = ModelSpec(kind, count, symmetry_breaking)
     return _program(instance, problem, spec, max_nonzeros)
+
+
+def _packing(
+    instance: Instance, stages: int | None, symmetry_breaking: bool, max_nonzeros: int
+) -> Program:
+    if stages is not None:
+        raise InputError("packing has no stages", field="stages", remedy="leave it out")
+    _require_size(Size(0, 0, PackingMip.nonzeros(instance)), max_nonzeros)
+    mip = PackingMip(instance, symmetry_breaking)
+    return Program(
+        mip.name, instance, mip.model, 0, 0, "decode rounds of the client with the most",
+        mip.schedule_of, mip.values_of,
+    )  # fmt: skip
 
 
 def _latency(
@@ -325,16 +359,7 @@ def _latency(
 
 def _program(instance: Instance, problem: Problem, spec: ModelSpec, max_nonzeros: int) -> Program:
     """Return the program of a model with the makespan as it is, unless it is too large."""
-    size = spec.size(problem)
-    if size.nonzeros > whole_number(max_nonzeros, "max_nonzeros"):
-        sized = f"{size.variables:,} variables, {size.rows:,} rows and {size.nonzeros:,} nonzeros"
-        if not size.rows:  # those of the latency MIP are estimated, and nothing else of it
-            sized = f"up to {size.nonzeros:,} nonzeros"
-        raise InputError(
-            f"the model would have {sized}, more than {max_nonzeros:,}",
-            field="max_nonzeros",
-            remedy="take fewer requests or stages, or raise it",
-        )
+    _require_size(spec.size(problem), max_nonzeros)
     mip = spec.build(problem)
     return Program(
         mip.name,
@@ -346,6 +371,19 @@ def _program(instance: Instance, problem: Problem, spec: ModelSpec, max_nonzeros
         lambda values: schedule_of(instance, mip.plan_of(values), mip.name),
         lambda schedule: mip.values_of(_plan(instance, schedule, spec.stages)),
     )
+
+
+def _require_size(size: Size, max_nonzeros: int) -> None:
+    """Refuse a model that is too large before it is built."""
+    if size.nonzeros > whole_number(max_nonzeros, "max_nonzeros"):
+        sized = f"{size.variables:,} variables, {size.rows:,} rows and {size.nonzeros:,} nonzeros"
+        if not size.rows:  # those of the latency MIP are estimated, and nothing else of it
+            sized = f"up to {size.nonzeros:,} nonzeros"
+        raise InputError(
+            f"the model would have {sized}, more than {max_nonzeros:,}",
+            field="max_nonzeros",
+            remedy="take fewer requests or stages, or raise it",
+        )
 
 
 def _plan(instance: Instance, schedule: Schedule, stages: int) -> Plan:

@@ -24,9 +24,10 @@ from orsched.models.exact_search.aims import (
 from orsched.models.exact_search.stage_plan import MAX_UNITS, read_problem
 from orsched.models.exact_search.starts import prepare, prepare_values
 from orsched.models.full_mip.formulation import FORMULATIONS
+from orsched.models.full_mip.interval_model import IntervalModel
 from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice, refined
 from orsched.models.full_mip.linear_solvers import BACKENDS
-from orsched.models.full_mip.programs import MODELS, ModelSpec, Size
+from orsched.models.full_mip.programs import INTERVALS, MODELS, ModelSpec, Size
 from orsched.models.killable_call import ChildOutcome, run_in_child
 from orsched.solving.objectives import Objective, minimised
 
@@ -105,7 +106,7 @@ class MipOptions:
     slo: SLO | None = None
 
     def __post_init__(self) -> None:
-        require_one_of(self.formulation, "formulation", MODELS)
+        require_one_of(self.formulation, "formulation", (*MODELS, INTERVALS))
         object.__setattr__(self, "max_nonzeros", whole_number(self.max_nonzeros, "max_nonzeros"))
 
 
@@ -131,7 +132,8 @@ def solve_full_mip(
         callback: called with ``FullMipProgress``; returning True ends the search.
         seed: the solver's seed.
         formulation: ``compact``, ``printed`` (eq. (10) and (11) as they stand, the other rows
-            repaired as in ``compact``) or ``windows`` (the window MIP); all have the same optimum.
+            repaired as in ``compact``), ``windows`` (the window MIP) or, in CP-SAT alone,
+            ``intervals`` (the compact model of ``search=cp``); all have the same optimum.
         symmetry_breaking: number clients and bins; False for the bare model.
         alone: leave the solver without heuristic, analytic bound and smaller K: the reference.
         max_nonzeros: a larger model is not built; the answer is then the heuristic's schedule
@@ -149,6 +151,8 @@ def solve_full_mip(
     begin = perf_counter()
     require_one_of(backend, "backend", BACKENDS)
     wanted = MipOptions(**options)
+    if wanted.formulation == INTERVALS:
+        require_one_of(backend, "backend", ("cpsat",))
     seed = whole_number(seed, "seed", maximum=2**63 - 1)
     objective = minimised(wanted.objective)
     timed = bool(len(instance)) and not objective.is_makespan
@@ -176,7 +180,9 @@ def _for_makespan(
         search.forget()
     spec = ModelSpec(wanted.formulation, stages, wanted.symmetry_breaking)
     size = spec.size(search.problem)
-    return _result(search, _Job(*solver, spec), reason, size, refusal_of(size, wanted.max_nonzeros))
+    least = None if search.lower_ns is None else units_at_least(search.aim, search.lower_ns)
+    job = _Job(*solver, spec, least)
+    return _result(search, job, reason, size, refusal_of(size, wanted.max_nonzeros))
 
 
 def _aim(instance: Instance, problem: Problem, objective: Objective, wanted: MipOptions) -> Aim:
@@ -317,7 +323,8 @@ def refusal_of(size: Size, max_nonzeros: int) -> str:
 
 
 class _Job(NamedTuple):
-    """What the child solves, by which back end; ``least``: the known bound on a latency MIP."""
+    """What the child solves, by which back end; ``least``: the known bound on the objective, which
+    the latency MIP and the interval model are told."""
 
     backend: str
     seed: int
@@ -387,6 +394,11 @@ def solve_here(
     """Build and solve the model in this process; ``send`` gets solutions and bounds. Messages are
     ``("solution", (objective, plan, exact))`` and ``("bound", objective)``, in units."""
     problem, job, start, end = payload
+    if job.spec.formulation == INTERVALS:
+        compact = IntervalModel(problem, job.spec.stages, job.least)
+        if start is not None:
+            compact.hint(start)
+        return compact.solve(end, job.seed, send)
     backend, model = BACKENDS[job.backend], job.spec.build(problem)
     if isinstance(model, LatencyMip) and job.least is not None:
         model.at_least(job.least)

@@ -261,15 +261,22 @@ class PackCommand(Timed, Printed):
 
 def sizes_of(source: str, column: str | None = None) -> tuple[list[int], int | None]:
     """Return sizes, and the clients of an instance's worker or None where there are only sizes."""
+    found = sizes_or_instance(source, column)
+    if isinstance(found, list):
+        return found, None
+    return found.rounds_needed.tolist(), found.worker.clients
+
+
+def sizes_or_instance(source: str, column: str | None = None) -> list[int] | Instance:
+    """Return the whole numbers in a file, or the instance that a name or a file stands for."""
     path = Path(source)
     if path.is_file() and not _is_instance(path):
         from orsched.files.sizes import read_sizes
 
-        return read_sizes(path, column), None
+        return read_sizes(path, column)
     if column is not None:
         raise InputError("an instance has no columns", field="--column", remedy="leave it out")
-    instance = load_instance(source)
-    return instance.rounds_needed.tolist(), instance.worker.clients
+    return load_instance(source)
 
 
 def _is_instance(path: Path) -> bool:
@@ -333,12 +340,17 @@ def _print_packing(document: dict[str, Any], style: str) -> None:
         },
         "table",
     )
+    print_loads("client", sizes, assignment)
+
+
+def print_loads(word: str, sizes: list[int], assignment: list[int]) -> None:
+    """Print the sum of sizes and the jobs of each machine that has some."""
     jobs: dict[int, list[int]] = {}
-    for job, client in enumerate(assignment):
-        jobs.setdefault(client, []).append(job)
-    for client, own in sorted(jobs.items()):
+    for job, machine in enumerate(assignment):
+        jobs.setdefault(machine, []).append(job)
+    for machine, own in sorted(jobs.items()):
         load = sum(sizes[job] for job in own)
-        click.echo(f"client {client}: load {load}, jobs {' '.join(map(str, own))}")
+        click.echo(f"{word} {machine}: load {load}, jobs {' '.join(map(str, own))}")
 
 
 def check_packing(source: str, claim: dict[str, Any], budget: int) -> list[str]:

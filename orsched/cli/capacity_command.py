@@ -111,7 +111,7 @@ class CapacityCommand(Limits, Timed, Viewed, Requests):
             progress.say("proving")
             options = {name: getattr(self, name) for name in _PASSED_ON}
             try:
-                with own_code([self.policy]):
+                with own_code([self.policy], parameters):
                     found = capacity(
                         problem,
                         self.policy,

@@ -234,10 +234,6 @@ class ReportCommand(Limits, RequestsAndCopies):
     records: Path | None = OneSchedule.records
 
     def _run(self) -> None:
-        from orsched.checker import check
-        from orsched.data.schedule import require_same_instance
-        from orsched.files import load_schedule
-
         slo, schedules, paths = self.slo, self.schedules, given_files(self)
         output = paths.pop("output")
         if output is None and not any(paths.values()):
@@ -263,16 +259,7 @@ class ReportCommand(Limits, RequestsAndCopies):
         check_paths({"report": output, **paths}, (self.instance, *schedules))
         require_packages({"report": output, **paths})
         with ProgressPrinter("loading") as progress:
-            problem = load_instance(self.instance).admitted()
-            loaded = [load_schedule(path) for path in schedules]
-            progress.say("checking")
-            for path, schedule in zip(schedules, loaded, strict=True):
-                require_same_instance(problem, schedule, str(path), "INSTANCE")
-                times = "measured" if schedule.is_measured else "model"
-                violations = check(problem, schedule, times=times)
-                if violations:
-                    message = f"{path} is not valid: {violations[0].message} (see orsched check)"
-                    raise InvalidScheduleError(message, violations)
+            problem, loaded = checked_schedules(self.instance, schedules, progress)
             progress.say("writing")
             write_comparison(problem, loaded, output, None, slo=slo)
             names = [path.stem for path in schedules] if several else ()
@@ -281,6 +268,27 @@ class ReportCommand(Limits, RequestsAndCopies):
                 write_plan_and_run(problem, *_plan_and_run(loaded), paths["gantt"])
             else:
                 write_artefacts(problem, loaded[0], paths)
+
+
+def checked_schedules(
+    instance: str, paths: Sequence[Path], progress: ProgressPrinter
+) -> tuple[Instance, list[Schedule]]:
+    """Return an instance and schedules of it that the checker accepts."""
+    from orsched.checker import check
+    from orsched.data.schedule import require_same_instance
+    from orsched.files import load_schedule
+
+    problem = load_instance(instance).admitted()
+    loaded = [load_schedule(path) for path in paths]
+    progress.say("checking")
+    for path, schedule in zip(paths, loaded, strict=True):
+        require_same_instance(problem, schedule, str(path), "INSTANCE")
+        times = "measured" if schedule.is_measured else "model"
+        violations = check(problem, schedule, times=times)
+        if violations:
+            message = f"{path} is not valid: {violations[0].message} (see orsched check)"
+            raise InvalidScheduleError(message, violations)
+    return problem, loaded
 
 
 def _plan_and_run(schedules: Sequence[Schedule]) -> tuple[Schedule, Schedule]:

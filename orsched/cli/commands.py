@@ -69,6 +69,7 @@ class _ReaderGoneError(Exception):
 
 
 _COMMANDS = {
+    "batch": ("pieces_commands", "Batch prompts so that all batches take the least time."),
     "bound": ("bound_commands", "Print a proven lower bound with its certificate."),
     "calibrate": ("calibrate_command", "Measure a worker and fit cost models to it."),
     "capacity": ("capacity_command", "Find the fewest workers that keep limits, with a proof."),
@@ -79,8 +80,10 @@ _COMMANDS = {
     "data": ("instance_commands", "List, verify and convert public data sets."),
     "export": ("instance_commands", "Write a MIP of an instance as an MPS or LP file."),
     "frontier": ("frontier_command", "Draw what one objective costs in another."),
+    "gantt": ("pieces_commands", "Draw schedules as Gantt charts in one picture."),
     "generate": ("instance_commands", "Make an instance with a generator."),
     "info": ("info_command", "Describe an instance, a method, a generator; list them."),
+    "offload": ("pieces_commands", "Assign jobs to the least loaded worker, or by stealing."),
     "pack": ("bound_commands", "Pack sizes onto clients so that the fullest is least full."),
     "predict": ("predict_commands", "Predict output lengths from prompts."),
     "report": ("check_commands", "Draw and list schedules: report, charts, records."),

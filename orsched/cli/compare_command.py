@@ -196,7 +196,7 @@ def _compare_seeds(
     code, over_time = 0, False
     with ProgressPrinter(generator) as progress:
         try:
-            with ended_by(given.time_limit), own_code([each.method.name for each in methods]):
+            with ended_by(given.time_limit), own_code(given.names()):
                 for value, problem, results in made.over(values, progress):
                     if not done:
                         say_machine(problem)

@@ -173,9 +173,9 @@ class ExportCommand(RequestsAndCopies):
 
     instance: str = INSTANCE
     program: str = option(
-        "Pang's full MIP, the window MIP with the same optimum, or the MIP of means.",
+        "Pang's full MIP, the window MIP with the same optimum, the MIP of means, or packing.",
         "--model",
-        choices=["full-mip", "window-mip", "latency-mip"],
+        choices=["full-mip", "window-mip", "latency-mip", "packing"],
         default="full-mip",
     )
     objective: str | None = option(
@@ -239,7 +239,7 @@ class ExportCommand(RequestsAndCopies):
         model, words = found.model, in_words(found)
         remark(
             f"{output}: {len(model.names):,} columns, {len(model.rows):,} rows, "
-            f"{model.nonzeros:,} nonzeros; objective x {found.unit_ns} ns = {words}"
+            f"{model.nonzeros:,} nonzeros; {words}"
         )
 
 

@@ -17,10 +17,10 @@ from orsched.cli.ending import (
 )
 from orsched.cli.output import say, show_lines
 from orsched.common.errors import InputError, OrschedError, is_of_machine
-from orsched.common.own_code import is_own, origin_of, own_part
+from orsched.common.own_code import code_in, is_own, origin_of, own_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from types import TracebackType
 
     from orsched.solving.comparison import Comparison, Failure
@@ -36,13 +36,25 @@ def working_folder_last(names: Iterable[str]) -> None:
         sys.path.append(folder)
 
 
+def parameters_in(name: str | None) -> dict[str, Any]:
+    """Return the parameters in a method's specification; none in the user's own or no name."""
+    if name is None or "+" not in name or is_own(name):
+        return {}
+    from orsched.solving.method_choice import read_spec
+
+    return read_spec(name).parameters
+
+
 @contextmanager
-def own_code(names: Iterable[str]) -> Iterator[None]:
-    """Run what may be code of the user's own, if one of the names is ``module:Class``.
+def own_code(names: Iterable[str], parameters: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Run what may be code of the user's own, if a name or a parameter is ``module:Class``.
 
     It may lie in the working folder; its errors are shown as its own; prints go to stderr.
     """
-    own = [name for name in names if is_own(name)]
+    named = list(names)
+    own = [name for name in named if is_own(name)]
+    for given in (parameters or {}, *map(parameters_in, named)):
+        own += code_in(given)
     if not own:
         yield
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orsched.cli.declaring import Options, option
-from orsched.cli.policies import working_folder_last
+from orsched.cli.policies import parameters_in, working_folder_last
 from orsched.common.errors import InputError
 from orsched.common.parameters import read_pairs
 
@@ -82,14 +82,16 @@ def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
 
     ``InputError``: the file is wrong, both give something, or the file's code is not allowed.
     """
-    from orsched.common.own_code import is_own, require_consent
+    from orsched.common.own_code import code_in, is_own, require_consent
     from orsched.planning.study.plan import Settings, read_settings
 
     found = read_settings(config)
-    if found.policy is not None and is_own(found.policy):
-        working_folder_last([found.policy])
+    named = [] if found.policy is None or not is_own(found.policy) else [found.policy]
+    named += code_in({**found.parameters, **parameters_in(found.policy)})
+    if named:
+        working_folder_last(named)
         try:
-            require_consent([found.policy], "policy.name", allow_code)
+            require_consent(named, "policy.name", allow_code)
         except InputError as error:
             raise error.located(file=str(config)) from None
     axes = ("policy", "workers", "arrivals", "predictions", "seed", "failures", "autoscale")

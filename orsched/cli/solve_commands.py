@@ -78,7 +78,7 @@ class SolveCommand(Search, _OneSchedule, RequestsAndCopies):
         require_named(method, self.information, parameters)
         require_search([method], self.ends_of_search)
         with ProgressPrinter("loading") as progress:
-            with ended_by(self.time_limit), own_code([method]):
+            with ended_by(self.time_limit), own_code([method], parameters):
                 problem = load_instance(self.instance).admitted()
                 start = None if self.initial is None else load_schedule(self.initial)
                 require_contents(problem, paths)
@@ -154,7 +154,7 @@ class SimulateCommand(Problem, _OneSchedule, Requests):
             problem = derived(loaded, run)
             require_contents(problem, paths)
             progress.say(name)
-            with own_code([name]):
+            with own_code([name], run.parameters):
                 result = simulate(
                     problem,
                     name,

@@ -20,7 +20,7 @@ from orsched.common.errors import InputError
 from orsched.common.near_names import file_hint, known_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from types import CodeType, ModuleType, TracebackType
 
 
@@ -118,6 +118,16 @@ def _not_imported(error: ImportError, path: str, real: str, what: str) -> InputE
 def is_own(name: str) -> bool:
     """Whether a policy's name is ``module:Class`` or a path, no registered one with parameters."""
     return path_in(name) is not None or ":" in name.partition("+")[0]
+
+
+NAMING_CODE = ("gate",)
+"""Parameters of methods that may be ``module:Class``."""
+
+
+def code_in(parameters: Mapping[str, object]) -> list[str]:
+    """Return the values among a method's parameters that name code of the user's own."""
+    values = (parameters.get(name) for name in NAMING_CODE)
+    return [value for value in values if isinstance(value, str) and ":" in value]
 
 
 def path_in(name: str) -> str | None:

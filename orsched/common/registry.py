@@ -27,14 +27,17 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "attached": {
         "all_methods": "orsched.solving.method_choice:all_methods",
         "fit_proxy": "orsched.prediction.proxies.training:fit_proxy",
+        "batches_chart": "orsched.views.loads:batches_chart",
         "figure_of": "orsched.views.figures:figure_of",
         "frontier_chart": "orsched.views.search_charts:frontier_chart",
+        "loads_chart": "orsched.views.loads:loads_chart",
         "planned_shares": "orsched.heuristics.dispatching.planned:planned_shares",
         "instance_html": "orsched.views.html_tables:instance_html",
         "request_times": "orsched.metrics.token_times:request_times",
         "requests_from_frame": "orsched.instances.readers.own_columns:requests_of_frame",
         "requests_to_frame": "orsched.files.request_columns:requests_to_frame",
         "schedule_html": "orsched.views.html_tables:schedule_html",
+        "slack_chart": "orsched.views.loads:slack_chart",
         "solve": "orsched.solving.solver:solve",
     },
     "methods": {

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orsched.common.units import set_times
+from orsched.costs.bilinear import COEFFICIENTS, BilinearCost
+from orsched.costs.exact import FS_PER_NS, MAX_COEFFICIENT_FS
 from orsched.costs.floor import Floor, RoundFloor, StageFloor
 from orsched.costs.parameters import read_parameters
 
@@ -85,6 +87,14 @@ class AffineCost:
         stage = StageFloor(fixed=self.prefill_fixed_ns, token=self.prefill_token_ns)
         round_floor = RoundFloor(fixed=self.round_fixed_ns, request=self.round_client_ns)
         return Floor(stage, round_floor, mixed="one_fixed", exact=True)
+
+    def as_bilinear(self) -> BilinearCost | None:
+        """Return the bilinear model that steps over prompts of equal length follow exactly; None
+        where a time has no place in it."""
+        used = {"p1_fs": self.prefill_token_ns, "p4_fs": self.prefill_fixed_ns}
+        used |= {"d2_fs": self.round_client_ns, "d4_fs": self.round_fixed_ns}
+        values = {name: FS_PER_NS * used.get(name, 0) for name in COEFFICIENTS}
+        return None if max(values.values()) > MAX_COEFFICIENT_FS else BilinearCost(**values)
 
     def scaled(self, factor: int) -> Self:
         """Every time multiplied by ``factor``."""

@@ -8,19 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import InputError
+from orsched.common.frames import as_frame
 from orsched.common.near_names import file_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
+    from orsched.common.frames import HasPandas
     from orsched.costs import CostModel
     from orsched.data.instance import Instance
     from orsched.data.memory import BlockMemory
     from orsched.data.service_classes import ServiceClass
     from orsched.data.workers import Worker
     from orsched.instances.readers import ReadReport
+
+    Rows = pd.DataFrame | Mapping[str, Any] | Iterable[Mapping[str, Any]] | HasPandas
+    """What holds requests beside files."""
 
 
 BLOCK_TOKENS = 128
@@ -223,11 +228,6 @@ def holds_requests(source: str | os.PathLike[str]) -> bool:
 REQUEST_SUFFIXES = (".csv", ".tsv", ".jsonl", ".xlsx", ".xlsm", ".xls", ".ods")
 
 
-def is_frame(source: object) -> bool:
-    """Whether a source is a data frame of pandas."""
-    return type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "columns")
-
-
 def load_requests(
     source: str | os.PathLike[str] | pd.DataFrame,
     choice: WorkerChoice,
@@ -272,7 +272,7 @@ def load_requests(
 
 
 def load(
-    source: str | os.PathLike[str] | pd.DataFrame,
+    source: str | os.PathLike[str] | Rows,
     *,
     clients: int | None = None,
     cost: CostModel | str | os.PathLike[str] | None = None,
@@ -299,7 +299,9 @@ def load(
         orsched.load("mine.csv", clients=64, cost="cost.json", memory_blocks=4000)
 
     Args:
-        source: a name, a path, or a data frame with a row for each request.
+        source: a name, a path, or requests: a data frame, a dict of columns, records (a list of
+            dicts), or an object with ``to_pandas`` (a data set of Hugging Face, a table of Arrow
+            or Polars). All take the column names that files may have.
         clients: J, the requests that the worker serves at once.
         cost: its cost model, a machine's name or a cost-model file (default: Pang's LLaMA-65B).
             It replaces the cost models of a native instance.
@@ -322,17 +324,14 @@ def load(
     ``clients``, or a native instance gets arguments that are for requests.
     """
 
-    if not (isinstance(source, (str, os.PathLike)) or is_frame(source)):
-        raise InputError(
-            f"{type(source).__name__} is not a name, a path or a data frame",
-            field="source",
-            remedy='orsched.load("pang-100x20") or orsched.load("mine.csv", clients=64)',
-        )
+    if not isinstance(source, (str, os.PathLike)):
+        source = as_frame(source)
     choice = WorkerChoice(
         clients, cost, prefill_cap_tokens, memory_blocks, block_tokens, allocation, prefix_cache,
         first_token, output_limit_tokens, workers,
     )  # fmt: skip
-    if is_frame(source) or format is not None or holds_requests(source):  # type: ignore[arg-type]
+    is_path = isinstance(source, (str, os.PathLike))
+    if not is_path or format is not None or holds_requests(source):  # type: ignore[arg-type]
         return load_requests(
             source, choice, classes=classes, format=format, drop_empty=drop_empty, spread=spread
         ).instance

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from orsched.common.errors import InputError, unavailable
+from orsched.common.errors import InputError
+from orsched.common.frames import frame
 from orsched.common.registry import attached
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.metrics.flat_figures import event_figures, flat_figures
@@ -299,15 +300,11 @@ class Result:
         The columns are those of ``request_columns``: arrival, tokens, worker and client, waiting
         time, TTFT, TPOT, largest gap between tokens and JCT; class, tenant and group if given.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise unavailable(error, "data frames need pandas: pip install pandas") from None
         if self.instance is None:
             raise InputError(
                 "the result does not know its instance", field="instance", remedy="solve it again"
             )
-        return pd.DataFrame(request_columns(self.instance, self.schedule))
+        return frame(request_columns(self.instance, self.schedule))
 
     def plot(self, kind: str = "gantt", **options: Any) -> Figure:
         """Return a matplotlib figure of the schedule.

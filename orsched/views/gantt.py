@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from math import ceil, sqrt
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_S
 from orsched.data.schedule import MIXED, PREFILL, as_schedule, served_instance
 from orsched.views import style
 from orsched.views.density import density_image
 from orsched.views.gantt_frame import (
+    BOTTOM,
     MAX_LABELS,
+    TOP,
+    WIDTH,
     Chart,
     draw_background,
     draw_borders,
@@ -25,11 +31,18 @@ from orsched.views.gantt_frame import (
     place_axes,
     rectangles,
 )
-from orsched.views.pictures import DPI, fitting, require_matplotlib, save_picture
+from orsched.views.pictures import (
+    DPI,
+    fitting,
+    legend_below,
+    require_matplotlib,
+    save_picture,
+)
 from orsched.views.spans import rank_in_lane
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -80,7 +93,9 @@ def gantt(
     Args:
         instance: the problem.
         schedule: a schedule for it, or a result.
-        ax: axes to draw on; None: a new figure.
+        ax: axes to draw on; None: a new figure. Where the figure has further axes, its charts
+            share one legend below all of them, and with ``sharex`` or ``sharey`` one scale; a
+            figure without a layout gets the constrained one.
         title: first title line; None: instance, method and information.
         show_legend: whether to explain the colours below the axes.
         end_ns: the time axis reaches at least so far.
@@ -101,26 +116,50 @@ def gantt(
 
 def save_gantt(
     instance: Instance,
-    schedule: Scheduled,
+    schedule: Scheduled | Sequence[Scheduled],
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
 ) -> None:
     """Write the Gantt chart as PNG, SVG or PDF, by suffix; equal input gives equal bytes.
 
+    Several schedules become charts in one picture, on one axis of time and with one legend.
+
     Raises:
-        InputError: the suffix is none of these, or the file cannot be written.
+        InputError: the suffix is none of these, the file cannot be written, or there is no
+            schedule.
         MissingDependencyError: matplotlib is missing.
     """
-
-    drawn = as_schedule(schedule)
-    instance = served_instance(instance, [drawn])
+    several = isinstance(schedule, (list, tuple))
+    drawn = [as_schedule(each) for each in (schedule if several else [schedule])]  # type: ignore[union-attr]
+    if not drawn:
+        raise InputError("there is no schedule", field="schedule", remedy="give at least one")
+    instance = served_instance(instance, drawn)
 
     def draw(figure: Figure) -> None:
-        chart = Chart.of(instance, drawn)
-        draw_chart(place_axes(figure, chart), chart, title)
+        charts = [Chart.of(instance, each) for each in drawn]
+        if len(charts) == 1:
+            draw_chart(place_axes(figure, charts[0]), charts[0], title)
+        else:
+            _draw_grid(figure, charts, title)
 
     save_picture(draw, path)
+
+
+def _draw_grid(figure: Figure, charts: Sequence[Chart], title: str | None) -> None:
+    """Draw charts beside and below each other: two as rows, four as a square."""
+    columns = 1 if len(charts) < 4 else ceil(sqrt(len(charts)))
+    rows = ceil(len(charts) / columns)
+    height = max(chart.lanes.height_pixels() for chart in charts) / DPI
+    figure.set_size_inches(WIDTH if columns == 1 else 0.8 * WIDTH * columns,
+                           rows * (min(height, 3.5) + TOP + 0.3) + BOTTOM)  # fmt: skip
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
+    for ax in axes[len(charts) :]:
+        ax.set_axis_off()
+    end_ns = max(chart.schedule.makespan_ns for chart in charts)
+    for ax, chart in zip(axes, charts, strict=False):
+        draw_chart(ax, chart, title, end_ns=end_ns)
 
 
 def draw_chart(
@@ -220,6 +259,26 @@ def _draw_stages(ax: Axes, chart: Chart) -> None:
         ax.add_collection(stripes, autolim=False)
 
 
+_SHARED: WeakKeyDictionary[Figure, dict[tuple[int, str], Any]] = WeakKeyDictionary()
+"""Handles of the legend that charts of a figure share, by place and word."""
+
+
+def _share_legend(figure: Figure, entries: list[tuple[Any, str]]) -> None:
+    """Explain below the figure what this chart and those before it show, each word once."""
+    words = list(style.KEY.values())
+    shared = _SHARED.setdefault(figure, {})
+    for handle, word in entries:
+        shared[words.index(word.partition(" (")[0]), word] = handle
+    for legend in [each for each in figure.legends if each.get_gid() == "shared"]:
+        legend.remove()
+    if figure.get_layout_engine() is None:
+        figure.set_layout_engine("constrained")
+    found = legend_below(figure, [shared[key] for key in sorted(shared)],
+                         [word for _, word in sorted(shared)])  # fmt: skip
+    if found is not None:
+        found.set_gid("shared")
+
+
 def _draw_legend(ax: Axes, chart: Chart, dense: bool) -> None:
     """Explain the colours below the axes, in two rows where one is too short."""
     from matplotlib.legend_handler import HandlerTuple
@@ -228,6 +287,9 @@ def _draw_legend(ax: Axes, chart: Chart, dense: bool) -> None:
     entries = _entries(chart, dense)
     figure = ax.get_figure(root=True)
     assert figure is not None
+    if len(figure.axes) > 1:
+        _share_legend(figure, entries)
+        return
     below = ax.transAxes + ScaledTranslation(0, -0.47, figure.dpi_scale_trans)
     size = 9.0 if len(entries) <= 8 else 8.0
 

@@ -163,9 +163,10 @@ def label_axes(ax: Axes, chart: Chart, end_ns: int) -> None:
     """Set limits, ticks and names of both axes."""
     schedule, lanes, workers = chart.schedule, chart.lanes, chart.instance.workers
     bound = 0 if schedule.bound is None else int(schedule.bound["value_ns"])
-    right = max(schedule.makespan_ns, bound, end_ns) / NS_PER_S
-    ax.set_xlim(0, right * 1.01 if right else 1)
-    ax.set_ylim(lanes.rows - 0.5, -0.5)
+    right = 1.01 * max(schedule.makespan_ns, bound, end_ns) / NS_PER_S or 1.0
+    beside, below = _sharing(ax, ax.get_shared_x_axes()), _sharing(ax, ax.get_shared_y_axes())
+    ax.set_xlim(0, max([right, *(each.get_xlim()[1] for each in beside)]))
+    ax.set_ylim(max([lanes.rows - 0.5, *(each.get_ylim()[0] for each in below)]), -0.5)
     ax.set_xlabel("time (s)", loc="right")
     if len(workers) == 1:
         ax.set_ylabel("client")
@@ -178,6 +179,16 @@ def label_axes(ax: Axes, chart: Chart, end_ns: int) -> None:
         ax.set_ylabel("worker")
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(length=3, color="#666666")
+    place = ax.get_subplotspec()
+    if place is not None and ax.get_shared_x_axes().get_siblings(ax)[1:]:
+        ax.set_xlabel("time (s)" if place.is_last_row() else "", loc="right")
+    if place is not None and ax.get_shared_y_axes().get_siblings(ax)[1:]:
+        ax.set_ylabel(ax.get_ylabel() if place.is_first_col() else "")
+
+
+def _sharing(ax: Axes, groups: Any) -> list[Axes]:
+    """Return the other axes of a group that show something already."""
+    return [each for each in groups.get_siblings(ax) if each is not ax and each.collections]
 
 
 def _number_clients(ax: Axes, lanes: Lanes) -> None:

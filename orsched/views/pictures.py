@@ -194,12 +194,16 @@ def legend_above(ax: Axes) -> Legend | None:
 
 def legend_below(figure: Figure, handles: Iterable[Any], words: Iterable[str]) -> Legend | None:
     """Explain lines below all axes of a figure, in as many rows as it takes."""
+    from matplotlib.legend_handler import HandlerTuple
+
     marks, names = list(handles), list(words)
+    beside: Any = {tuple: HandlerTuple(ndivide=None, pad=0)}
 
     def draw(columns: int) -> Legend:
         return figure.legend(
-            marks, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=10
-        )
+            marks, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=10,
+            handler_map=beside,
+        )  # fmt: skip
 
     return fitting(draw, len(marks), figure.get_figwidth() * figure.dpi)
 

@@ -56,7 +56,9 @@ def test_no_submodule_takes_the_place_of_a_public_name():
             assert callable(importlib.import_module(f"orsched.{path.stem}")), path.name
 
 
-MADE_BY_ORSCHED = {"View", "PredictedView", "ClairvoyantView", "Outcome", "Progress"}
+MADE_BY_ORSCHED = {
+    "View", "PredictedView", "ClairvoyantView", "Outcome", "Progress", "Batches", "RequestSlack",
+}  # fmt: skip
 """Classes with columns or results in nanoseconds, whose objects no user makes from numbers."""
 
 

@@ -14,7 +14,7 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.limits import CELLS
 from orsched.common.near_names import known_names
-from orsched.common.own_code import at_path, is_own, path_in, source_of
+from orsched.common.own_code import at_path, code_in, is_own, path_in, source_of
 from orsched.files.text import require_known, require_table
 from orsched.solving.method_choice import read_spec, require_choice
 
@@ -346,7 +346,9 @@ def _policies(table: dict[str, Any], shared: dict[str, Any], base: Path) -> Iter
     for parameters in grid({**shared, **own}):
         require_choice(name, information, parameters, (*_PLACES, where))
         content = {"name": name, "information": information, "parameters": parameters}
-        yield PolicyChoice(label, content if source is None else {**content, "source": source})
+        sources = [] if source is None else [source]
+        sources += [_source_hash(target, target) for target in code_in(parameters)]
+        yield PolicyChoice(label, {**content, "source": sources[0]} if sources else content)
 
 
 def _source_hash(target: str, given: str) -> str:

@@ -16,7 +16,7 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.limits import CELLS
 from orsched.common.near_names import known_names
-from orsched.common.own_code import at_path, is_own, require_consent
+from orsched.common.own_code import at_path, code_in, is_own, require_consent
 from orsched.data.autoscaling import Autoscaling, read_autoscaling
 from orsched.data.splits import Split, read_split
 from orsched.files.text import read_toml, require_known, require_table
@@ -141,8 +141,9 @@ class Study:
 
     def require_consent(self, allow_code: bool) -> None:
         """Raise ``InputError`` if a file names policies of the user's own, unless allowed."""
-        names = [policy.content["name"] for policy in self.policies]
-        own = dict.fromkeys(name for name in names if self.file is not None and is_own(name))
+        contents = [policy.content for policy in self.policies if self.file is not None]
+        own = dict.fromkeys(each["name"] for each in contents if is_own(each["name"]))
+        own |= dict.fromkeys(name for each in contents for name in code_in(each["parameters"]))
         try:
             require_consent(own, "policies.name", allow_code)
         except InputError as error:

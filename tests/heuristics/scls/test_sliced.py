@@ -10,7 +10,8 @@ import orsched
 from orsched import BlockMemory, Worker, summarise
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.heuristics.scls import ABLATION, SliceParams, batching
-from orsched.heuristics.scls.batching import Batcher, Offloader, SlicedBatch, SliceMemory
+from orsched.heuristics.scls.batching import Batcher, SlicedBatch, SliceMemory
+from orsched.heuristics.scls.offloading import Offloader
 from orsched.heuristics.scls.sliced import Clock
 from tests.heuristics.scls.parts import MS, PLAIN, instance, padding_worker, run, steps
 from tests.in_order import in_order

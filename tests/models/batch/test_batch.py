@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orsched import AffineCost, BilinearCost, InputError
+from orsched import BilinearCost, InputError, PoolingCost
 from orsched.models.batch import DEEPSPEED, PaddedMemory, TableMemory, batch
 from orsched.models.batch.batch_problem import build
 from orsched.models.batch.recurrences import Hulls
@@ -128,7 +128,7 @@ def test_a_wrong_length_is_named(lengths):
 
 WRONG = (
     ("slice_tokens", 0), ("slice_tokens", 1.5), ("max_batch", 0), ("memory", 512),
-    ("cost", AffineCost()), ("method", "greedy"), ("method", None),
+    ("cost", in_order(PoolingCost, 1, 1, 1, 1, 1)), ("method", "greedy"), ("method", None),
 )  # fmt: skip
 
 

@@ -234,7 +234,7 @@ def test_what_is_refused():
     for wrong in (None, 5, "gate"):
         with pytest.raises(InputError, match="is not an Instance"):
             build(wrong)
-    assert PROGRAMS == ("full-mip", "window-mip", "latency-mip")
+    assert PROGRAMS == ("full-mip", "window-mip", "latency-mip", "packing")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,211 @@
+"""The page of the pieces: each noun of the design with equation, Python line, command and picture.
+
+python -m benchmarks.pieces writes the table of ``docs/pieces.md`` and draws its pictures into
+``docs/_static``. The tests run every cell and compare the page with ``page``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orsched
+from orsched.views.pictures import save_picture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE = DOCS / "pieces.md"
+BEGIN, END = "<!-- written by python -m benchmarks.pieces -->", "<!-- end -->"
+
+GATE = 'orsched.load("gate")'
+
+
+FLEET = "orsched.load(columns, clients=1, workers=2)"
+COLUMNS = {"prompt_tokens": [30, 200, 50], "output_tokens": [90, 300, 60]}
+"""Requests of a fleet, which the page shows under the name ``columns``."""
+
+
+def _gantt(found: Any, ax: Any) -> None:
+    orsched.gantt(orsched.load("gate"), found.schedule.bare(), ax, title="")
+
+
+def _own(found: Any, ax: Any) -> None:
+    found.plot(ax)
+
+
+def _served(found: Any, ax: Any) -> None:
+    found.serve()
+    found.plot(ax)
+
+
+class Piece(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        noun, page: what it is called, and the page that explains it.
+        equation: what it solves or decides, as a formula or in words.
+        python: one line, an expression.
+        commands: what does the same on the command line, in order.
+        draw: draws the value of the expression on axes; None: the piece has no picture.
+    """
+
+    noun: str
+    page: str
+    equation: str
+    python: str
+    commands: tuple[str, ...]
+    draw: Callable[[Any, Any], None] | None = None
+
+    @property
+    def picture(self) -> Path:
+        """Where its picture is."""
+        return DOCS / "_static" / f"piece-{self.noun.replace(' ', '-')}.svg"
+
+    def value(self) -> Any:
+        """Return what the Python line gives."""
+        return eval(self.python, {"orsched": orsched, "columns": COLUMNS})
+
+    def row(self) -> str:
+        """Return the row of the table."""
+        shown = "" if self.draw is None else f"![{self.noun}](_static/{self.picture.name})"
+        commands = "<br>".join(f"`{each}`" for each in self.commands)
+        noun = f"[{self.noun}]({self.page})"
+        return f"| {noun} | {self.equation} | `{self.python}` | {commands} | {shown} |"
+
+
+PIECES = (
+    Piece(
+        "full MIP", "full-mip.md",
+        r"$\min t_{max}$ s.t. Pang (1)-(25)",
+        f'orsched.full_mip({GATE}).solve("cpsat")',
+        ("orsched export gate --model full-mip -o gate.lp",
+         "orsched solve gate --method exact --param search=mip"),
+        _gantt,
+    ),
+    Piece(
+        "compact model", "full-mip.md#the-compact-model",
+        r"intervals $[a_i, a_i + r_i)$ of rounds, at most $J$ at a time",
+        f'orsched.solve({GATE}, "exact", parameters={{"search": "cp"}})',
+        ("orsched solve gate --method exact --param search=cp",),
+        _gantt,
+    ),
+    Piece(
+        "packing", "packing.md",
+        r"$\min t$ s.t. $\sum_j x_{ij} = 1$, $\sum_i r_i x_{ij} \le t$; Pang (26)-(30)",
+        "orsched.pack([9, 7, 6, 5, 5, 4], clients=3)",
+        ("orsched pack pang-100x20", "orsched export gate --model packing -o packing.mps"),
+        _own,
+    ),
+    Piece(
+        "lower bound", "bounds.md",
+        r"$\min$ makespan $\ge$ fixed times of $K$ stages and $R$ rounds, and of all tokens",
+        f"orsched.bound({GATE})",
+        ("orsched bound gate --certificate",),
+    ),
+    Piece(
+        "DP batcher", "batcher.md",
+        r"$T[i] = \min_{j < i} T[j] + T_{serve}(i - j, L_i)$; SCLS (10)",
+        "orsched.batch([9, 10, 800, 11, 900], orsched.AffineCost(), slice_tokens=16, max_batch=4)",
+        ("orsched batch pang-100x20 --slice 128 --max-batch 16",),
+        _own,
+    ),
+    Piece(
+        "max-min offloader", "scls.md",
+        r"longest batch to $\arg\min_w T_{load}(w)$; SCLS (11)",
+        "orsched.offload([7, 5, 4, 3], workers=2)",
+        ("orsched offload pang-100x20 --workers 8",),
+        _own,
+    ),
+    Piece(
+        "sorting with stealing", "pang.md",
+        r"own queue by $N^p_i + N^d_i$, else from $\arg\max_j$ of tokens left; Pang, Algorithm 1",
+        "orsched.sort_with_stealing([9, 4, 3, 8], clients=2, assignment=[0, 0, 0, 0])",
+        ("orsched offload pang-100x20 --workers 8 --rule stealing",
+         "orsched simulate pang-100x20 --policy online"),
+        _served,
+    ),
+    Piece(
+        "Lagrangian gate", "gates.md",
+        r"prefill once $C_d \ge C_p$; Pang, section IV-C",
+        f'orsched.solve({GATE}, "online", parameters={{"gate": "idle_cost"}})',
+        ("orsched simulate gate --policy online --param gate=idle_cost",),
+        _gantt,
+    ),
+    Piece(
+        "Gantt chart", "charts.md",
+        "clients down, time to the right",
+        f'orsched.solve({GATE}, "hybrid").plot("gantt")',
+        ("orsched solve gate --method hybrid -o hybrid.json",
+         "orsched gantt gate hybrid.json -o gate.png"),
+    ),
+    Piece(
+        "slack of requests", "charts.md#slack",
+        r"latest start $-$ start, over the disjunctive graph",
+        f'orsched.request_slack({FLEET}, orsched.simulate({FLEET}, "fcfs"))',
+        ("orsched simulate gate --workers 2 -o s.json --instance-output fleet.json",
+         "orsched gantt fleet.json s.json --slack -o slack.png"),
+        _own,
+    ),
+    Piece(
+        "runner", "runner.md",
+        "the same policy on a worker that takes time",
+        f'orsched.simulate({GATE}, "hybrid")',
+        ("orsched run gate --policy hybrid --worker virtual -o run.json",),
+    ),
+)  # fmt: skip
+
+
+def table() -> str:
+    """Return the table in Markdown."""
+    head = (
+        "| piece | what it solves | Python | command | picture |\n| --- | --- | --- | --- | --- |"
+    )
+    return "\n".join([head, *(piece.row() for piece in PIECES)])
+
+
+def page(text: str) -> str:
+    """Return a page with the table as it is now between the marks."""
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
+
+
+def draw(piece: Piece) -> None:
+    """Draw the picture of a piece, if it has one."""
+    if piece.draw is None:
+        return
+    value, show = piece.value(), piece.draw
+    save_picture(lambda figure: show(value, figure.subplots()), piece.picture, (6.0, 2.8))
+
+
+def run(piece: Piece) -> list[int]:
+    """Run the commands of a piece in an empty folder and return their exit codes."""
+    from orsched.cli.commands import run as start
+
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            return [start(command.split()[1:]) for command in piece.commands]
+        finally:
+            os.chdir(here)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the page and its pictures."""
+    argparse.ArgumentParser(prog="python -m benchmarks.pieces", description=__doc__).parse_args(
+        argv
+    )
+    for piece in PIECES:
+        draw(piece)
+        print(piece.noun)
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,232 @@
+"""The offloader: each batch to the least loaded worker, the longest first (SCLS, section 4.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heapify, heapreplace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.common.columns import int_column, whole_number
+from orsched.common.errors import InputError
+from orsched.common.frames import frame
+from orsched.common.registry import attached
+from orsched.models.batch.batcher import serving_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+    from orsched.costs import BilinearCost
+    from orsched.heuristics.scls.batching import SlicedBatch
+    from orsched.simulator.policy import View
+
+MAX_COST = 2**53
+
+
+def max_min(costs: Sequence[int], loads: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield (job, worker): the job of largest cost next, to the worker of least load, which grows
+    by that cost; of equals the first."""
+    heap = [(load, worker) for worker, load in enumerate(loads)]
+    heapify(heap)
+    for job in sorted(range(len(costs)), key=lambda job: -costs[job]):
+        worker = heap[0][1]
+        loads[worker] += costs[job]
+        heapreplace(heap, (loads[worker], worker))
+        yield job, worker
+
+
+@dataclass(frozen=True)
+class Offloading:
+    """Jobs on workers, and how far from the least largest load they can be.
+
+    Attributes:
+        makespan: the largest load.
+        bound: no assignment has a smaller one: the largest load at the beginning, the mean of all
+            loads with every job where it costs least, and each job on its best worker.
+        assignment: worker of each job.
+        loads: of each worker at the end.
+        costs: of each job, on its worker.
+        start: loads at the beginning.
+    """
+
+    makespan: int
+    bound: int
+    assignment: list[int] = field(repr=False)
+    loads: list[int] = field(repr=False)
+    costs: list[int] = field(repr=False)
+    start: list[int] = field(repr=False)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with a row for each job: its worker, and its cost there."""
+        jobs = range(len(self.costs))
+        return frame({"job": jobs, "cost": self.costs, "worker": self.assignment})
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the load of each worker, a bar for each job, and the bound; return the axes."""
+        drawn: Axes = attached("loads_chart")(
+            self.costs, self.assignment, self.start, self.bound, "worker", ax
+        )
+        return drawn
+
+
+def offload(
+    costs: ArrayLike, workers: int | None = None, loads: Sequence[int] | None = None
+) -> Offloading:
+    """Assign jobs to workers, the largest cost first, each to the least loaded (SCLS, eq. 11).
+
+    >>> found = offload([7, 5, 4, 3], workers=2)
+    >>> found.assignment, found.loads, found.bound
+    ([0, 1, 1, 0], [10, 9], 10)
+
+    With equal workers that begin empty, the largest load is at most 4/3 - 1/(3 W) of the least
+    possible (Graham 1969).
+
+    Args:
+        costs: (n,) whole numbers of at least 0 in a unit of your choice, or (n, W): the cost of
+            each job on each worker. Jobs then go by their least cost.
+        workers: W; default: as many as loads or columns of costs.
+        loads: (W,) what each worker has to do already; default: nothing.
+
+    Raises:
+        InputError: a number is not whole or below 0, the counts do not agree, or no argument says
+            how many workers there are.
+    """
+    table = costs if isinstance(costs, np.ndarray) else _rows(costs)
+    begun = None if loads is None else int_column(loads, "loads", maximum=MAX_COST).tolist()
+    count = _workers(workers, begun, table)
+    start = begun or [0] * count
+    if isinstance(table, np.ndarray) and table.ndim == 2:
+        columns = [int_column(column, "costs", maximum=MAX_COST) for column in table.T]
+        each = np.stack(columns, axis=1)
+    else:
+        each = int_column(table, "costs", maximum=MAX_COST)[:, None].repeat(count, axis=1)
+    now, place = list(start), [0] * len(each)
+    least = each.min(axis=1).tolist()
+    if (each == each[:, :1]).all():
+        for job, worker in max_min(least, now):
+            place[job] = worker
+    else:
+        for job in sorted(range(len(each)), key=lambda job: -least[job]):
+            place[job] = worker = min(range(count), key=lambda w: (now[w], w))
+            now[worker] += int(each[job, worker])
+    alone = [min(load + cost for load, cost in zip(start, row, strict=True))
+             for row in each.tolist()]  # fmt: skip
+    bound = max([*start, -(-(sum(start) + sum(least)) // count), *alone])
+    own = each[np.arange(len(each)), place].tolist()
+    return Offloading(max(now), bound, place, now, own, start)
+
+
+def _rows(costs: ArrayLike) -> ArrayLike:
+    """Return a list of rows, one of each job, as a table; other lists as they are."""
+    if not (isinstance(costs, (list, tuple)) and costs):
+        return costs
+    if not all(isinstance(row, (list, tuple, np.ndarray)) for row in costs):
+        return costs
+    uneven = next((k for k, row in enumerate(costs) if len(row) != len(costs[0])), None)
+    if uneven is not None:
+        problem = f"{len(costs[uneven])} costs where the first job has {len(costs[0])}"
+        remedy = "give each job a cost on every worker"
+        raise InputError(problem, row=uneven, field="costs", remedy=remedy)
+    return np.array(costs, dtype=object)
+
+
+def _workers(given: int | None, loads: list[int] | None, table: ArrayLike) -> int:
+    """Return how many workers there are, by all that says it."""
+    said: dict[str, int] = {}
+    if given is not None:
+        said["workers"] = whole_number(given, "workers", minimum=1, maximum=10**6)
+    if loads is not None:
+        said["loads"] = len(loads)
+    if isinstance(table, np.ndarray) and table.ndim == 2:
+        said["costs"] = table.shape[1]
+    if said and min(said.values()) and len(set(said.values())) == 1:
+        return next(iter(said.values()))
+    counts = ", ".join(f"{count} by {name}" for name, count in said.items() if count)
+    problem = f"the number of workers differs: {counts}" if counts else "nothing says how many"
+    remedy = "give workers=8, or the load of each"
+    raise InputError(problem, field="workers", remedy=remedy)
+
+
+class Offloader:
+    """Chooses a worker for each batch, and keeps the loads: estimated time of what is not done."""
+
+    def __init__(
+        self, views: Sequence[View], costs: Sequence[BilinearCost], slice_tokens: int, max_min: bool
+    ) -> None:
+        self.views = views
+        self.costs = costs
+        self.slice_tokens = slice_tokens
+        self.max_min = max_min
+        self.loads_ns = [0] * len(views)  # T_load by worker
+        self.next = 0
+        first = views[0].worker
+        self.alike = all(
+            (v.worker.memory, cost) == (first.memory, costs[0])
+            for v, cost in zip(views, costs, strict=True)
+        )
+
+    def offload(self, batches: list[SlicedBatch]) -> Iterator[tuple[int, SlicedBatch]]:
+        """Yield (worker, batch, with the time that it is estimated to take there)."""
+        if not self.max_min:
+            for each in batches:
+                worker = self.in_turn(each.requests)
+                yield worker, self._add(worker, each)
+            return
+        if not self.alike:
+            for each in sorted(batches, key=lambda each: -each.serving_ns):
+                worker = min(self._able(each.requests), key=lambda w: (self.loads_ns[w], w))
+                yield worker, self._add(worker, each)
+            return
+        for batch, worker in max_min([each.serving_ns for each in batches], self.loads_ns):
+            yield worker, batches[batch]
+
+    def in_turn(self, requests: Sequence[int]) -> int:
+        """Return the next worker in turn that can hold the requests."""
+        count = len(self.views)
+        able = range(count) if self.alike else self._able(requests)
+        worker = self.next
+        while worker not in able:
+            worker = (worker + 1) % count
+        self.next = (worker + 1) % count
+        return worker
+
+    def done(self, worker: int, served: SlicedBatch) -> None:
+        """Take a batch that was served off its worker's load."""
+        self.loads_ns[worker] -= served.serving_ns
+
+    def _add(self, worker: int, each: SlicedBatch) -> SlicedBatch:
+        if not self.alike:
+            time_ns = serving_ns(
+                self.costs[worker], len(each.requests), each.longest, self.slice_tokens
+            )
+            each = each._replace(serving_ns=time_ns)
+        self.loads_ns[worker] += each.serving_ns
+        return each
+
+    def _able(self, requests: Sequence[int]) -> Sequence[int]:
+        """Return the workers that hold a batch; several fit everywhere, one may be too large."""
+        return range(len(self.views)) if len(requests) > 1 else able(self.views, requests[0])
+
+
+def able(views: Sequence[View], request: int) -> Sequence[int]:
+    """Return the workers that hold a request up to the output limit, else those with most room."""
+    found = [w for w, view in enumerate(views) if _room(view, request) >= 0]
+    if found:
+        return found
+    sizes = [_tokens(view) for view in views]
+    return [w for w, size in enumerate(sizes) if size == max(sizes)]
+
+
+def _room(view: View, request: int) -> int:
+    memory = view.worker.memory
+    return 0 if memory is None else memory.blocks - view.blocks_of(request)
+
+
+def _tokens(view: View) -> int:
+    memory = view.worker.memory
+    return 0 if memory is None else memory.tokens
