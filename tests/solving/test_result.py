@@ -307,6 +307,6 @@ def test_priorities_of_a_frame_become_classes():
 @pytest.mark.parametrize("source", [[1], None, {}])
 def test_what_names_no_source_is_refused(source):
     with pytest.raises(
-        orsched.InputError, match="holds no requests|is not a record|there is no column"
+        orsched.InputError, match=r"holds no requests|is not a record|there is no column"
     ):
         orsched.load(source, clients=4)
