@@ -150,7 +150,7 @@ class OffloadCommand(_Piece):
 
     def _run(self) -> None:
         self.require_files(self.source)
-        loads = None if self.loads is None else _loads(self.loads)
+        loads = None if self.loads is None else self.loads.split(",")
         with ProgressPrinter("offloading"):
             found = sizes_or_instance(self.source, self.column)
             costs = found if isinstance(found, list) else found.rounds_needed.tolist()
@@ -159,24 +159,18 @@ class OffloadCommand(_Piece):
         _print_offloading(done, self.style)
 
 
-def _loads(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(
-            f"{text!r} is not a list of whole numbers", field="--loads", remedy="give 30,0,12"
-        ) from None
-
-
 def _offloaded(
-    costs: list[int], workers: int | None, loads: list[int] | None, rule: str
+    costs: list[int], workers: int | None, loads: list[str] | None, rule: str
 ) -> Offloading:
     from dataclasses import replace
 
     from orsched.heuristics.scls.offloading import offload
     from orsched.heuristics.stealing import sort_with_stealing
 
-    done = offload(costs, workers, loads)
+    plain: Any = None
+    if loads is not None:  # what is no number of 64 bits is refused as it is written
+        plain = [int(w) if w.strip().isdecimal() and len(w) < 19 else w for w in loads]
+    done = offload(costs, workers, plain)
     if rule == "max_min":
         return done
     if loads is not None:

@@ -58,7 +58,7 @@ def test_gantt_draws_several_with_one_legend_and_the_slack_of_one(done, call, fo
 
 @pytest.mark.parametrize(("said", "line"), [
     ("nothing says how many", "offload costs.txt"),
-    ("not a list of whole numbers", "offload costs.txt --loads a,b"),
+    ("'a' is not a whole number", "offload costs.txt --loads a,3"),
     ("is for max_min", "offload costs.txt --loads 1,2 --rule stealing"),
     ("does not fit into the memory", "batch costs.txt --memory-tokens 3"),
     ("an instance has no columns", "batch gate --column x"),
