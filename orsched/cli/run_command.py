@@ -187,7 +187,7 @@ def _run(
 ) -> RunResult:
     from orsched.runner.execution import run
 
-    with own_code([settings.worker, *([what] if isinstance(what, str) else [])], parameters):
+    with own_code([settings.worker, *([what] if isinstance(what, str) else [])]):
         return run(
             problem,
             what,
