@@ -63,10 +63,10 @@ CONVERT     := $(BIN)/orsched convert demo-out/requests.csv demo-out/case.json \
 	    --clients 16 --prefill-cap 2048 --first-token decode
 
 demo: $(STAMPS)/runner compare-light ## solve GSM8K by four methods, then plan and run 240 requests on a model on this CPU
-	$(BIN)/orsched calibrate $(DEMO_WORKER) --slots 16 --length 640 --cost-model affine \
+	$(BIN)/orsched calibrate $(DEMO_WORKER) --slots 16 --length 640 \
 	    --like demo-out/requests.json -o demo-out/cost.json
 	$(CONVERT) --cost demo-out/cost.json
-	$(call RUN_AND_REPORT,$(DEMO_WORKER))
+	$(call RUN_AND_REPORT,$(DEMO_WORKER) --calibration demo-out/cost.json)
 
 demo-light: $(STAMPS)/core compare-light ## the same without torch: the run is on the cost model's clock
 	$(CONVERT)

@@ -15,6 +15,7 @@ class FormulaEngine(EngineDevice):
     """Yields the sum of all tokens so far, below the size of its vocabulary."""
 
     name, vocabulary = "formula", 509
+    on_cpu = True  # it computes in this thread: its CPU time is what steps take
 
     def __init__(self, settings):
         super().__init__(settings)

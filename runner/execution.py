@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
@@ -23,9 +23,11 @@ from orsched.metrics.summary import distribution, summarise
 from orsched.metrics.timeline import Timeline
 from orsched.models.bounds.bounds import Bound, bound_for
 from orsched.runner.capacity import model_shape
+from orsched.runner.devices.device import WorkerLostError
 from orsched.runner.loop.live import execute_policy, require_known
 from orsched.runner.loop.live_loop import finishing
 from orsched.runner.policy_source import MethodOptions, policy_source, rest_of, source_of_rest
+from orsched.runner.speed import Reference
 from orsched.runner.worker_pool import RunSettings, require_fit, worker_pool
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from orsched.data.step import Step
     from orsched.runner.loop.live import Executed
     from orsched.runner.policy_source import PolicySource, Resumed, Source
+    from orsched.runner.speed import Speed
     from orsched.runner.worker_pool import WorkerPool
     from orsched.simulator.policy import View
 
@@ -265,8 +268,9 @@ class _Job:
         """Let the policy drive the workers, which end with the run; ``end`` is for what follows."""
         watching = nullcontext() if workers.watch is None else workers.watch
         prompts = None if self.rest is None else self.rest.prompts(workers.vocabulary)
-        observer = _observer(self.tell, len(self.resolved.plan.steps))
-        with closing(workers), watching, _undisturbed():
+        usual = self.settings.calibrated
+        with closing(workers), watching, _undisturbed(), _drift(workers, usual) as reference:
+            observer = _observer(self.tell, len(self.resolved.plan.steps), reference)
             require_tokens(self.ends, workers.vocabulary)
             done = execute_policy(
                 self.problem,
@@ -299,8 +303,10 @@ class _Job:
         }
 
 
-def _observer(say: Callable[[str], None], planned: int) -> Callable[[View, Step], None]:
-    """Return what tells how far the run is, before each step."""
+def _observer(
+    say: Callable[[str], None], planned: int, reference: Reference | None
+) -> Callable[[View, Step], None]:
+    """Return what tells how far the run is, before each step, and looks at the machine's speed."""
     steps = 0
 
     def observe(view: View, step: Step) -> None:
@@ -308,6 +314,8 @@ def _observer(say: Callable[[str], None], planned: int) -> Callable[[View, Step]
         steps += 1
         seconds = view.now_ns / NS_PER_S
         say(f"running: {seconds:.1f} s, step {steps:,} ({planned:,} are planned)")
+        if reference is not None:
+            reference.due_in_run()
 
     return observe
 
@@ -321,3 +329,18 @@ def _undisturbed() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+@contextmanager
+def _drift(workers: WorkerPool, usual: Speed | None) -> Iterator[Reference | None]:
+    """Look at the machine's speed before and after a run, and note how it is off the usual one."""
+    if usual is None:
+        yield None
+        return
+    device = workers.devices[0]
+    reference = Reference(device, device.slots - 1, usual)
+    reference.look()
+    yield reference
+    with suppress(WorkerLostError):  # it is not known then
+        reference.look()
+        workers.about["speed"] = usual.beside(reference.speed())

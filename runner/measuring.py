@@ -25,7 +25,8 @@ from orsched.runner.capacity import Footprint, Found, fits_on, memory_profile
 from orsched.runner.devices.device import open_device
 from orsched.runner.devices.settings import AUTO, WorkerSettings, choose
 from orsched.runner.loop.live import execute_policy
-from orsched.runner.profiling import Point, Reference, grid, profile
+from orsched.runner.profiling import Point, grid, profile
+from orsched.runner.speed import Reference
 from orsched.runner.worker.graphs import Budget
 from orsched.simulator.policy import Information, Policy, View
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from orsched.calibration.measurements import Measurements
     from orsched.calibration.observed import Observed
     from orsched.runner.devices.device import Device
-    from orsched.runner.profiling import Speed
+    from orsched.runner.speed import Speed
 
 
 class Rehearsal(Policy):
@@ -88,11 +89,18 @@ def made_up_requests(count: int, length: int, seed: int, like: Requests | None =
     return Requests(like.prompt_tokens[rows], like.output_tokens[rows])
 
 
-def rehearse(device: Device, requests: Requests, most_tokens: int, seed: int = 0) -> Observed:
+def rehearse(
+    device: Device,
+    requests: Requests,
+    most_tokens: int,
+    seed: int = 0,
+    reference: Reference | None = None,
+) -> Observed:
     """Serve requests on an empty worker and return its steps; arrivals do not matter.
 
     The time from the step before counts as part of a step: a plan knows no gaps. Prompts over
-    ``most_tokens`` are left out. ``seed`` draws the prompts, and when to prefill.
+    ``most_tokens`` are left out. ``seed`` draws the prompts, and when to prefill. The ``reference``
+    is looked at on the way, if that is possible.
     """
     total = requests.prompt_tokens + requests.output_tokens
     if int(total.max(initial=0)) > device.length:
@@ -107,7 +115,8 @@ def rehearse(device: Device, requests: Requests, most_tokens: int, seed: int = 0
         (Worker(device.slots, AffineCost(), most_tokens),),
         first_token="prefill",
     )
-    done = execute_policy(instance, Rehearsal(seed), device, seed, device.vocabulary)
+    look = None if reference is None else lambda view, step: reference.due_in_run()
+    done = execute_policy(instance, Rehearsal(seed), device, seed, device.vocabulary, look)
     return observed(instance, done.schedule, gaps=True)
 
 
@@ -232,13 +241,7 @@ def _measured(
     rehearsal: _Rehearsals,
     say: Callable[[str], None],
 ) -> Measured:
-    reference = Reference(device, seed)
-    reference.look()
-
-    def between(walks: int) -> None:
-        reference.look()
-        if rehearsal.until(walks / (repeats + 1)):
-            reference.look()
+    reference = Reference(device)
 
     found = profile(
         device,
@@ -246,18 +249,24 @@ def _measured(
         repeats,
         seed,
         lambda done, of: say(f"{done} of {of} steps of the grid"),
-        between,
+        lambda walks: rehearsal.until(walks / (repeats + 1), reference),
+        reference,
     )
     if rehearsal.steps:
-        parts = [_of_run(averaged(steps), k) for k, steps in enumerate(rehearsal.steps, 1)]
-        found, factors = anchored(found, parts[0])  # the last part judges what is fitted
-        say(", ".join(f"{phase} of the grid x {factor:.3f}" for phase, factor in factors.items()))
+        parts = [
+            _of_run(averaged(steps), k, reference.factor(*looks))
+            for k, (steps, looks) in enumerate(rehearsal.steps, 1)
+        ]
+        found, phases = anchored(found, parts[0])  # the last part judges what is fitted
+        say(", ".join(f"{phase} of the grid x {factor:.3f}" for phase, factor in phases.items()))
         found = joined(found, *parts)
     return Measured(found, reference.speed())
 
 
-def _of_run(steps: Measurements, number: int) -> Measurements:
-    return replace(steps, run=[number] * len(steps))
+def _of_run(steps: Measurements, number: int, factor: float) -> Measurements:
+    """Return the steps of a run at the usual speed of the machine."""
+    times = np.maximum(1, np.rint(factor * steps.column("duration_ns"))).astype(np.int64)
+    return replace(steps, run=[number] * len(steps), duration_ns=times)
 
 
 class _Rehearsals:
@@ -276,18 +285,19 @@ class _Rehearsals:
         self.requests = made_up_requests(count, device.length, seed, like)
         self.parts = min(PARTS, count)
         self.say = say
-        self.steps: list[Observed] = []
+        self.steps: list[tuple[Observed, tuple[int, int]]] = []  # with the looks before and after
 
-    def until(self, share: float) -> bool:
-        """Serve the parts that are due at a share of the time; return whether there were any."""
-        before = len(self.steps)
+    def until(self, share: float, reference: Reference) -> None:
+        """Serve the parts that are due at a share of the time."""
         while len(self.steps) < math.floor(share * self.parts + 1e-9):
             part, count = len(self.steps), len(self.requests)
             self.say(f"a rehearsal with {count} requests, part {part + 1} of {self.parts}")
             first, last = (count * (part + i) // self.parts for i in (0, 1))
             rows = self.requests.take(np.arange(first, last))
-            self.steps.append(rehearse(self.device, rows, self.most_tokens, self.seed + part))
-        return len(self.steps) > before
+            before = len(reference.times_ns) - 1
+            steps = rehearse(self.device, rows, self.most_tokens, self.seed + part, reference)
+            reference.look()
+            self.steps.append((steps, (before, len(reference.times_ns) - 1)))
 
 
 def _warm_up(device: Device, most_tokens: int, seed: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from statistics import median_low
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.calibration.measurements import DECODE, MIXED, PREFILL, Measurements
 from orsched.common.columns import whole_number
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from orsched.runner.devices.device import Device
+    from orsched.runner.speed import Reference
 
 
 ROUNDS = 4  # rounds that a point of the decode grid is measured over
@@ -104,11 +105,13 @@ def profile(
     seed: int = 0,  # of the order and the prompts
     report: Callable[[int, int], None] | None = None,  # told how many steps are done, of how many
     between: Callable[[int], None] | None = None,  # told after each walk how many are done
+    reference: Reference | None = None,  # looked at every few points, which are divided by it
 ) -> Measurements:
     """Measure the points of a ``grid`` on an empty worker; a row holds the median of some repeats.
 
     The whole grid is walked once, in random order, for each repeat, so that a slow while of the
-    machine is one of the repeats of every point and not all those of some.
+    machine is one of the repeats of every point and not all those of some; by the ``reference``
+    what is left of it is divided out.
 
     Raises ``InputError`` for a point that does not fit onto the worker.
     """
@@ -118,20 +121,28 @@ def profile(
     for point in points:
         _require_room(device, point)
     rng = random.Random(seed)
-    times: dict[Point, list[int]] = {point: [] for point in points}
+    times: dict[Point, list[tuple[int, int]]] = {point: [] for point in points}
     total = (repeats + 1) * len(times)
     done, order = 0, list(times)
     for walk in range(repeats + 1):
         rng.shuffle(order)
         for point in order:
+            look = 0 if reference is None else reference.due()
             taken, done = measured_ns(device, point, rng), done + 1
             if walk:
-                times[point].append(taken)
+                times[point].append((taken, look))
             if report is not None:
                 report(done, total)
+        if reference is not None:
+            reference.look()
         if between is not None:
             between(walk + 1)
-    return _rows({point: median_low(found) for point, found in times.items()})
+    steady = _as_taken if reference is None else reference.steady
+    return _rows({p: median_low([steady(*each) for each in times[p]]) for p in times})
+
+
+def _as_taken(taken_ns: int, _: int) -> int:
+    return taken_ns
 
 
 def _lengths(longest: int) -> list[int]:
@@ -203,57 +214,3 @@ def _rows(times: dict[Point, int]) -> Measurements:
         context_max=[max(found, default=0) for found in contexts],
         cached=[p.cached for p in points],
     )
-
-
-LEAST_NS = 50_000_000  # time of a look: long enough to see others that take turns on a core
-
-LEAST_STEPS = 4
-
-STEADY = 0.1  # relative drift of the speed beyond which a warning is given
-
-
-class Speed(NamedTuple):
-    """How fast a machine was."""
-
-    reference_ns: tuple[int, ...]  # mean times of one step, from the first look to the last
-
-    @property
-    def moved(self) -> float:
-        """By how much the slowest look is above the fastest."""
-        return max(self.reference_ns) / min(self.reference_ns) - 1
-
-    def warnings(self) -> list[str]:
-        """Say that the speed moved, if it did by more than ``STEADY``."""
-        if self.moved <= STEADY:
-            return []
-        least, most = (f(self.reference_ns) / 1e6 for f in (min, max))
-        return [
-            f"the machine's speed moved by {100 * self.moved:.0f} % while the worker was measured "
-            f"(a round over all slots took {least:.3g} to {most:.3g} ms): a plan can be off by as "
-            "much (wait for a calmer moment and measure again)"
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the looks, and by how much they differ, as a cost-model file has them."""
-        return {"reference_ns": list(self.reference_ns), "moved": round(self.moved, 4)}
-
-
-class Reference:
-    """Looks at the time of a round over all slots, each half full."""
-
-    def __init__(self, device: Device, seed: int = 0) -> None:
-        self.device, self.random = device, random.Random(seed)
-        self.point = Point(DECODE, device.slots, 0, max(1, device.length // 2))
-        self.times_ns: list[int] = []  # mean time of the round at each look, in order
-
-    def look(self) -> None:
-        """Measure the round for a while, after a first time that does not count."""
-        measured_ns(self.device, self.point, self.random)
-        found: list[int] = []
-        while len(found) < LEAST_STEPS or ROUNDS * sum(found) < LEAST_NS:
-            found.append(measured_ns(self.device, self.point, self.random))
-        self.times_ns.append(sum(found) // len(found))
-
-    def speed(self) -> Speed:
-        """Return what the looks found."""
-        return Speed(tuple(self.times_ns))

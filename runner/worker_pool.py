@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.runner.devices.device import Device
+    from orsched.runner.speed import Speed
 
 WORKERS = ("torch", "virtual", *ENGINES)
 PLACES = ("here", "process", "ray")
@@ -75,6 +76,8 @@ class RunSettings:
         graph_seconds, graph_bytes: what graphs of steps may take, on a GPU, before time 0; a step
             without a graph runs as it is.
         arguments: names and values that another engine than torch takes.
+        calibrated: how fast the machine was when its cost model was measured; it is looked at again
+            before and after the run (of a worker that is here).
 
     Raises:
         InputError: a value is out of range.
@@ -94,6 +97,7 @@ class RunSettings:
     graph_seconds: float = Budget().seconds
     graph_bytes: int = Budget().bytes
     arguments: tuple[tuple[str, Any], ...] = ()
+    calibrated: Speed | None = None
 
     def __post_init__(self) -> None:
         if self.worker not in WORKERS and not is_own(self.worker):
@@ -143,6 +147,10 @@ def require_fit(instance: Instance, settings: RunSettings) -> None:
     if settings.peaks and not (here and settings.worker == "torch"):
         raise InputError(
             "only of a torch worker in this process", field="peaks", remedy="leave it out"
+        )
+    if settings.calibrated is not None and (not here or settings.worker == "virtual"):
+        raise InputError(
+            "of a real worker in this process", field="calibration", remedy="leave it out"
         )
     if settings.worker_timeout is not None and (here or settings.worker == "virtual"):
         raise InputError(
@@ -236,8 +244,9 @@ def _real(
     any_gpu = chosen.on_gpu and place != "here" and ":" not in settings.device
     where = "cuda" if any_gpu else chosen.device
     caps = [worker.prefill_cap_tokens for worker in instance.workers]
+    spare = settings.calibrated is not None  # a slot for looks at the machine's speed
     own = WorkerSettings(
-        *(settings.model, slots, length, where, chosen.dtype),
+        *(settings.model, slots + spare, length, where, chosen.dtype),
         *(seed, settings.threads, settings.allow_pickle),
         *(_stored(instance) if settings.worker == "torch" else (0, 1)),
         *(settings.graph_seconds, settings.graph_bytes),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orsched.calibration.step_files import Verdict
     from orsched.data.memory import BlockMemory
     from orsched.runner.capacity import Found
-    from orsched.runner.profiling import Speed
+    from orsched.runner.speed import Speed
 
 _OF_WORKER = ("model", "device", "dtype", "slots", "length", "threads")
 

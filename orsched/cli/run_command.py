@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.runner.execution import RunResult
+    from orsched.runner.speed import Speed
     from orsched.runner.worker_pool import RunSettings
 
 
@@ -86,6 +87,9 @@ class _Worker(Options):
         metavar="BYTES",
     )
     peaks: bool = option("Measure the device's peaks first, and the run's use of them.")
+    calibration: Path | None = option(
+        "The file of calibrate: how much of the plan's error is drift of the machine."
+    )
 
     def run_settings(self) -> RunSettings:
         from orsched.runner.capacity import read_bytes
@@ -93,8 +97,22 @@ class _Worker(Options):
 
         said = {name: getattr(self, name) for name in _Worker.declared()}
         said["graph_bytes"] = read_bytes(said.pop("graph_memory"), "--graph-memory")
+        said["calibrated"] = _speed(said.pop("calibration"))
         said["arguments"] = tuple(read_pairs(self.arguments, "--engine-arg").items())
         return RunSettings(**said)
+
+
+def _speed(path: Path | None) -> Speed | None:
+    """Return how fast a machine was when its cost model was measured."""
+    if path is None:
+        return None
+    from orsched.files.native import load_fitted_cost
+    from orsched.files.text import locating
+    from orsched.runner.speed import Speed
+
+    report = load_fitted_cost(path)[1]
+    with locating(path):
+        return Speed.read(report or {})
 
 
 @command(
@@ -307,7 +325,8 @@ def _print_run(done: RunResult, against: PlanAgainstRun, style: str) -> None:
         click.echo(f"\n{table(_phase_rows(against))}")
         if against.terms:
             click.echo(f"\n{table(_term_rows(against))}")
-        click.echo("\n" + "\n".join(printable(line) for line in _verdict(against)))
+        lines = [*_verdict(against), *_clock(against, done.trace.run)]
+        click.echo("\n" + "\n".join(printable(line) for line in lines))
         if "utilization" in done.trace.run:
             click.echo(_use_of_peaks(done.trace.run["utilization"]))
     if done.stopped:
@@ -389,6 +408,22 @@ def _verdict(against: PlanAgainstRun) -> list[str]:
     if against.refit_error is not None:
         error = _percent(against.refit_error, sign=True)
         lines.append(f"With the {against.cost['model']} model fitted to this run: {error}.")
+    return lines
+
+
+def _clock(against: PlanAgainstRun, run: dict[str, Any]) -> list[str]:
+    """Return what the times are of, and how much of the error is the machine's."""
+    lines = []
+    if run["clock"].startswith("CPU"):
+        lines.append("Times are CPU time of the worker: what others take of its core is left out.")
+    if "speed" in run:
+        drift, plan = run["speed"]["drift"], against.plan_makespan_ns
+        error = against.run_makespan_ns / drift / plan - 1 if plan else None
+        lines.append(
+            f"Drift of the machine since its calibration, by {run['speed']['reference']}: "
+            f"{_percent(drift - 1, sign=True)}; without it the run is off by "
+            f"{_percent(error, sign=True)}."
+        )
     return lines
 
 

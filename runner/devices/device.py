@@ -7,7 +7,7 @@ of any engine that has an ``EngineDevice``.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from contextlib import nullcontext
 from multiprocessing.connection import wait as wait_for_any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 from orsched.common.own_code import class_of
 from orsched.common.units import NEVER
+from orsched.runner.devices.clock import HostClock
 from orsched.runner.worker.layout import Chunk
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ class WorkerLostError(Exception):
         self.message = message
 
 
-_SPIN_NS = 200_000  # the last part of a wait is not left to the operating system
 _ASK_AGAIN_S = 0.0002  # where a device can only be asked whether it is done
 LONGEST_SLEEP_S = 0.1  # then all are asked again: one may have hung
 _MOVE_ZERO_MS = 1000.0  # torch gives times as float32: only short ones are exact
@@ -77,7 +77,10 @@ class Device(Protocol):
         """Tokens are below this; 0 for a device that yields none."""
 
     def start(self, zero_ns: int | None = None) -> None:
-        """Let time begin, at a moment of ``perf_counter_ns`` (None: now); wait till it is ready."""
+        """Let time begin, at a moment of ``perf_counter_ns``, or now, then on a clock of its own.
+
+        Waits till the device is ready.
+        """
 
     def now_ns(self) -> int:
         """Return the time on the host."""
@@ -125,9 +128,10 @@ class Device(Protocol):
 
 
 def start_together(devices: Sequence[Device]) -> None:
-    """Wait until all devices are ready, then let time begin for all of them at one moment."""
+    """Wait until all devices are ready, then let time begin for all of them at one moment; a single
+    one has a clock of its own."""
     wait_until_ready(devices)
-    zero_ns = perf_counter_ns()
+    zero_ns = perf_counter_ns() if len(devices) > 1 else None
     for device in devices:
         device.start(zero_ns)
 
@@ -164,13 +168,6 @@ def wait(
             return
 
 
-def sleep_until(device: Device, moment_ns: int) -> None:
-    """Sleep until a moment on the host's clock, and spin at the end."""
-    while (left := moment_ns - device.now_ns()) > 0:
-        if left > _SPIN_NS:
-            sleep((left - _SPIN_NS) / 1e9)
-
-
 class AlwaysThere:
     """What a device does that no worker is lost on, and that answers when it is asked."""
 
@@ -193,7 +190,7 @@ class AlwaysThere:
         return False
 
 
-class EngineDevice(AlwaysThere, ABC):
+class EngineDevice(HostClock, AlwaysThere):
     """Base class for another engine, driven step by step in this process and timed by the host.
 
     A class derived from it is a worker that runs, processes and actors can open by its name
@@ -206,7 +203,7 @@ class EngineDevice(AlwaysThere, ABC):
         settings: model, slots, length, device (maybe ``auto``), and the engine's own ``arguments``.
     """
 
-    name, clock = "engine", "perf_counter"
+    name = "engine"
     vocabulary = 0
 
     def __init__(self, settings: WorkerSettings) -> None:
@@ -235,18 +232,6 @@ class EngineDevice(AlwaysThere, ABC):
     @abstractmethod
     def release(self, slot: int, prompt_tokens: int) -> Any:
         """Free a slot, in use or not; return all that its request yielded."""
-
-    def start(self, zero_ns: int | None = None) -> None:
-        """Let time begin."""
-        self.zero_ns = perf_counter_ns() if zero_ns is None else zero_ns
-
-    def now_ns(self) -> int:
-        """Return the host's time."""
-        return perf_counter_ns() - self.zero_ns
-
-    def sleep_until(self, moment_ns: int) -> None:
-        """Sleep, and spin at the end."""
-        sleep_until(self, moment_ns)
 
     def begin(
         self, chunks: Sequence[Chunk], active: Sequence[int], rounds: int, planned_ns: int
@@ -313,7 +298,7 @@ class VirtualDevice(AlwaysThere):
         return None
 
 
-class TorchDevice(AlwaysThere):
+class TorchDevice(HostClock, AlwaysThere):
     """A torch worker, timed by the device's own events where it has them, else by the host."""
 
     def __init__(self, worker: TorchWorker) -> None:
@@ -334,8 +319,8 @@ class TorchDevice(AlwaysThere):
             "model_size": model_size(worker)._asdict(),
         }
         self.on_gpu = worker.device.type == "cuda"
+        self.on_cpu = not self.on_gpu
         self.name = torch.cuda.get_device_name(worker.device) if self.on_gpu else "cpu"
-        self.clock = "device events" if self.on_gpu else "perf_counter"
         self.begun: deque[Any] = deque()
         self.start()
 
@@ -347,17 +332,9 @@ class TorchDevice(AlwaysThere):
             torch.cuda.synchronize(self.worker.device)
             self.mark = torch.cuda.Event(enable_timing=True)
             self.mark.record()
-        now_ns = perf_counter_ns()
-        self.zero_ns = now_ns if zero_ns is None else zero_ns
-        self.mark_ns = now_ns - self.zero_ns
-
-    def now_ns(self) -> int:
-        """Return the host's time."""
-        return perf_counter_ns() - self.zero_ns
-
-    def sleep_until(self, moment_ns: int) -> None:
-        """Sleep, and spin at the end."""
-        sleep_until(self, moment_ns)
+        super().start(zero_ns)
+        if self.on_gpu:
+            self.clock, self.mark_ns = "device events", self.now_ns()
 
     def begin(
         self, chunks: Sequence[Chunk], active: Sequence[int], rounds: int, planned_ns: int

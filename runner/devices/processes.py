@@ -40,6 +40,7 @@ class ServedWorker:
         try:
             self.device = open_device(settings)
             warm_up(self.device, settings.slots, settings.length, [_SHORT])
+            self.device.start(time.perf_counter_ns())  # by the wall, which workers share
             about = {"vocabulary": self.device.vocabulary, "pid": os.getpid()}
             name, clock = self.device.name, self.device.clock
             self.greeting = Ready(name, clock, {**self.device.facts, **about})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from multiprocessing.connection import wait as wait_for_any
 from time import perf_counter_ns
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from orsched.runner.devices.device import LONGEST_SLEEP_S, Times, WorkerLostError, sleep_until
+from orsched.runner.devices.clock import HostClock
+from orsched.runner.devices.device import LONGEST_SLEEP_S, Times, WorkerLostError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,7 +86,7 @@ class _Begun(NamedTuple):
     size: int  # tokens processed and rounds
 
 
-class RemoteDevice(ABC):
+class RemoteDevice(HostClock):
     """A worker elsewhere, behind messages."""
 
     def __init__(
@@ -97,7 +98,7 @@ class RemoteDevice(ABC):
         faults: Mapping[int, Fault] | None = None,  # what fails, by step, from 0 over all lives
     ) -> None:
         self.settings, self.faults = settings, dict(faults or {})
-        self.name, self.clock = name or settings.device, "perf_counter"
+        self.name = name or settings.device
         self.named = name is not None
         self.hang_ns = int((HANG_S if hang_s is None else hang_s) * 1e9)
         self.many = _MANY if hang_s is None else 0
@@ -192,16 +193,6 @@ class RemoteDevice(ABC):
         if isinstance(self.loss, WorkerLostError):
             raise WorkerLostError(self.loss.reason, self.loss.message)
         raise self.loss
-
-    # -- time -----------------------------------------------------------------------------
-
-    def now_ns(self) -> int:
-        """Return the host's time."""
-        return perf_counter_ns() - self.zero_ns
-
-    def sleep_until(self, moment_ns: int) -> None:
-        """Sleep, and spin at the end."""
-        sleep_until(self, moment_ns)
 
     def handles(self) -> Sequence[Any]:
         """Return what to wait on while a step or a restart is under way."""

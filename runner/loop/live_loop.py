@@ -205,8 +205,12 @@ class LiveLoop(Loop):
                     return -1
                 heappop(events)
                 return place % len(self.workers)
-            devices = [worker.device for worker in awaited]
-            wait(devices, until, now, self.interrupts.raised)
+            if awaited or len(self.workers) > 1:
+                devices = [worker.device for worker in awaited]
+                wait(devices, until, now, self.interrupts.raised)
+                continue
+            with self.interrupts.raised():  # by the device's own clock
+                live(self.workers)[0].device.sleep_until(until)
 
     def _collect(self) -> None:
         """Record all devices that are done or ready."""

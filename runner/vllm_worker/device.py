@@ -35,6 +35,7 @@ class VllmDevice(EngineDevice):
     def __init__(self, settings: WorkerSettings) -> None:
         super().__init__(settings)
         self.engine = Engine(settings)
+        self.on_cpu = self.engine.platform == "cpu"
         self.vocabulary = self.engine.vocabulary
         self.name = f"vllm on {self.engine.platform}"
         self.facts = {"vllm": self.engine.version}

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 import orsched
-from orsched.files import load_schedule, save_instance, save_schedule
+from orsched.files import load_schedule, save_cost, save_instance, save_schedule
 from orsched.runner import execution
+from orsched.runner.devices.clock import CPU_TIME
+from orsched.runner.speed import Speed
 from tests.runner.loop.spec import merged
 from tests.runner.loop.test_stops import stopping
+
+NAMED = "a prompt of 12 tokens and 4 rounds"
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +68,30 @@ def test_the_table_says_what_was_wrong(execute):
     code, out, _ = execute("with-arrivals --format csv")
     assert code == 0
     assert out.splitlines()[0].startswith("method,information,device")
+
+
+ENGINE = f"{Path(__file__).resolve().parents[2] / 'examples' / 'own_engine.py'}:FormulaEngine"
+
+
+def test_the_drift_of_the_machine_is_told_apart_from_the_error_of_the_model(call, refused):
+    cost, speed = orsched.load("with-arrivals").worker.cost, Speed((10**12,), NAMED)
+    save_cost(cost, "cost.json", {"speed": speed.to_dict()})
+    line = f"run with-arrivals --policy vllm --worker {ENGINE} --calibration cost.json --length 24"
+    code, out, _ = call(f"{line} -o run.json")
+    assert code == 0
+    run = load_schedule("run.json").run
+    assert run["clock"] == CPU_TIME
+    assert run["speed"]["reference"] == NAMED
+    assert 0 < run["speed"]["drift"] < 0.1  # a look took less than 100 s
+    assert (run["slots"], run["length"]) == (2, 24)  # the slot of the looks is none of the run's
+    drift, used = "Drift of the machine since its calibration", "Times are CPU time of the worker"
+    assert drift in out
+    assert used in out
+    save_cost(cost, "other.json", {"speed": Speed((5,), "a round").to_dict()})
+    refused("looked at by a round", line.replace("cost.json", "other.json"))
+    save_cost(cost, "none.json", None)
+    refused("holds no speed", line.replace("cost.json", "none.json"))
+    refused("real worker in this process", line.replace(ENGINE, "virtual"))
 
 
 def test_own_policies_decide_live(execute):

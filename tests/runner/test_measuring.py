@@ -1,7 +1,6 @@
 """Rehearsals and profiles: made-up requests, stages of many sizes, and what is measured."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +10,8 @@ from orsched.calibration.candidates import predicted_ns
 from orsched.calibration.fit import fit
 from orsched.calibration.observed import averaged, observed, step_contents
 from orsched.data.schedule import PREFILL
-from orsched.runner import profiling
 from orsched.runner.measuring import Rehearsal, made_up_requests
-from orsched.runner.profiling import LEAST_NS, SEVERAL, Point, Reference, Speed, grid, profile
+from orsched.runner.profiling import SEVERAL, Point, grid, profile
 from orsched.simulator import simulate_policy
 from tests.in_order import in_order
 from tests.refusals import refused
@@ -110,8 +108,7 @@ def test_a_rehearsal_runs_on_a_worker():
     parts = [said for said in told if said.startswith("a rehearsal")]
     assert parts == [f"a rehearsal with 12 requests, part {part} of 2" for part in (1, 2)]
     # at the begin, after two walks through the grid, and after the parts that follow each
-    assert len(speed.reference_ns) == 1 + 2 + 2
-    assert speed.moved >= 0
+    assert min(speed.reference_ns) > 0
     assert int(found.column("duration_ns").min()) > 0
     assert int(found.column("context_max").max()) <= 49
 
@@ -195,42 +192,3 @@ def test_mixed_steps_of_a_grid_have_one_prompt_or_several():
         row = found.column("tokens").tolist().index(point.length * point.beside)
         assert found.prompts(row) == [point.length] * point.beside
         assert int(found.column("count")[row]) == point.count
-
-
-@pytest.fixture
-def machine(monkeypatch):
-    """Return the times that steps take from now on, and the points that were measured."""
-    times, seen = [], []
-
-    def measure(device, point, rng):
-        seen.append(point)
-        return times[0]
-
-    monkeypatch.setattr(profiling, "measured_ns", measure)
-    return times, seen
-
-
-def test_a_look_takes_its_time_and_keeps_the_mean(machine):
-    times, seen = machine
-    watch = Reference(SimpleNamespace(slots=3, length=40))
-    times[:] = [1_000_000]
-    watch.look()
-    assert len(seen) == 1 + -(-LEAST_NS // (profiling.ROUNDS * 1_000_000))
-    times[:] = [LEAST_NS]
-    watch.look()
-    assert len(set(seen)) == 1  # one and the same step
-    assert seen[0].contexts() == [20, 20, 20]
-    assert watch.speed().reference_ns == (1_000_000, LEAST_NS)
-
-
-@pytest.mark.parametrize(("times", "moved", "told"), [
-    ((100, 100), 0.0, False), ((100, 109, 104), 0.09, False), ((100, 140, 100), 0.4, True),
-    ((300, 150), 1.0, True),
-])  # fmt: skip
-def test_a_machine_that_does_not_keep_its_speed_is_told(times, moved, told):
-    speed = Speed(times)
-    assert speed.moved == pytest.approx(moved)
-    found = speed.warnings()
-    assert len(found) == told
-    assert not told or f"moved by {100 * moved:.0f} %" in found[0]
-    assert speed.to_dict() == {"reference_ns": list(times), "moved": pytest.approx(moved)}
