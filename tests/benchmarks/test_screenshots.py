@@ -50,6 +50,7 @@ def test_a_page_with_an_error_is_not_taken(tmp_path):
     assert 0 < (tmp_path / "small.png").stat().st_size <= (tmp_path / "good.png").stat().st_size
 
 
+@pytest.mark.full
 def test_pages_stay_below_eight_megabytes(capsys):
     assert report_page.main(["--quick", "--no-browser"]) == 0
     sizes = [

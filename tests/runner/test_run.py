@@ -48,8 +48,9 @@ def torch():
 
 @pytest.mark.parametrize("name", [name for name in names("methods") if name not in SLOW])
 def test_on_a_virtual_worker_the_trace_is_the_simulation(instance, name):
-    plan = orsched.solve(instance, name).schedule
-    done = run(instance, name, VIRTUAL)
+    given = {"iterations": 2} if name == "fleet" else {}
+    plan = orsched.solve(instance, name, **given).schedule
+    done = run(instance, name, VIRTUAL, **given)
     assert done.trace.steps == plan.steps == done.plan.steps
     assert (done.trace.work, done.violations) == (plan.work, [])
     assert done.trace.is_measured

@@ -13,6 +13,7 @@ from orsched.data.memory import BlockMemory, PrefixCache
 from orsched.heuristics.dispatching import DEFAULT, DISPATCHERS, Dispatched, Soonest
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.heuristics.policy_method import LiveMethod
+from orsched.metrics.summary import summarise
 from orsched.simulator import simulate_policy
 from orsched.solving.method_choice import method_info, method_named, method_names
 from orsched.solving.scenario import scenario, with_workers
@@ -28,8 +29,8 @@ def workers_of(problem, **parameters):
 
 
 def jct(problem, dispatch):
-    figures = orsched.simulate(problem, "vllm", parameters={"dispatch": dispatch}).figures
-    return figures["jct_mean_s"]
+    schedule = solved(problem, "vllm", dispatch=dispatch)
+    return summarise(problem, schedule)["jct_ns"]["mean"]
 
 
 def test_it_is_the_default():
