@@ -161,7 +161,7 @@ def fits_on(
     def fits(slots: int, length: int) -> bool:
         if limit is not None and bytes_of.slots(length, limit) < slots:
             return False
-        wanted = replace(settings, slots=slots, length=length, graph_seconds=0.0)
+        wanted = replace(settings, slots=slots, length=length, graph_sizes=0)
         ran = within_memory(lambda: largest_steps(open_device(wanted), most_tokens))
         gc.collect()  # what failed is let go of by now: the error that held it is gone
         if on_gpu:
@@ -233,21 +233,16 @@ def model_shape(name: str) -> Shape:
 @cache
 def size_of(name: str, dtype: str, allow_pickle: bool = False) -> Size:
     """Return what a model takes, without loading it; raises ``InputError`` without weights."""
-    import torch
-    from transformers import AutoModelForCausalLM
+    from orsched.runner.worker.language_model import PRESETS, model_on_paper, shape_of
+    from orsched.runner.worker.model_folder import weight_files
 
-    from orsched.runner.worker.language_model import PRESETS, shape_of
-    from orsched.runner.worker.model_folder import blamed_on, weight_files
-
-    config = model_config(name)
+    model_config(name)  # says if there is none
     if name not in PRESETS:
         weight_files(Path(name), allow_pickle)
-    numbers = getattr(torch, dtype)
-    with torch.device("meta"), blamed_on(Path(name), "model"):
-        model = AutoModelForCausalLM.from_config(config, dtype=numbers, trust_remote_code=False)
+    model = model_on_paper(name, dtype)
     weights = sum(parameter.nbytes for parameter in model.parameters())
-    shape = shape_of(config)
-    token = 2 * shape.layers * shape.kv_heads * shape.head_dim * numbers.itemsize
+    shape = shape_of(model.config)
+    token = cache_bytes(shape, model.dtype.itemsize)
     return Size(shape.positions, shape.vocabulary, weights, token)
 
 

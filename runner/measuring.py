@@ -136,7 +136,7 @@ class WorkerOptions(NamedTuple):
     length: int = 1024  # tokens of a slot
     threads: int | None = None  # on the CPU; None: as torch chooses
     allow_pickle: bool = False  # whether weights in a folder may be pickled
-    graph_seconds: float = Budget().seconds
+    graph_sizes: int = Budget().sizes
     graph_bytes: int = Budget().bytes
     worker: str = "torch"  # the engine, as ``WorkerSettings`` names it
     arguments: tuple[tuple[str, Any], ...] = ()  # of the engine's own
@@ -162,7 +162,7 @@ def make_device(options: WorkerOptions, seed: int = 0) -> tuple[Device, dict[str
     about |= {"device": device.name, "dtype": settings.dtype}
     about["threads"] = device.facts.get("threads") if settings.device == "cpu" else None
     if settings.worker == "torch":
-        return device, {**about, "torch": device.facts["torch"]}
+        return device, {**about, **{name: device.facts[name] for name in ("torch", "graphs")}}
     return device, {**about, "worker": settings.worker, **dict(settings.arguments), **device.facts}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from importlib import import_module
 from itertools import pairwise
 from time import perf_counter_ns
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from orsched.calibration.observed import StepContents, step_contents
+from orsched.common.units import NS_PER_S
 from orsched.metrics.summary import client_time
-from orsched.metrics.timeline import Timeline
+from orsched.metrics.timeline import Timeline, yielded_tokens
 from orsched.metrics.token_times import request_times
 
 if TYPE_CHECKING:
@@ -89,6 +91,17 @@ def best_ns(action: Callable[[], Any], device: str) -> float:
 INTERVAL_S = 0.5
 
 
+class Reading(NamedTuple):
+    """What the driver says of a GPU at a moment."""
+
+    moment_ns: int
+    busy: int  # per cent of a short while before in which a kernel ran
+    bytes: int  # of memory in use, by all processes
+    milliwatts: int
+    mhz: int
+    millijoules: int | None  # since the driver was loaded; None: this GPU does not count them
+
+
 class NvmlSampler:
     """Samples a GPU in the background; a context manager.
 
@@ -96,7 +109,7 @@ class NvmlSampler:
     """
 
     def __init__(self, device: str, interval_s: float = INTERVAL_S) -> None:
-        self.samples: list[tuple[int, int, int, int]] = []
+        self.samples: list[Reading] = []
         self._interval = interval_s
         self._stop = threading.Event()
         self._read = _reader(device)
@@ -111,43 +124,72 @@ class NvmlSampler:
         self._stop.set()
         if self._read is not None:
             self._thread.join()
+            self._note()
 
     def _sample(self) -> None:
         while not self._stop.is_set():
-            self.samples.append(self._read())
+            self._note()
             self._stop.wait(self._interval)
 
+    def _note(self) -> None:
+        assert self._read is not None
+        with suppress(Exception):  # the run does not depend on what the driver says
+            self.samples.append(self._read())
+
     def summary(self) -> dict[str, Any] | None:
-        """Return means, ``busy_%`` of time in a kernel by the driver, and the most memory used."""
+        """Return means, ``busy_%`` of time in a kernel, the most memory used, and the energy.
+
+        ``energy_j`` is what the GPU counted from the first sample to the last, or, of a GPU that
+        does not count, the mean power times that time.
+        """
         if not self.samples:
             return None
-        busy, used, watt, clock = (list(column) for column in zip(*self.samples, strict=True))
-        n = len(busy)
+        first, last, n = self.samples[0], self.samples[-1], len(self.samples)
+        power_w = sum(sample.milliwatts for sample in self.samples) / n / 1000
+        energy_j = power_w * (last.moment_ns - first.moment_ns) / NS_PER_S
+        if first.millijoules is not None and last.millijoules is not None:
+            energy_j = (last.millijoules - first.millijoules) / 1000
         return {
             "samples": n,
-            "busy_%": sum(busy) / n,
-            "memory_bytes": max(used),
-            "power_w": sum(watt) / n / 1000,
-            "clock_mhz": sum(clock) / n,
+            "busy_%": sum(sample.busy for sample in self.samples) / n,
+            "memory_bytes": max(sample.bytes for sample in self.samples),
+            "power_w": power_w,
+            "clock_mhz": sum(sample.mhz for sample in self.samples) / n,
+            "energy_j": energy_j,
         }
 
 
-def _reader(device: str) -> Any:
-    """Return a function that samples busy share, bytes used, milliwatts and MHz, or None."""
+def _reader(device: str) -> Callable[[], Reading] | None:
+    """Return a function that reads a GPU, or None.
+
+    The driver numbers all GPUs in its own order, torch those of CUDA_VISIBLE_DEVICES in another:
+    what both call by one name is the GPU's UUID.
+    """
     if not device.startswith("cuda"):
         return None
     try:
+        import torch
+
         pynvml: Any = import_module("pynvml")
         pynvml.nvmlInit()
-        index = int(device.partition(":")[2] or 0)
-        gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(
+            f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+        )
 
-        def read() -> tuple[int, int, int, int]:
-            return (
+        def energy() -> int | None:
+            try:
+                return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu))
+            except Exception:  # older GPUs do not count it
+                return None
+
+        def read() -> Reading:
+            return Reading(
+                perf_counter_ns(),
                 int(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
                 int(pynvml.nvmlDeviceGetMemoryInfo(gpu).used),
                 int(pynvml.nvmlDeviceGetPowerUsage(gpu)),
                 int(pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM)),
+                energy(),
             )
 
         read()
@@ -171,15 +213,21 @@ def peak_bytes(device: str) -> int:
 
 
 class Watch:
-    """Watches a torch worker in this process while a run lasts; a context manager.
+    """Watches a worker in this process while a run lasts; a context manager.
 
-    ``peaks``: whether to measure, now, what the device can do at most.
+    Args:
+        worker: the torch worker, if it is one.
+        size: of its model; None: without its use of the peaks, which are measured now.
+        where: its device by torch's name, with an index.
+        dtype: of its weights.
     """
 
-    def __init__(self, worker: TorchWorker, device: str, dtype: str, peaks: bool) -> None:
-        self.worker, self.device = worker, device
-        self.peaks = measure_peaks(device, dtype) if peaks else None
-        self.sampler = NvmlSampler(device)
+    def __init__(
+        self, worker: TorchWorker | None, size: ModelSize | None, where: str, dtype: str
+    ) -> None:
+        self.worker, self.size, self.where = worker, size, where
+        self.peaks = None if size is None else measure_peaks(where, dtype)
+        self.sampler = NvmlSampler(where)
 
     def __enter__(self) -> Self:
         self.sampler.__enter__()
@@ -190,17 +238,51 @@ class Watch:
 
     def summary(self, instance: Instance, trace: Schedule) -> dict[str, Any]:
         """Return what a trace's ``run`` says of it."""
-        found: dict[str, Any] = {"memory_bytes": peak_bytes(self.device)}
-        if self.worker.graphs.mode != "off":
+        found: dict[str, Any] = {"memory_bytes": peak_bytes(self.where)}
+        if self.worker is not None and self.worker.graphs.mode != "off":
             found["graphs"] = graphs_summary(self.worker)
         samples = self.sampler.summary()
         if samples is not None:
+            tokens = int(yielded_tokens(instance, trace).sum())
+            samples["tokens_per_j"] = _share(tokens, samples["energy_j"])
             found["nvml"] = samples
-        if self.peaks is not None:
+        if self.peaks is not None and self.size is not None:
             found["peaks"] = self.peaks._asdict()
-            size = model_size(self.worker)
-            found["utilization"] = utilization(instance, trace, size, self.peaks)
+            found["utilization"] = utilization(instance, trace, self.size, self.peaks)
         return found
+
+
+_USE: tuple[tuple[str, str, tuple[str, ...], float, str], ...] = (
+    ("busy", "%", ("busy_share",), 100, "time in passes, of workers x makespan"),
+    ("gaps", "%", ("gap_share",), 100, "time between passes that no arrival explains, of the same"),
+    ("kernels", "%", ("nvml", "busy_%"), 1, "time in which a kernel ran, by the GPU's driver"),
+    ("tensor peak", "%", ("utilization", "mfu"), 100, "FLOPs needed / measured FLOP/s, in passes"),
+    ("  prefill", "%", ("utilization", "prefill", "mfu"), 100, "in passes without a round"),
+    ("memory peak", "%", ("utilization", "bandwidth_utilization"), 100,
+     "bytes needed / bytes/s of a measured copy, in passes"),
+    ("  decode", "%", ("utilization", "decode", "bandwidth_utilization"), 100,
+     "in passes with a round"),
+    ("power", "W", ("nvml", "power_w"), 1, "mean draw, by the GPU's driver"),
+    ("energy", "J", ("nvml", "energy_j"), 1, "drawn during the run, by the GPU's driver"),
+    ("tokens/J", "", ("nvml", "tokens_per_j"), 1, "tokens yielded / energy"),
+)  # fmt: skip
+"""Figures of a device's use: name, unit, place in a trace's ``run`` block, factor, definition."""
+
+
+def use_rows(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the figures of a device's use that a trace's ``run`` block has: a row with words each.
+
+    None where nothing but the steps is known of the device.
+    """
+    rows = []
+    for name, unit, path, factor, words in _USE:
+        value: Any = run
+        for key in path:
+            value = None if value is None else value.get(key)
+        if value is not None:
+            text = f"{factor * value:,.2f} {unit}".strip()
+            rows.append({"use of the device": name, "value": text, "is": words})
+    return rows if len(rows) > 2 else []
 
 
 def graphs_summary(worker: TorchWorker) -> dict[str, int]:
@@ -244,9 +326,11 @@ class StepWork(NamedTuple):
     bytes: Floats
 
 
-def model_size(worker: Any) -> ModelSize:
-    """Return the size of a torch worker's model."""
-    model, shape = worker.model, worker.shape
+def model_size(model: Any) -> ModelSize:
+    """Return the size of a model of transformers, loaded or on paper."""
+    from orsched.runner.worker.language_model import shape_of
+
+    shape = shape_of(model.config)
     output = model.get_output_embeddings().weight
     names = ("embed_tokens", "wte", "wpe", "lm_head")
     matrices = [

@@ -38,7 +38,7 @@ from orsched.runner.devices.settings import (
     one_each,
     require_budget,
 )
-from orsched.runner.utilization import Watch
+from orsched.runner.utilization import Watch, model_size
 from orsched.runner.worker.graphs import Budget
 from orsched.runner.worker.language_model import DTYPES
 
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 WORKERS = ("torch", "virtual", *ENGINES)
 PLACES = ("here", "process", "ray")
+WATCHED = ("torch", "vllm")
+"""Workers whose use of their device is known where they are in this process."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ class RunSettings:
         peaks: whether to measure the device's peaks first, and the run's use of them (of a torch
             worker that is here).
         allow_pickle: whether the weights in a model's folder may be pickled.
-        graph_seconds, graph_bytes: what graphs of steps may take, on a GPU, before time 0; a step
-            without a graph runs as it is.
+        graph_sizes, graph_bytes: the most graphs of steps, on a GPU, captured before time 0, and
+            the most memory for them; a step without a graph runs as it is.
         arguments: names and values that another engine than torch takes.
         calibrated: how fast the machine was when its cost model was measured; it is looked at again
             before and after the run (of a worker that is here).
@@ -94,7 +96,7 @@ class RunSettings:
     peaks: bool = False
     allow_pickle: bool = False
     worker_timeout: float | None = None
-    graph_seconds: float = Budget().seconds
+    graph_sizes: int = Budget().sizes
     graph_bytes: int = Budget().bytes
     arguments: tuple[tuple[str, Any], ...] = ()
     calibrated: Speed | None = None
@@ -123,7 +125,7 @@ class RunSettings:
                 whole_number(getattr(self, name), name, minimum=1, maximum=most)
         if self.worker_timeout is not None:
             require_seconds(self.worker_timeout, "worker_timeout", LONGEST_S)
-        require_budget(self.graph_seconds, self.graph_bytes)
+        require_budget(self.graph_sizes, self.graph_bytes)
 
 
 class WorkerPool(NamedTuple):
@@ -144,9 +146,9 @@ def require_fit(instance: Instance, settings: RunSettings) -> None:
     """Refuse, before any planning, what cannot be run in any case; raises as ``worker_pool``."""
     instance.require_steady("a run on real workers")
     here = settings.place == "here" or (settings.place is None and len(instance.workers) == 1)
-    if settings.peaks and not (here and settings.worker == "torch"):
+    if settings.peaks and not (here and settings.worker in WATCHED):
         raise InputError(
-            "only of a torch worker in this process", field="peaks", remedy="leave it out"
+            "only of a torch worker or vLLM in this process", field="peaks", remedy="leave it out"
         )
     if settings.calibrated is not None and (not here or settings.worker == "virtual"):
         raise InputError(
@@ -249,7 +251,7 @@ def _real(
         *(settings.model, slots + spare, length, where, chosen.dtype),
         *(seed, settings.threads, settings.allow_pickle),
         *(_stored(instance) if settings.worker == "torch" else (0, 1)),
-        *(settings.graph_seconds, settings.graph_bytes),
+        *(settings.graph_sizes, settings.graph_bytes),
         settings.worker,
         None if None in caps else max(cap or 0 for cap in caps),
         settings.arguments,
@@ -257,8 +259,7 @@ def _real(
     watch = None
     if place == "here":
         devices: list[Device] = [open_device(own)]
-        if isinstance(devices[0], TorchDevice):
-            watch = Watch(devices[0].worker, *chosen, settings.peaks)
+        watch = _watch(devices[0], own, settings.peaks)
     else:
         # Ray places each on a GPU of its own, on whatever machine there is one
         by_ray = place == "ray" and own.device == "cuda"
@@ -282,6 +283,21 @@ def _real(
     if settings.worker != "torch":
         about |= {"engine": devices[0].facts, "arguments": dict(settings.arguments)}
     return workers
+
+
+def _watch(device: Device, settings: WorkerSettings, peaks: bool) -> Watch | None:
+    """Return what watches a worker in this process: a torch worker, or vLLM's engine."""
+    if settings.worker not in WATCHED:
+        return None
+    where = "cpu" if device.name.endswith("cpu") else settings.device
+    chosen = choose(where, None if settings.dtype == AUTO else settings.dtype)
+    worker = device.worker if isinstance(device, TorchDevice) else None
+    size = None
+    if peaks:
+        from orsched.runner.worker.language_model import model_on_paper
+
+        size = model_size(model_on_paper(settings.model, chosen.dtype))
+    return Watch(worker, size, *chosen)
 
 
 def _elsewhere(place: str, each: list[WorkerSettings], hang_s: float | None) -> list[Device]:

@@ -76,10 +76,11 @@ class _Worker(Options):
         "A worker whose step takes longer is killed and restarted (default: 120, "
         "or many times its slowest step)."
     )
-    graph_seconds: float = option(
-        "Longest time for capturing steps as graphs before time 0, on a GPU (0: no graphs).",
-        default=60.0,
-        metavar="SECONDS",
+    graph_sizes: int = option(
+        "Most sizes of steps captured as graphs before time 0, on a GPU (0: none).",
+        "--graphs",
+        default=512,
+        metavar="NUMBER",
     )
     graph_memory: str = option(
         "Most memory for these graphs; a step without a graph runs as it is.",
@@ -310,7 +311,9 @@ def _instance_of(schedule: Schedule, source: str, given: str | None) -> Instance
 
 
 def _print_run(done: RunResult, against: PlanAgainstRun, style: str) -> None:
-    """Print the run's row, then plan against run (in JSON: within the row)."""
+    """Print the run's row, then plan against run (in JSON: within the row), then the use."""
+    from orsched.runner.utilization import use_rows
+
     row = _run_row(done, against)
     if style != "table":
         row |= {
@@ -327,8 +330,9 @@ def _print_run(done: RunResult, against: PlanAgainstRun, style: str) -> None:
             click.echo(f"\n{table(_term_rows(against))}")
         lines = [*_verdict(against), *_clock(against, done.trace.run)]
         click.echo("\n" + "\n".join(printable(line) for line in lines))
-        if "utilization" in done.trace.run:
-            click.echo(_use_of_peaks(done.trace.run["utilization"]))
+        use = use_rows(done.trace.run)
+        if use:
+            click.echo(f"\n{table(use)}")
     if done.stopped:
         say(f"{done.stopped}: the trace is of a part of the run")
     for violation in done.violations[:3]:
@@ -425,15 +429,6 @@ def _clock(against: PlanAgainstRun, run: dict[str, Any]) -> list[str]:
             f"{_percent(error, sign=True)}."
         )
     return lines
-
-
-def _use_of_peaks(use: dict[str, Any]) -> str:
-    decode = use["decode"]
-    return (
-        f"Of the device's peaks: {_percent(use['mfu'])} of the FLOPs, "
-        f"{_percent(use['bandwidth_utilization'])} of the bandwidth "
-        f"(in steps with a round: {_percent(decode['bandwidth_utilization'])})."
-    )
 
 
 def _percent(value: float | None, *, sign: bool = False) -> str:

@@ -316,7 +316,8 @@ class TorchDevice(HostClock, AlwaysThere):
             "torch": str(torch.__version__),
             "transformers": transformers.__version__,
             "device": str(worker.device),
-            "model_size": model_size(worker)._asdict(),
+            "model_size": model_size(worker.model)._asdict(),
+            "graphs": worker.graphs.sizes(),
         }
         self.on_gpu = worker.device.type == "cuda"
         self.on_cpu = not self.on_gpu

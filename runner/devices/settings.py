@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, unavailable
-from orsched.common.scalars import require_number
 from orsched.runner.worker.graphs import Budget
 from orsched.runner.worker.language_model import DTYPES, settled
 
@@ -41,8 +40,8 @@ class WorkerSettings:
     allow_pickle: bool = False  # whether weights in a folder may be pickled
     stored_blocks: int = 0  # blocks of prefixes that are kept beside the slots
     block_tokens: int = 1  # of each such block
-    graph_seconds: float = Budget().seconds  # what graphs may take, on a GPU, before time 0
-    graph_bytes: int = Budget().bytes
+    graph_sizes: int = Budget().sizes  # the most graphs, on a GPU, captured before time 0
+    graph_bytes: int = Budget().bytes  # the most memory for them
     worker: str = "torch"  # the engine: ``torch``, one of ``ENGINES``, or ``module:Class``
     step_tokens: int | None = None  # the most in a step; None: all slots full at once
     arguments: tuple[tuple[str, Any], ...] = ()  # of the engine's own, by name
@@ -55,7 +54,7 @@ class WorkerSettings:
         whole_number(self.seed, "seed", minimum=0)
         whole_number(self.stored_blocks, "stored_blocks", minimum=0)
         whole_number(self.block_tokens, "block_tokens", minimum=1)
-        require_budget(self.graph_seconds, self.graph_bytes)
+        require_budget(self.graph_sizes, self.graph_bytes)
         if self.threads is not None:
             whole_number(self.threads, "threads", minimum=1, maximum=MOST_THREADS)
         other = self.worker != "torch"
@@ -69,10 +68,10 @@ class WorkerSettings:
             )
 
 
-def require_budget(seconds: float, size: int) -> None:
-    """Raise ``InputError`` unless seconds and bytes can be a budget for graphs."""
-    require_number(seconds, "graph_seconds", 0, LONGEST_S)
-    whole_number(size, "graph_bytes", minimum=0)
+def require_budget(sizes: int, most_bytes: int) -> None:
+    """Raise ``InputError`` unless a number of sizes and bytes can be a budget for graphs."""
+    whole_number(sizes, "graph_sizes", minimum=0)
+    whole_number(most_bytes, "graph_bytes", minimum=0)
 
 
 def one_each(settings: WorkerSettings, workers: int) -> list[WorkerSettings]:

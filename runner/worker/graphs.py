@@ -4,14 +4,15 @@ What a step does depends on few numbers of the host (``Size``) and on what tenso
 where they are and are written in place: which slots have a round's rows, what the chunks of prompts
 are. So one graph serves all steps of a size, whatever slots they concern. Sizes are rounded up, to
 have few; the rest is of no request. Graphs are captured before the first step, as far as a
-budget goes; a step without one runs as it is.
+budget goes; a step without one runs as it is. Which sizes have one follows from the worker's own
+sizes and the budget, not from how fast they are captured, so that a run has those of the
+calibration.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import product
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from warnings import warn
 
@@ -31,9 +32,9 @@ Mode = Literal["off", "capture", "rehearse"]
 
 
 class Budget(NamedTuple):
-    """What graphs may take before the first step."""
+    """What graphs may be captured before the first step."""
 
-    seconds: float = 60.0  # for capturing them
+    sizes: int = 512  # how many at most; 200 slots want some 380
     bytes: int = 2 << 30  # of the device's memory
 
 
@@ -113,17 +114,23 @@ class Graphs:
         """
         if self.mode == "off":
             return 0
-        begin, held = perf_counter(), self._held_bytes()
-        self.left_out = 0
+        held, self.left_out = self._held_bytes(), 0
         for size in self._wanted(reach):
             if size in self.graphs:
                 continue
-            spent = perf_counter() - begin
-            if spent > self.budget.seconds or self._held_bytes() - held > self.budget.bytes:
+            full = len(self.graphs) >= self.budget.sizes
+            if full or self._held_bytes() - held > self.budget.bytes:
                 self.left_out += 1
             elif not self._captured_or_off(size):
                 return 0
         return len(self.graphs)
+
+    def sizes(self) -> dict[str, Any]:
+        """Return the sizes that have a graph, as plain values: each number that occurs."""
+        names = ("rows", "reach", "tokens", "prompts")
+        columns = [sorted(set(column)) for column in zip(*self.graphs, strict=True)]
+        found = dict(zip(names, columns or [[]] * len(names), strict=True))
+        return {"graphs": len(self.graphs), "left_out": self.left_out, **found}
 
     def _wanted(self, reach: int) -> Iterator[Size]:
         reaches = range(self._reach(1), self._reach(reach) + self.step, self.step)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
-from orsched.runner.worker.model_folder import CONFIG, folder_config, folder_model
+from orsched.runner.worker.model_folder import CONFIG, blamed_on, folder_config, folder_model
 
 if TYPE_CHECKING:
     import torch
@@ -163,6 +163,18 @@ def load_model(
     else:
         model = folder_model(Path(name), config, numbers, allow_pickle)
     return model.to(device).eval()
+
+
+def model_on_paper(name: str, dtype: str) -> Any:
+    """Return a model without its weights: a preset, or one from a folder."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    config = model_config(name)
+    with torch.device("meta"), blamed_on(Path(name), "model"):
+        return AutoModelForCausalLM.from_config(
+            config, dtype=getattr(torch, dtype), trust_remote_code=False
+        )
 
 
 def shape_of(config: Any) -> Shape:

@@ -151,7 +151,7 @@ class TorchWorker:
             (self.attention.rounds.any_reach, self.attention.chunks.any_reach),
             self.device,
             graphs or ("capture" if self.device.type == "cuda" else "off"),
-            Budget(settings.graph_seconds, settings.graph_bytes),
+            Budget(settings.graph_sizes, settings.graph_bytes),
         )
         self._numbers = self.slots.lengths.new_zeros(_extent(self.graphs.most).numbers())
 

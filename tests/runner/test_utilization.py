@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from orsched.runner import utilization as module
 from orsched.runner.utilization import ModelSize, NvmlSampler, Peaks, gaps, step_work, utilization
 from tests.in_order import in_order
 
+ROOT = Path(__file__).parents[2]
 SIZE = ModelSize(
     layers=2, heads=4, kv_heads=2, head_dim=8, weights=1000, output_weights=100, number_bytes=2
 )
@@ -102,7 +104,7 @@ def test_the_size_of_a_model(name):
     from tests.runner.torch_workers import torch_worker
 
     worker = torch_worker(name, slots=2, length=16)
-    size = module.model_size(worker)
+    size = module.model_size(worker.model)
     hidden, inner = worker.model.config.hidden_size, 128
     assert size.output_weights == hidden * 512
     assert (size.layers, size.heads, size.number_bytes) == (2, 4, 4)
@@ -126,23 +128,93 @@ def test_without_a_gpu_or_its_driver_there_are_no_samples(device, monkeypatch):
     assert sampler.summary() is None
 
 
-def test_samples_are_summed_up(monkeypatch):
-    used = iter(range(100, 10**6))
+ENERGY = {  # millijoules at each reading; what is said after readings 1 to 4
+    "counted": (lambda: iter(range(0, 10**9, 5_000)), 15.0),
+    "not counted": (lambda: iter(()), 900.0),  # 300 W for 3 s
+}
+
+
+@pytest.mark.parametrize("energy", ENERGY)
+def test_samples_are_those_of_the_gpu_that_torch_calls_by_the_index(energy, monkeypatch):
+    """The driver numbers all GPUs; CUDA_VISIBLE_DEVICES=3,1 makes its 1 torch's cuda:1."""
+    torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    visible = {"cuda:0": 3, "cuda:1": 1}
+    asked = lambda device: SimpleNamespace(uuid=f"u{visible[device]}")  # noqa: E731
+    monkeypatch.setattr(torch.cuda, "get_device_properties", asked)
+    (counter, joules), used = ENERGY[energy], iter(range(100, 10**6))
+    millijoules, moments = counter(), iter(range(0, 10**12, 10**9))
     driver = SimpleNamespace(
-        nvmlInit=lambda: None, nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlInit=lambda: None, nvmlDeviceGetHandleByUUID=lambda uuid: int(uuid[len("GPU-u") :]),
         nvmlDeviceGetUtilizationRates=lambda gpu: SimpleNamespace(gpu=50 + gpu),
         nvmlDeviceGetMemoryInfo=lambda gpu: SimpleNamespace(used=next(used)),
         nvmlDeviceGetPowerUsage=lambda gpu: 300_000, nvmlDeviceGetClockInfo=lambda gpu, kind: 1500,
-        NVML_CLOCK_SM=1,
+        nvmlDeviceGetTotalEnergyConsumption=lambda gpu: next(millijoules), NVML_CLOCK_SM=1,
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "pynvml", driver)
-    with NvmlSampler("cuda:2", interval_s=0.001) as sampler:
-        while len(sampler.samples) < 3:
+    monkeypatch.setattr(module, "perf_counter_ns", lambda: next(moments))
+    for device, busy in (("cuda:1", 51), ("cuda:0", 53)):
+        sampler = NvmlSampler(device)
+        for _ in range(4):
+            sampler._note()
+        found = sampler.summary()
+        assert (found["busy_%"], found["power_w"], found["clock_mhz"]) == (busy, 300, 1500)
+        assert (found["samples"], found["energy_j"]) == (4, joules)
+    assert found["memory_bytes"] == 100 + 9  # after a trial of each sampler
+
+
+def test_a_run_is_sampled_from_its_begin_to_its_end(monkeypatch):
+    reading = module.Reading(0, 50, 100, 300_000, 1500, None)
+    monkeypatch.setattr(module, "_reader", lambda device: lambda: reading)
+    with NvmlSampler("cuda:0", interval_s=100) as sampler:
+        while not sampler.samples:
             time.sleep(0.001)
-    found = sampler.summary()
-    assert (found["busy_%"], found["power_w"]) == (52, 300)
-    assert found["memory_bytes"] == 100 + found["samples"]  # the first reading was a trial
-    assert found["clock_mhz"] == pytest.approx(1500)
+    assert len(sampler.samples) == 2
+
+
+def test_a_watched_run_has_its_use_in_words(monkeypatch):
+    reading = module.Reading(0, 50, 100, 300_000, 1500, 0)
+    readings = iter([reading, reading._replace(moment_ns=630, millijoules=4_000)])
+    monkeypatch.setattr(module, "_reader", lambda device: None)
+    monkeypatch.setattr(module, "measure_peaks", lambda where, dtype: Peaks(1e12, 2e11))
+    watch = module.Watch(None, SIZE, "cpu", "float32")
+    watch.sampler.samples += readings
+    run = {"busy_share": 600 / 630, "gap_share": 0.0} | watch.summary(*trace())
+    assert run["nvml"]["tokens_per_j"] == 10 / 4  # 4 and 6 tokens
+    rows = {row["use of the device"].strip(): row["value"] for row in module.use_rows(run)}
+    use = run["utilization"]
+    assert rows == {
+        "busy": "95.24 %", "gaps": "0.00 %", "kernels": "50.00 %", "power": "300.00 W",
+        "tensor peak": f"{100 * use['mfu']:,.2f} %", "energy": "4.00 J", "tokens/J": "2.50",
+        "prefill": f"{100 * use['prefill']['mfu']:,.2f} %",
+        "memory peak": f"{100 * use['bandwidth_utilization']:,.2f} %",
+        "decode": f"{100 * use['decode']['bandwidth_utilization']:,.2f} %",
+    }  # fmt: skip
+    page = (ROOT / "docs/runner.md").read_text()
+    assert all(f"| {name} |" in page for name in rows)
+    assert module.use_rows({"busy_share": 1.0, "gap_share": 0.0}) == []
+
+
+def as_vllm_counts(size, passes, vocabulary_weights):
+    """Return what ``vllm:estimated_flops_per_gpu_total`` adds for passes of (tokens, context).
+
+    By vllm/v1/metrics/perf.py: each token passes the matrices; a request's tokens attend to its
+    whole context after the pass; one score for a chunk of a prompt, one for each token in a round.
+    """
+    pairs = sum(tokens * context for tokens, context in passes)
+    tokens, attention = sum(tokens for tokens, _ in passes), 4 * size.layers * size.heads
+    return 2 * size.weights * tokens + attention * size.head_dim * pairs + (
+        2 * vocabulary_weights * len(passes)
+    )  # fmt: skip
+
+
+def test_flops_are_those_of_vllm_but_for_what_a_prompt_attends_to():
+    work = step_work(SIZE, step_contents(*trace()))
+    rounds = [(1, c) for c in (4, 6, 5, 7, 6, 8)], [(1, 9), (1, 10)]
+    for flops, passes in zip(work.flops[1:].tolist(), rounds, strict=True):
+        assert flops == as_vllm_counts(SIZE, passes, SIZE.output_weights)
+    stage = as_vllm_counts(SIZE, [(3, 3), (5, 5)], SIZE.output_weights)
+    later = 3 * 2 // 2 + 5 * 4 // 2  # pairs of a prompt token and one after it
+    assert work.flops[0] == stage - 4 * SIZE.layers * SIZE.heads * SIZE.head_dim * later
 
 
 def test_this_process_uses_memory():

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from benchmarks.reproductions.tokens import Case, differences
+from orsched.runner.devices.device import TorchDevice
 from orsched.runner.worker import graphs
 from orsched.runner.worker.graphs import MOST_TOKENS, PROMPTS, WARM_UPS, Size
 from orsched.runner.worker.layout import REACH_STEP, Chunk, Extent, nothing, unpack
@@ -66,7 +67,7 @@ def test_a_step_that_no_graph_fits_runs_as_it_is():
     assert PROMPTS[-1] == 64
 
 
-@pytest.mark.parametrize("short", [{"graph_seconds": 1e-9}, {"graph_bytes": 0}])
+@pytest.mark.parametrize("short", [{"graph_sizes": 0}, {"graph_bytes": 0}])
 def test_captures_keep_to_their_budget(short, monkeypatch):
     worker = torch_worker("tiny", slots=4, length=64, graphs="rehearse", **short)
     worker.prefill([Chunk(0, 0, [1, 2, 3], True)])
@@ -81,6 +82,21 @@ def test_captures_keep_to_their_budget(short, monkeypatch):
     assert worker.graphs.left_out == len(list(worker.graphs._wanted(64)))
     worker.decode([0])
     assert (worker.graphs.replays, len(worker.take(0, 3))) == (0, 3)
+
+
+def test_which_sizes_have_graphs_follows_from_sizes_alone():
+    """The most sizes are the first that are wanted; a calibration says which there are."""
+    some, every = (
+        torch_worker("tiny", slots=4, length=64, graphs="rehearse", graph_sizes=most)
+        for most in (3, 512)
+    )
+    wanted = list(some.graphs._wanted(64))
+    assert (some.prepare(), some.prepare(), every.prepare()) == (3, 3, len(wanted))
+    assert list(some.graphs.graphs) == wanted[:3] == [Size(rows, 64) for rows in (4, 3, 2)]
+    expected = {"graphs": 3, "left_out": len(wanted) - 3, "rows": [2, 3, 4], "reach": [64],
+                "tokens": [0], "prompts": [0]}  # fmt: skip
+    assert TorchDevice(some).facts["graphs"] == expected
+    assert every.graphs.sizes()["prompts"] == [0, *PROMPTS]
 
 
 def test_a_capture_changes_nothing_that_is_read_again():

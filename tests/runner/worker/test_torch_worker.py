@@ -209,7 +209,7 @@ PROMPTS = ([1, 2, 3], [9] * 20, [4, 5], [6] * 11, [8] * 3)
 
 def served(slots, graphs, family="tiny"):
     """Return tokens, rows of each forward pass, and graphs that were replayed."""
-    worker = torch_worker(family, 20, 40, dtype="float64", graphs=graphs, graph_seconds=3600)
+    worker = torch_worker(family, 20, 40, dtype="float64", graphs=graphs)
     worker.prepare()
     rows, keys = [], []
     forward, replay = worker.forward, worker.graphs.replay
