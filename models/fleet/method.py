@@ -168,7 +168,9 @@ class FleetMethod:
         search = _Fleet(known, run, params)
         why = search.result()
         if run.information is Information.PREDICTED:
-            return search.carried_out(instance)._replace(termination=why, parameters=parameters)
+            done = search.carried_out(instance)
+            notes = tuple(f"planned on predicted lengths: {note}" for note in search.notes())
+            return done._replace(termination=why, parameters=parameters, notes=notes)
         schedule = search.joined().replace(method=self.name)
         return Outcome(schedule, why, search.decisions(), parameters, notes=search.notes())
 

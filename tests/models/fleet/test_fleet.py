@@ -93,6 +93,7 @@ def test_a_plan_on_predicted_lengths_is_carried_out_on_the_true_ones():
     instance = instance.replace(requests=instance.requests.replace(predicted_tokens=wrong))
     found = orsched.solve(instance, "fleet@predicted", iterations=2)
     assert found.schedule.information == "predicted"
+    assert any(note.startswith("planned on predicted lengths: ") for note in found.notes)
     assert (found.schedule.request_times(instance)["finish_ns"] > 0).all()
     exactly = instance.replace(
         requests=instance.requests.replace(predicted_tokens=instance.requests.output_tokens)
