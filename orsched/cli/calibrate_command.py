@@ -10,10 +10,12 @@ from click.core import ParameterSource
 
 from orsched.cli.artefacts import check_paths, write_cost, write_worker
 from orsched.cli.declaring import command, option
-from orsched.cli.options import ALLOW_PICKLE, Printed
+from orsched.cli.options import ALLOW_PICKLE, ENGINE_ARGUMENTS, Printed
 from orsched.cli.output import ProgressPrinter, print_json, print_rows, remark, say, table
+from orsched.cli.policies import own_code
 from orsched.cli.request_options import load_instance
 from orsched.common.errors import InputError
+from orsched.common.parameters import read_pairs
 
 if TYPE_CHECKING:
     from orsched.calibration.candidates import Calibration, Candidate
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from orsched.runner.capacity import Found
     from orsched.runner.speed import Speed
 
-_OF_WORKER = ("model", "device", "dtype", "slots", "length", "threads")
+_OF_WORKER = ("model", "device", "dtype", "slots", "length", "threads", "allow_pickle", "worker")
+
+_SPELLED = {"arguments": "engine-arg"}
 
 
 class _Measured(NamedTuple):
@@ -48,13 +52,17 @@ class CalibrateCommand(Printed):
     """
 
     model: str = option("A preset or a model's folder.", default="tiny")
+    worker: str = option(
+        "What is measured: torch, vllm, or module:Class.", default="torch", metavar="NAME"
+    )
+    arguments: tuple[str, ...] = ENGINE_ARGUMENTS
     allow_pickle: bool = ALLOW_PICKLE
     device: str = option("auto, cpu, cuda, cuda:1.", default="auto")
     dtype: str | None = option("Type of weights and caches (default: float32; bfloat16 on a GPU).")
     slots: int = option("Slots of the worker, J.", default=8)
     length: int = option("Tokens that a slot holds.", default=1024)
     prefill_cap: int = option("Most tokens of a prefill stage.", default=2048, metavar="TOKENS")
-    threads: int | None = option("Threads of torch on the CPU (default: torch's choice).")
+    threads: int | None = option("Threads on the CPU (default: torch's choice).")
     repeats: int = option("Measurements of each point.", default=5)
     requests: int | None = option("Requests in the rehearsal (default: 6 a slot; 0: none).")
     like: str | None = option("Instance whose lengths the rehearsal uses.", metavar="INSTANCE")
@@ -120,11 +128,12 @@ def _read(source: Path, given: CalibrateCommand) -> _Measured:
 
     context = click.get_current_context()
     names = ("model", "device", "dtype", "slots", "length", "prefill_cap", "threads", "repeats")
-    for name in (*names, "requests", "like", "memory", "seed", "allow_pickle"):
+    more = ("requests", "like", "memory", "seed", "allow_pickle", "worker", "arguments")
+    for name in (*names, *more):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise InputError(
                 "does not apply to measurements of a file",
-                field="--" + name.replace("_", "-"),
+                field="--" + _SPELLED.get(name, name.replace("_", "-")),
                 remedy="leave it out",
             )
     if given.worker_file is not None:
@@ -143,17 +152,24 @@ def _measure(given: CalibrateCommand) -> _Measured:
         measure_worker,
     )
 
-    wanted = WorkerOptions(*(getattr(given, name) for name in (*_OF_WORKER, "allow_pickle")))
     most, memory = given.prefill_cap, given.memory
+    wanted = WorkerOptions(
+        **{name: getattr(given, name) for name in _OF_WORKER},
+        arguments=tuple(read_pairs(given.arguments, "--engine-arg").items()),
+        step_tokens=most,
+    )
+    if memory is not None and given.worker != "torch":
+        raise InputError("of a torch worker", field="--memory", remedy="leave it out")
     limit = None if memory in (None, "auto") else read_bytes(memory)
     for name, least in (("repeats", 1), ("requests", 0), ("seed", 0), ("prefill_cap", 1)):
         if getattr(given, name) is not None:
             whole_number(getattr(given, name), name, minimum=least)
     like = None if given.like is None else load_instance(given.like).requests
-    with ProgressPrinter("loading the model") as progress:
+    with own_code([given.worker]), ProgressPrinter("loading the model") as progress:
         found = wanted.settings()
-        size = size_of(found.model, found.dtype, found.allow_pickle)
-        require_room(size, found.slots, found.length, found.device)
+        if found.worker == "torch":
+            size = size_of(found.model, found.dtype, found.allow_pickle)
+            require_room(size, found.slots, found.length, found.device)
         for warning in contention(found):
             say(f"warning: {warning}")
         batches = []

@@ -74,6 +74,11 @@ ALLOW_CODE = option(
     "Import and run the policies that the file names as module:Class: read them first."
 )
 ALLOW_PICKLE = option("Load pickled weights of a model's folder (default: safetensors only).")
+ENGINE_ARGUMENTS = option(
+    "Argument of vLLM's EngineArgs, or of your engine (several times: several).",
+    "--engine-arg",
+    metavar="NAME=VALUE",
+)
 JOBS = option("Processes at once (default: the CPUs).", metavar="N")
 RAY_ADDRESS = option("A running Ray cluster, e.g. auto.", metavar="ADDRESS")
 

@@ -21,7 +21,7 @@ from orsched.cli.artefacts import (
 )
 from orsched.cli.declaring import Options, argument, command, option
 from orsched.cli.ending import EXIT_INTERRUPTED, EXIT_INVALID
-from orsched.cli.options import ALLOW_PICKLE, PARAMETERS, Printed, Search, seconds
+from orsched.cli.options import ALLOW_PICKLE, ENGINE_ARGUMENTS, PARAMETERS, Printed, Search, seconds
 from orsched.cli.output import ProgressPrinter, print_rows, printable, remark, say, table
 from orsched.cli.policies import own_code, require_named, require_search
 from orsched.cli.request_options import load_instance
@@ -47,11 +47,7 @@ class _Worker(Options):
         default="torch",
         metavar="NAME",
     )
-    arguments: tuple[str, ...] = option(
-        "Argument of vLLM's EngineArgs, or of your engine (several times: several).",
-        "--engine-arg",
-        metavar="NAME=VALUE",
-    )
+    arguments: tuple[str, ...] = ENGINE_ARGUMENTS
     model: str = option(
         "A preset (tiny, 1b, 8b, 13b, ...) with random weights, or a model's folder.",
         default="tiny",

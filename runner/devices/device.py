@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from orsched.runner.worker.torch_worker import TorchWorker
 
 
-Reason = Literal["died", "hung", "out_of_memory", "failed"]
+Reason = Literal["died", "hung", "out_of_memory", "differs", "failed"]
 
 
 class WorkerLostError(Exception):
     """A worker can take no more steps before it is restarted; ``message`` is what is known of it.
 
     ``reason``: ``died``: its process ended without a word; ``hung``: a step took far too long;
-    ``out_of_memory``; ``failed``: anything else that it reported.
+    ``out_of_memory``; ``differs``: its engine would have executed something else than it was asked
+    to; ``failed``: anything else that it reported.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:
@@ -205,6 +206,8 @@ class EngineDevice(HostClock, AlwaysThere):
 
     name = "engine"
     vocabulary = 0
+    reuses_prefixes = False  # whether first chunks may begin behind tokens of the prefix cache
+    looks_ahead = False  # whether ``begin`` returns before a step is over; a loss ends the run then
 
     def __init__(self, settings: WorkerSettings) -> None:
         self.settings, self.slots, self.length = settings, settings.slots, settings.length

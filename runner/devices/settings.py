@@ -77,8 +77,8 @@ def require_budget(sizes: int, most_bytes: int) -> None:
 def one_each(settings: WorkerSettings, workers: int) -> list[WorkerSettings]:
     """Return the settings of several workers on one machine.
 
-    On ``cuda`` each has a GPU of its own; on ``cpu`` they share the threads. A GPU that is named
-    with its number is shared by all.
+    On ``cuda`` each has a GPU of its own; on ``cpu`` or ``auto`` they share the threads. A GPU that
+    is named with its number is shared by all.
     """
     whole_number(workers, "workers", minimum=1)
     if workers == 1:
@@ -92,7 +92,7 @@ def one_each(settings: WorkerSettings, workers: int) -> list[WorkerSettings]:
                 remedy="a worker per GPU, or name one with its number to share it: cuda:0",
             )
         return [replace(settings, device=f"cuda:{index}") for index in range(workers)]
-    if settings.device == "cpu" and settings.threads is None:
+    if settings.device in ("cpu", AUTO) and settings.threads is None:
         settings = replace(settings, threads=max(1, cores() // workers))
     return [settings] * workers
 

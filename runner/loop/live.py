@@ -151,7 +151,8 @@ def _looks_ahead(devices: Sequence[Any]) -> bool:
     """Whether the effects of a step may be told before it is done: it will be, and soon."""
     kind = type(devices[0])
     restart = getattr(kind, "restart", None)
-    return len(devices) == 1 and (restart is None or restart is AlwaysThere.restart)
+    there = restart is None or restart is AlwaysThere.restart
+    return len(devices) == 1 and (there or getattr(devices[0], "looks_ahead", False))
 
 
 def _executed(instance: Instance, loop: LiveLoop, schedule: Schedule) -> Executed:

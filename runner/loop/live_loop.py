@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from orsched.common.errors import PolicyError
 from orsched.common.units import NEVER
 from orsched.runner.devices.device import VirtualDevice, wait
-from orsched.runner.loop.live_worker import LiveWorker, live, restoring_step
+from orsched.runner.loop.live_worker import CannotGoOnError, LiveWorker, live, restoring_step
 from orsched.simulator.loop import Loop, Simulated
 from orsched.simulator.policy import Policy
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from orsched.runner.loop.prompts import Prompts
     from orsched.simulator.policy import View
 
+
+MOST_DIFFERENCES = 3
+"""Losses of a worker in a run, steps done in between or not, since its engine ``differs`` from what
+it is asked to do: it will again, such as where it is short of blocks."""
 
 _MOST_KEPT = 3
 """Interrupts held back while an interrupted run is put in order; one more ends even that."""
@@ -88,10 +92,6 @@ def finishing(stopped: str) -> Iterator[None]:
         return
     with Interrupts(told=True).kept():
         yield
-
-
-class CannotGoOnError(Exception):
-    """After losses: a worker is lost again and again, or the policy does not know what to do."""
 
 
 class LiveLoop(Loop):
@@ -269,10 +269,14 @@ class LiveLoop(Loop):
         self._tell(worker, "lost", reason=loss.reason, message=loss.message, requests=requests)
         self.to_ask |= self.asleep
         worker.losses += 1
-        if worker.losses > self.most_losses:
+        worker.differences += loss.reason == "differs"
+        again = worker.differences >= MOST_DIFFERENCES
+        if again or worker.losses > self.most_losses:
+            times = worker.differences if again else worker.losses
+            between = "" if again else " without a step done in between"
             raise CannotGoOnError(
-                f"{worker.worker.name} was lost {worker.losses} times without a step done in "
-                f"between; the last time it {_VERBS.get(loss.reason, loss.reason)}: {loss.message}"
+                f"{worker.worker.name} was lost {times} times{between}; the last time it "
+                f"{_VERBS.get(loss.reason, loss.reason)}: {loss.message}"
             )
         worker.down = worker.awaited = True
         worker.device.restart()
@@ -323,6 +327,7 @@ _VERBS = {
     "died": "died",
     "hung": "hung",
     "out_of_memory": "ran out of memory",
+    "differs": "could not do as it was asked",
     "failed": "failed",
 }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
+from orsched.common.errors import InputError, OrschedError
 from orsched.common.units import NEVER
 from orsched.data.schedule import DECODE, PREFILL
 from orsched.data.step import ARRIVAL, Step
@@ -106,6 +106,10 @@ class PrefixReuse:
         self.stored.pop(request, None)
 
 
+class CannotGoOnError(Exception):
+    """After losses: a worker is lost again and again, or the policy does not know what to do."""
+
+
 AT_ONCE = 8  # rounds that are begun together while something may end them
 
 
@@ -135,6 +139,7 @@ class LiveWorker(WorkerRun):
         reply, due_ns: what became of the step in progress, and when that was known.
         down: whether the worker was lost and is not back yet.
         losses: how often it was lost since a step was done.
+        differences: how often it was lost in the run as its engine did not do as it was asked.
         stopping: whether no more rounds are begun.
         inner_border: whether the rounds in progress end where no request does, without an arrival.
         restoring: request -> client and tokens (None: all) of those that are to be brought back.
@@ -157,7 +162,7 @@ class LiveWorker(WorkerRun):
         self.before: dict[int, int] = {}
         self.awaited = self.down = self.stopping = self.inner_border = False
         self.reply: Times | WorkerLostError | None = None
-        self.losses = self.due_ns = 0
+        self.losses = self.differences = self.due_ns = 0
         self.at_once = AT_ONCE if ends is None else 1
         self.ends = ends
         self.restoring: Places = {}
@@ -214,7 +219,12 @@ class LiveWorker(WorkerRun):
         self.measured.planned.append(duration)
         self.device.sleep_until(state.now_ns)
         if self.looks_ahead:
-            self.device.begin(chunks, active, rounds, duration)
+            try:
+                self.device.begin(chunks, active, rounds, duration)
+            except WorkerLostError as lost:
+                self._require_no_reuse(lost)
+                self.busy = True  # ``empty`` undoes the step
+                raise CannotGoOnError(f"{self.worker.name} was lost: {lost.message}") from None
             if len(self.measured.planned) - len(self.measured.times) > 1:
                 self.measured.times.append(self.device.end())
             self.until_ns = max(state.now_ns, self.device.now_ns())
@@ -223,7 +233,14 @@ class LiveWorker(WorkerRun):
         try:
             self.device.begin(chunks, active, rounds, duration)
         except WorkerLostError as lost:
+            self._require_no_reuse(lost)
             self.reply = lost
+
+    def _require_no_reuse(self, lost: WorkerLostError) -> None:
+        """End the run where the worker was lost with its prefix cache."""
+        if self.shared is not None:
+            said = f"{self.worker.name} was lost, and its prefix cache with it: {lost.message}"
+            raise OrschedError(said) from None
 
     def _chunks(self, phase: int) -> list[Chunk]:
         """Return what the step prefills, and before it what requests that have left stored."""
@@ -280,7 +297,8 @@ class LiveWorker(WorkerRun):
 
     def settle(self) -> None:
         """Wait for the steps that are still under way, whose effects have been told."""
-        while self.looks_ahead and len(self.measured.times) < len(self.measured.planned):
+        begun = len(self.measured.planned) - self.busy
+        while self.looks_ahead and len(self.measured.times) < begun:
             self.measured.times.append(self.device.end())
 
     def release(self, request: int, client: int) -> None:

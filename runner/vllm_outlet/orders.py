@@ -220,6 +220,10 @@ class OrderedRequests:
         """Return the next request; ``IndexError`` if there is none."""
         return self._heap[0][1]
 
+    def some(self, count: int) -> list[Any]:
+        """Return up to so many requests from the front of the queue, in no order."""
+        return [request for _, request in self._heap[:count]]
+
     def prepend_request(self, request: Any) -> None:
         """Queue a request that was preempted or passed over, by the key that it has."""
         self.add_request(request)

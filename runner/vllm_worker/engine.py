@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the scheduler is to be in this process
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
-    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
 BLOCK_TOKENS = 32  # vLLM on a CPU wants multiples of it
-_OWN = ("model", "scheduler_cls", "max_model_len", "max_num_seqs", "async_scheduling")
+_OWN = ("model", "scheduler_cls", "max_model_len", "max_num_seqs", "enable_prefix_caching")
 
 
 class Engine:
     """An engine of vLLM whose passes hold what they are asked to hold.
+
+    Where it ``is_async``, the pass that ``step`` begins is under way when it returns.
 
     Args:
         settings: of the worker; ``arguments`` are fields of vLLM's ``EngineArgs``.
@@ -43,10 +45,15 @@ class Engine:
         self.version, self.platform = imported(), "cpu"
         from vllm import EngineArgs, LLMEngine
         from vllm.platforms import current_platform
+        from vllm.v1.core.sched.async_scheduler import AsyncScheduler
         from vllm.v1.core.sched.scheduler import Scheduler
 
         self.platform = "cpu" if current_platform.is_cpu() else "cuda"
         _require_device(settings.device, self.platform)
+        if settings.threads is not None:
+            import torch
+
+            torch.set_num_threads(settings.threads)
         given = dict(settings.arguments)
         for name in _OWN:
             if name in given:
@@ -55,9 +62,13 @@ class Engine:
                 )
         with tempfile.TemporaryDirectory() as folder:
             arguments = arguments_of(settings, self.platform, folder) | given
+            self.is_async = bool(arguments["async_scheduling"])
             try:
-                made = EngineArgs(**arguments, scheduler_cls=driven(Scheduler))
-                self.llm = LLMEngine.from_engine_args(made)
+                kind = driven(AsyncScheduler if self.is_async else Scheduler)
+                config = EngineArgs(**arguments, scheduler_cls=kind).create_engine_config()
+                # vLLM turns it off on a CPU, where it gains nothing; its loop is the same there
+                config.scheduler_config.async_scheduling = self.is_async
+                self.llm = LLMEngine.from_vllm_config(config, disable_log_stats=True)
             except (TypeError, ValueError) as error:
                 text = " ".join(str(error).split())
                 raise InputError(
@@ -68,35 +79,41 @@ class Engine:
         self.scheduler = self.llm.engine_core.engine_core.scheduler
         self.vocabulary = int(self.llm.model_config.get_vocab_size())
         self.length = settings.length
-        self.names: dict[str, str] = {}  # our name of a request -> vLLM's
         self.number = 0
 
     def add(self, prompt: Sequence[int], slot: int) -> str:
-        """Let a request wait for its first pass, and return its name, which says its slot."""
+        """Let a request wait for its first pass, and return vLLM's name, which says its slot."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         self.number += 1
         name, left = f"slot{slot}.{self.number}", max(1, self.length + 1 - len(prompt))
         wanted = SamplingParams(
-            temperature=0.0,
-            max_tokens=left,
-            ignore_eos=True,
-            detokenize=False,
+            temperature=0.0, max_tokens=left, ignore_eos=True, detokenize=False,
             output_kind=RequestOutputKind.DELTA,
-        )
-        internal = self.llm.add_request(name, {"prompt_token_ids": list(prompt)}, wanted)
-        self.names[name] = name if internal is None else internal
-        return name
+        )  # fmt: skip
+        rendered = {"type": "token", "prompt_token_ids": list(prompt)}  # as vLLM's renderer does
+        return str(self.llm.add_request(name, rendered, wanted) or name)
 
-    def step(self, asked: Mapping[str, int]) -> dict[str, list[int]]:
-        """Run a pass over tokens of requests; return what they yield in it."""
-        self.scheduler.asked = {self.names[name]: tokens for name, tokens in asked.items()}
-        return {out.request_id: list(out.outputs[0].token_ids) for out in self.llm.step()}
+    def step(self, asked: Mapping[str, int], hits: Mapping[str, int]) -> list[dict[str, list[int]]]:
+        """Begin a pass over tokens of requests; return what those yield that are over now.
+
+        Nothing asked is no pass, and the one in flight is over. Raises ``PassDiffersError`` for a
+        pass that would differ.
+        """
+        self.scheduler.asked, self.scheduler.hits = asked, hits
+        self.llm.step()
+        found: list[dict[str, list[int]]] = list(self.scheduler.yielded)
+        self.scheduler.yielded.clear()
+        return found
 
     def remove(self, names: Sequence[str]) -> None:
         """Take requests out of the engine, done or not."""
-        self.llm.abort_request([self.names.pop(name) for name in names], internal=True)
+        self.llm.abort_request(list(names), internal=True)
+
+    def forget_prefixes(self) -> None:
+        """Empty the prefix cache: blocks of a pass that was not executed count as computed."""
+        self.scheduler.kv_cache_manager.reset_prefix_cache()
 
     def close(self) -> None:
         """Give back the engine's memory."""
@@ -119,13 +136,14 @@ def imported() -> str:
 def arguments_of(settings: WorkerSettings, platform: str, folder: str) -> dict[str, Any]:
     """Return fields of ``EngineArgs``; a preset's configuration is written into a folder.
 
-    There are blocks for all slots at their full length: what requests take of the instance's memory
-    is decided by orsched.
+    There are blocks for all slots at their full length, and for the prefixes that are kept beside
+    them: what requests take of the instance's memory is decided by orsched.
     """
-    slots, length = settings.slots, settings.length
-    size = dict(settings.arguments).get("block_size", BLOCK_TOKENS)
-    dtype = settings.dtype
-    if dtype == AUTO and platform == "cpu":
+    slots, length, stored = settings.slots, settings.length, settings.stored_blocks
+    usual = settings.block_tokens if stored else BLOCK_TOKENS
+    size = dict(settings.arguments).get("block_size", usual)
+    dtype, on_cpu = settings.dtype, platform == "cpu"
+    if dtype == AUTO and on_cpu:
         dtype = "float32"  # bfloat16 is slow there
     found: dict[str, Any] = {
         "model": settings.model,
@@ -135,14 +153,17 @@ def arguments_of(settings: WorkerSettings, platform: str, folder: str) -> dict[s
         "max_num_seqs": slots,
         "max_num_batched_tokens": slots + max(length, settings.step_tokens or slots * length),
         "block_size": size,
-        "num_gpu_blocks_override": slots * -(-(length + 1) // size) + 1,
-        "enable_prefix_caching": False,
+        "num_gpu_blocks_override": slots * -(-(length + 1) // size) + stored + 1,
+        "enable_prefix_caching": stored > 0,
         "enable_chunked_prefill": True,
+        "enforce_eager": on_cpu,  # compiling takes minutes there
         "scheduler_reserve_full_isl": False,
-        "async_scheduling": False,
+        "async_scheduling": not on_cpu,
         "skip_tokenizer_init": True,
         "disable_log_stats": True,
     }
+    if on_cpu:  # enough to begin with: the number of blocks is given
+        found["kv_cache_memory_bytes"] = 1 << 30
     if settings.model in PRESETS:
         config = preset_config(settings.model).to_dict()
         config["architectures"] = [ARCHITECTURES.get(config["model_type"], "LlamaForCausalLM")]

@@ -1,15 +1,20 @@
 """vLLM as a worker, with a stand-in for vLLM: the device suite, and differences that are told."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from orsched.common.errors import MissingDependencyError
+from orsched.calibration.step_files import read_measurements
+from orsched.cli.commands import run as command
+from orsched.common.errors import MissingDependencyError, OrschedError
+from orsched.files.native import load_fitted_cost
 from orsched.runner import RunSettings, WorkerLostError, run
 from orsched.runner.devices.device import open_device
 from orsched.runner.devices.settings import WorkerSettings
+from orsched.runner.loop.prompts import Prompts
 from orsched.runner.vllm_worker.scheduler import (
     HOOKS,
     PassDiffersError,
@@ -20,6 +25,7 @@ from orsched.runner.vllm_worker.scheduler import (
 from orsched.runner.worker.layout import Chunk
 from tests.refusals import refused
 from tests.runner.devices.engine_suite import Suite, instance
+from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
 
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 STAND_IN = Path(__file__).parent / "stand_in"
@@ -51,6 +57,10 @@ class TestVllm(Suite):
         return (7 * sum(tokens) + len(tokens)) % 512
 
 
+class TestVllmOnePassAhead(TestVllm):
+    arguments = (("async_scheduling", True),)
+
+
 def device(slots=2, length=40, **arguments):
     given = tuple(arguments.items())
     return open_device(WorkerSettings(
@@ -70,7 +80,7 @@ def test_a_request_enters_with_its_first_pass_and_leaves_when_it_is_released():
     assert [one.computed for one in engine.running] == [2]
     assert made.release(1, 3).tolist() == []
     assert engine.running == []
-    assert made.facts == {"vllm": "0.33.0"}
+    assert made.facts == {"vllm": "0.33.0", "async_scheduling": False}
 
 
 def test_a_pass_that_would_differ_is_a_lost_worker_with_requests_and_free_blocks():
@@ -80,7 +90,7 @@ def test_a_pass_that_would_differ_is_a_lost_worker_with_requests_and_free_blocks
         r"slot1\.\d+-0f: 12 asked, 0 scheduled \(2 blocks are free\)", made.begin,
         [Chunk(1, 0, [2] * 12, True, whole=[2] * 12)], [], 1, 0, kind=WorkerLostError,
     )  # fmt: skip
-    assert wrong.reason == "failed"
+    assert wrong.reason == "differs"
     assert len(made.release(0, 8)) == 1  # what was yielded before is kept
     made.restart()
     assert made.ready()
@@ -93,6 +103,97 @@ def test_a_run_whose_memory_is_too_small_for_vllm_is_stopped_and_says_why():
     done = run(instance(2), "fcfs", RunSettings(worker="vllm", arguments=small, length=32))
     assert "blocks are free" in done.stopped
     assert done.violations == []
+
+
+def test_differences_count_over_restarts_of_a_process():
+    small = (("num_gpu_blocks_override", 17), ("block_size", 4))
+    problem = instance(2, output_limit_tokens=9)
+    prompts = [1, *[20] * 11]  # three requests at a time want 24 blocks, and 16 are there
+    requests = replace(problem.requests, prompt_tokens=prompts, output_tokens=[9] * 12)
+    for place in ("here", "process"):
+        settings = RunSettings(worker="vllm", arguments=small, length=32, place=place)
+        done = run(problem.replace(requests=requests), "fcfs", settings)
+        assert "was lost 3 times; the last time it could not do as it was asked" in done.stopped
+        events = [event["what"] for event in done.trace.run["events"]]
+        assert events == ["lost", "restarted", "lost", "restarted", "lost", "stopped"]
+
+
+def test_one_pass_ahead_a_difference_ends_the_run_with_the_work_done():
+    small = (("num_gpu_blocks_override", 11), ("block_size", 4), ("async_scheduling", True))
+    done = run(instance(2), "fcfs", RunSettings(worker="vllm", arguments=small, length=32))
+    assert "blocks are free" in done.stopped
+    assert done.violations == []
+    assert done.trace.run["events"][-1]["what"] == "stopped"
+
+
+def test_one_pass_ahead_the_last_pass_is_under_way_until_it_is_asked_for():
+    made = device(async_scheduling=True)
+    assert made.looks_ahead
+    made.start(0)
+    made.begin([Chunk(0, 0, [5, 6], True, whole=[5, 6])], [], 1, 0)
+    made.begin([], [0], 2, 0)
+    assert [step.passes for step in made.steps] == [0, 1]
+    first, tokens = made.end(), made.release(0, 2)
+    assert (len(tokens), tokens[-1], len(made.passes)) == (3, -1, 1)
+    expected = [5, 6]
+    for _ in range(3):
+        expected.append(TestVllm.next_token(expected))
+    assert tokens.tolist() == expected[2:]  # waits for it
+    second = made.end()
+    assert first.start_ns <= first.end_ns <= second.start_ns <= second.end_ns
+    made.close()
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_prefixes_are_found_in_its_cache_as_the_schedule_says(ahead):
+    found = 0
+    for seed in range(12):
+        problem = prefix_instance(seed).replace(first_token="prefill")
+        policy = prefix_policy(problem, prefix_params(seed, problem.worker.clients))
+        settings = RunSettings(worker="vllm", arguments=(("async_scheduling", ahead),))
+        done = run(problem, policy, settings)
+        assert (done.stopped, done.violations) == ("", [])
+        assert done.tokens == reference_with_prefixes(problem)
+        found += int(done.trace.work.hit.sum())
+    assert found > 100
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_difference_with_a_prefix_cache_ends_the_run(vllm, monkeypatch, ahead):
+    nothing = SimpleNamespace(blocks=([],)), 0, 0
+    monkeypatch.setattr(vllm.Blocks, "get_computed_blocks", lambda blocks, request: nothing)
+    problem = prefix_instance(6).replace(first_token="prefill")
+    policy = prefix_policy(problem, prefix_params(6, problem.worker.clients))
+    settings = RunSettings(worker="vllm", arguments=(("async_scheduling", ahead),))
+    said = "its prefix cache with it: in the prefix cache, .* asked, 0 scheduled"
+    refused(said, run, problem, policy, settings, kind=OrschedError)
+
+
+def reference_with_prefixes(problem):
+    """Return what each request yields by the formula."""
+    prompts, found = Prompts(problem, 0, 512), []
+    for request, output in enumerate(problem.requests.output_tokens.tolist()):
+        tokens = prompts.of(request)
+        for _ in range(output):
+            tokens.append(TestVllm.next_token(tokens))
+        found.append(tokens[-output:])
+    return found
+
+
+def test_a_hit_that_vllm_does_not_have_differs():
+    made = open_device(WorkerSettings(
+        slots=1, length=40, worker="vllm", device="auto", dtype="auto", stored_blocks=4,
+        block_tokens=4,
+    ))  # fmt: skip
+    whole = list(range(9))
+    beyond = [Chunk(0, 4, whole[4:], True, whole=whole)]
+    said = r"in the prefix cache, .* 4 asked, 0 scheduled"
+    refused(said, made.begin, beyond, [], 1, 0, kind=WorkerLostError)
+    made.restart()
+    made.begin([Chunk(0, 0, whole, True, whole=whole)], [], 1, 0)
+    made.release(0, 9)
+    made.begin(beyond, [], 1, 0)
+    assert made.release(0, 9).tolist() == [TestVllm.next_token(whole)]
 
 
 def test_the_self_test_refuses_a_version_that_does_not_do_as_asked(vllm, monkeypatch):
@@ -120,6 +221,7 @@ def test_a_model_that_its_kernels_do_not_take_is_refused(vllm, monkeypatch):
     ({"length": 40_000}, "max_model_len is larger than the derived one", "worker"),
     ({"arguments": (("speculation", 1),)}, "unexpected keyword argument 'speculation'", "worker"),
     ({"arguments": (("max_num_seqs", 1),)}, "max_num_seqs is set by orsched", "--engine-arg"),
+    ({"arguments": (("enforce_eager", False), ("sped_up", 1))}, "argument 'sped_up'", "worker"),
     ({"device": "cuda:1"}, "this vLLM runs on cpu", "device"),
 ])  # fmt: skip
 def test_what_vllm_cannot_be_is_refused(change, said, field):
@@ -146,7 +248,8 @@ def test_without_vllm_the_package_is_named_before_anything_runs(monkeypatch):
 class Base:
     """A scheduler with the second hook alone, which asks it where it is told to."""
 
-    need_mamba_block_aligned_split = False
+    need_mamba_block_aligned_split, block_size = False, 4
+    kv_cache_manager = SimpleNamespace(get_computed_blocks=None)
 
     def __init__(self, tokens):
         self.tokens = tokens
@@ -158,7 +261,8 @@ class Base:
         assert self.need_mamba_block_aligned_split
         request = SimpleNamespace(request_id="a")
         found = self._mamba_block_aligned_split(request, self.tokens, 0, 0)
-        return SimpleNamespace(num_scheduled_tokens={"a": found} if found else {})
+        passed = {"a": found} if found else {}
+        return SimpleNamespace(num_scheduled_tokens=passed, scheduled_new_reqs=[])
 
 
 def test_the_second_hook_serves_where_the_first_is_missing():
@@ -175,3 +279,24 @@ def test_many_differences_are_counted():
     said = differing({str(n): 1 for n in range(5)}, {"0": 1, "9": 2}, None)
     assert said.count("asked") == 3
     assert said.endswith("; 2 more")
+
+
+def test_it_is_calibrated_by_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = (
+        "calibrate --worker vllm --slots 2 --length 40 --prefill-cap 48 --repeats 1 --requests 4 "
+        "--engine-arg async_scheduling=true -o cost.json --measurements rows.csv"
+    )
+    assert command(line.split()) == 0, capsys.readouterr().err
+    cost, report = load_fitted_cost("cost.json")
+    assert report["worker"]["worker"] == "vllm"
+    assert report["worker"]["async_scheduling"] is True
+    assert cost.round_ns(2, 10, 5) > 0
+    assert {"prefill", "decode", "mixed"} <= set(read_measurements(Path("rows.csv")).phase)
+    for more, said in (
+        ("--memory 1GiB", "of a torch worker"),
+        ("--engine-arg speculation=1", "unexpected keyword argument"),
+        ("--engine-arg speculation", "--engine-arg"),
+    ):
+        assert command([*line.split(), *more.split()]) == 2
+        assert said in capsys.readouterr().err
