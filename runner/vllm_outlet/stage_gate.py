@@ -9,8 +9,7 @@ from orsched.common.near_names import known_names
 from orsched.common.scalars import require_number
 from orsched.data.workers import Worker
 from orsched.files import load_cost
-from orsched.heuristics.gated import make_gate
-from orsched.heuristics.gates import Waiting
+from orsched.heuristics.gates import Waiting, make_gate
 from orsched.simulator.policy import View, WorkerState
 
 if TYPE_CHECKING:

@@ -112,8 +112,8 @@ class Suite:
 
         problem, before = instance(6), execution._observer
 
-        def stopping(say, planned):
-            observe, steps = before(say, planned), iter(range(1000))
+        def stopping(*given):
+            observe, steps = before(*given), iter(range(1000))
 
             def stop(view, step):
                 observe(view, step)
