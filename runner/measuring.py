@@ -140,7 +140,6 @@ class WorkerOptions(NamedTuple):
     graph_bytes: int = Budget().bytes
     worker: str = "torch"  # the engine, as ``WorkerSettings`` names it
     arguments: tuple[tuple[str, Any], ...] = ()  # of the engine's own
-    step_tokens: int | None = None  # the most in a step; None: all slots full at once
 
     def resolved(self) -> WorkerOptions:
         """Return the options with device and type of numbers filled in; raises as ``choose``."""

@@ -156,7 +156,6 @@ def _measure(given: CalibrateCommand) -> _Measured:
     wanted = WorkerOptions(
         **{name: getattr(given, name) for name in _OF_WORKER},
         arguments=tuple(read_pairs(given.arguments, "--engine-arg").items()),
-        step_tokens=most,
     )
     if memory is not None and given.worker != "torch":
         raise InputError("of a torch worker", field="--memory", remedy="leave it out")
