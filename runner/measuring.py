@@ -7,12 +7,15 @@ import math
 import random
 from collections import deque
 from dataclasses import replace
+from itertools import chain
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from orsched.calibration.candidates import anchored, joined
-from orsched.calibration.observed import averaged, observed
+from orsched.calibration.measurements import DECODE
+from orsched.calibration.observed import Observed, averaged, observed
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.costs import AffineCost
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orsched.calibration.measurements import Measurements
-    from orsched.calibration.observed import Observed
     from orsched.runner.devices.device import Device
     from orsched.runner.speed import Speed
 
@@ -117,7 +119,18 @@ def rehearse(
     )
     look = None if reference is None else lambda view, step: reference.due_in_run()
     done = execute_policy(instance, Rehearsal(seed), device, seed, device.vocabulary, look)
-    return observed(instance, done.schedule, gaps=True)
+    return _in_the_middle(observed(instance, done.schedule, gaps=True))
+
+
+def _in_the_middle(steps: Observed) -> Observed:
+    """Return the steps up to the last stage: a run that is longer than a rehearsal has few steps in
+    which all is admitted and slots become empty. All steps, where no round comes before."""
+    stages = [row for row, phase in enumerate(steps.phase) if phase != DECODE]
+    end = stages[-1] + 1 if stages else 0
+    if DECODE not in steps.phase[:end]:
+        return steps
+    phase, *columns = steps
+    return Observed(list(phase)[:end], *(column[:end] for column in columns))
 
 
 REQUESTS_A_SLOT = 6
@@ -253,8 +266,9 @@ def _measured(
         reference,
     )
     if rehearsal.steps:
+        usual = fmean(chain.from_iterable(looks for _, looks in rehearsal.steps))
         parts = [
-            _of_run(averaged(steps), k, reference.factor(*looks))
+            _of_run(averaged(steps), k, usual / fmean(looks))
             for k, (steps, looks) in enumerate(rehearsal.steps, 1)
         ]
         found, phases = anchored(found, parts[0])  # the last part judges what is fitted
@@ -285,7 +299,7 @@ class _Rehearsals:
         self.requests = made_up_requests(count, device.length, seed, like)
         self.parts = min(PARTS, count)
         self.say = say
-        self.steps: list[tuple[Observed, tuple[int, int]]] = []  # with the looks before and after
+        self.steps: list[tuple[Observed, list[int]]] = []  # with the looks at the reference
 
     def until(self, share: float, reference: Reference) -> None:
         """Serve the parts that are due at a share of the time."""
@@ -294,10 +308,10 @@ class _Rehearsals:
             self.say(f"a rehearsal with {count} requests, part {part + 1} of {self.parts}")
             first, last = (count * (part + i) // self.parts for i in (0, 1))
             rows = self.requests.take(np.arange(first, last))
-            before = len(reference.times_ns) - 1
+            seen = len(reference.run_ns)
             steps = rehearse(self.device, rows, self.most_tokens, self.seed + part, reference)
             reference.look()
-            self.steps.append((steps, (before, len(reference.times_ns) - 1)))
+            self.steps.append((steps, reference.run_ns[seen:] or reference.times_ns[-2:]))
 
 
 def _warm_up(device: Device, most_tokens: int, seed: int) -> None:

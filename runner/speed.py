@@ -32,16 +32,12 @@ class Speed(NamedTuple):
 
     reference_ns: tuple[int, ...]  # means of looks, from the first part of the time to the last
     reference: str  # what was looked at
+    usual_ns: int  # the mean in runs, beside other requests; without such looks the mean of all
 
     @property
     def moved(self) -> float:
         """By how much the slowest part of the time is above the fastest."""
         return max(self.reference_ns) / min(self.reference_ns) - 1
-
-    @property
-    def usual_ns(self) -> int:
-        """The mean, to which times are related."""
-        return max(1, round(fmean(self.reference_ns)))
 
     def warnings(self) -> list[str]:
         """Say that the speed moved, if it did by more than ``STEADY``."""
@@ -57,12 +53,16 @@ class Speed(NamedTuple):
     def beside(self, now: Speed) -> dict[str, Any]:
         """Return the speed at another time; ``drift``: how often as long the same takes then."""
         drift = now.usual_ns / self.usual_ns
-        return {**now.to_dict(), "usual_ns": self.usual_ns, "drift": drift}
+        return {**now.to_dict(), "drift": drift}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the means, and by how much they differ, as a cost-model file has them."""
-        found = {"reference": self.reference, "reference_ns": list(self.reference_ns)}
-        return {**found, "moved": round(self.moved, 4)}
+        return {
+            "reference": self.reference,
+            "reference_ns": list(self.reference_ns),
+            "usual_ns": self.usual_ns,
+            "moved": round(self.moved, 4),
+        }
 
     @classmethod
     def read(cls, report: Mapping[str, Any]) -> Self:
@@ -70,7 +70,8 @@ class Speed(NamedTuple):
         found: Any = report.get("speed")
         try:
             times = [whole_number(ns, "reference_ns", minimum=1) for ns in found["reference_ns"]]
-            return cls((times[0], *times[1:]), str(found["reference"]))
+            usual = whole_number(found["usual_ns"], "usual_ns", minimum=1)
+            return cls((times[0], *times[1:]), str(found["reference"]), usual)
         except (TypeError, KeyError, IndexError, InputError):
             raise InputError(
                 "holds no speed of a machine",
@@ -98,7 +99,8 @@ class Reference:
         self.aside = getattr(device, "aside", None) if getattr(device, "on_cpu", False) else None
         self.every, self.width = (2, 4) if self.aside else (16, 1)
         self.left, self.asked_ns = 0, 0
-        self.times_ns: list[int] = []  # at each look, in order
+        self.times_ns: list[int] = []  # at each look on an empty worker, in order
+        self.run_ns: list[int] = []  # the same beside other requests
         if like is not None and like.reference != self.name:
             raise InputError(
                 f"the machine was looked at by {like.reference}, which is not possible here",
@@ -134,7 +136,7 @@ class Reference:
     def due_in_run(self) -> None:
         """Look in the middle of a run, if that is possible and due."""
         if self.aside and self.device.now_ns() >= self.asked_ns:
-            self.look()
+            self.run_ns.append(self._once(self.aside))
             self.asked_ns = self.device.now_ns() + EVERY_NS
 
     def _once(self, step: Callable[[list[Chunk], list[int], int], int]) -> int:
@@ -152,13 +154,10 @@ class Reference:
     def speed(self) -> Speed:
         """Return what the looks found."""
         parts = np.array_split(np.array(self.times_ns), min(PARTS, len(self.times_ns)))
-        return Speed(tuple(round(float(part.mean())) for part in parts), self.name)
+        usual = max(1, round(fmean(self.run_ns or self.times_ns)))
+        return Speed(tuple(round(float(part.mean())) for part in parts), self.name, usual)
 
     def steady(self, taken_ns: int, look: int) -> int:
         """Return a time, taken after a look and before the next, as at the usual speed."""
-        factor = self.factor(max(0, look + 1 - self.width), look + self.width)
-        return max(1, round(taken_ns * factor))
-
-    def factor(self, first: int, last: int) -> float:
-        """Return what times between two looks are to be multiplied by."""
-        return fmean(self.times_ns) / fmean(self.times_ns[first : last + 1])
+        near = self.times_ns[max(0, look + 1 - self.width) : look + self.width + 1]
+        return max(1, round(taken_ns * fmean(self.times_ns) / fmean(near)))

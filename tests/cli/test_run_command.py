@@ -74,7 +74,7 @@ ENGINE = f"{Path(__file__).resolve().parents[2] / 'examples' / 'own_engine.py'}:
 
 
 def test_the_drift_of_the_machine_is_told_apart_from_the_error_of_the_model(call, refused):
-    cost, speed = orsched.load("with-arrivals").worker.cost, Speed((10**12,), NAMED)
+    cost, speed = orsched.load("with-arrivals").worker.cost, Speed((5,), NAMED, 10**12)
     save_cost(cost, "cost.json", {"speed": speed.to_dict()})
     line = f"run with-arrivals --policy vllm --worker {ENGINE} --calibration cost.json --length 24"
     code, out, _ = call(f"{line} -o run.json")
@@ -87,7 +87,7 @@ def test_the_drift_of_the_machine_is_told_apart_from_the_error_of_the_model(call
     drift, used = "Drift of the machine since its calibration", "Times are CPU time of the worker"
     assert drift in out
     assert used in out
-    save_cost(cost, "other.json", {"speed": Speed((5,), "a round").to_dict()})
+    save_cost(cost, "other.json", {"speed": Speed((5,), "a round", 5).to_dict()})
     refused("looked at by a round", line.replace("cost.json", "other.json"))
     save_cost(cost, "none.json", None)
     refused("holds no speed", line.replace("cost.json", "none.json"))
