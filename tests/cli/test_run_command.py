@@ -191,7 +191,7 @@ def test_a_part_of_a_run_is_resumed(execute):
 
 def test_an_interrupted_run_leaves_a_trace_that_can_be_resumed(execute, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(execution, "_observer", lambda say, planned: stopping(59))
+        patch.setattr(execution, "_observer", lambda say, planned, reference: stopping(59))
         code, _, err = execute(
             "pang-100x20 --policy vllm --param max_num_batched_tokens=300 -o part.json"
         )
@@ -213,7 +213,7 @@ def test_an_interrupted_run_leaves_a_trace_that_can_be_resumed(execute, monkeypa
 
 def test_an_interrupted_schedule_is_resumed_with_the_schedule(execute, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(execution, "_observer", lambda say, planned: stopping(1))
+        patch.setattr(execution, "_observer", lambda say, planned, reference: stopping(1))
         assert execute("plan.json -o part.json")[0] == 130
     assert execute("plan.json --resume part.json -o whole.json")[0] == 0
     whole, instance = load_schedule("whole.json"), orsched.load("with-arrivals")
