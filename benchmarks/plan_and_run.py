@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     with _beside(given.busy):
         rows = measured(given)
-    print(table(rows))
+    print("\n".join(table(rows)))
     same = concordant([row["plan s"] for row in rows], [row["run s"] for row in rows])
     print(f"{same:.0%} of the pairs of policies are in the plan's order")
 
