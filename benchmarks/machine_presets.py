@@ -97,7 +97,7 @@ def print_sheet(folder: Path, name: str, device: str) -> None:
 def made(folder: Path, source: Source) -> tuple[orsched.CostModel, dict[str, Any]]:
     """Return the best cost model of a calibration, and the report that its file holds."""
     done = calibrate(read_measurements(folder / source.calibration))
-    best = done.candidate()
+    best = done.whole()
     assert best.cost is not None
     paths = sorted(folder.glob(source.runs))
     verdicts = [judge(best.cost, path.name, read_steps(path)).to_dict() for path in paths]

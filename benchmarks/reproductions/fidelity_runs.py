@@ -53,8 +53,12 @@ def left_out(weighting: str) -> list[dict[str, Any]]:
 
 def _rows(grid: Path, runs: list[list[RunStep]]) -> Measurements:
     """Return the grid's rows and the runs' steps, each of which knows its run."""
-    columns = {name: list(values) for name, values in read_measurements(grid).to_dict().items()}
-    found: dict[str, list[Any]] = {name: columns[name] for name in COLUMNS}
+    return rows_of_runs(runs, read_measurements(grid).to_dict())
+
+
+def rows_of_runs(runs: list[list[RunStep]], grid: dict[str, list[Any]]) -> Measurements:
+    """Return columns of a grid (or none), and behind them the steps of runs."""
+    found: dict[str, list[Any]] = {name: list(grid.get(name, ())) for name in COLUMNS}
     number = [0] * len(found["phase"])
     for run, steps in enumerate(runs, start=1):
         for step in steps:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.calibration.fit import FITS_CACHED, fit
+from orsched.calibration.fit import FITS_CACHED, Fit, fit
 from orsched.calibration.measurements import DECODE, MIXED, PHASES, PREFILL, Measurements
 from orsched.common.errors import InputError, OrschedError
 from orsched.costs import mixed_ns
@@ -39,8 +39,8 @@ class Candidate:
     Errors are absolute relative ones on the points held out, by phase and over ``all`` of prefill
     and decode: ``points``, ``mean``, ``p95``, ``worst``; and ``run``: by how much the sums over the
     steps of a run that were held out are missed, by phase (over those of the grid in phases that no
-    run has), and the ``score`` to choose by. Constants are by name, with standard error and 95 %
-    interval; none for levels.
+    run has), ``rehearsed``: the phases that it has, and the ``score`` to choose by. Constants are
+    by name, with standard error and 95 % interval; none for levels.
     """
 
     model: str
@@ -48,6 +48,20 @@ class Candidate:
     errors: dict[str, dict[str, Any]]
     notes: tuple[str, ...] = ()  # noticed while fitting, or why there is no model
     constants: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def missed(self) -> tuple[str, float]:
+        """The phase of the rehearsal whose sum is missed most, and by which signed share.
+
+        Without a rehearsal no phase, and 0.
+        """
+        run = self.errors.get("run", {})
+        phases = ((name, float(run[name])) for name in run.get("rehearsed", ()))
+        return max(phases, key=lambda each: abs(each[1]), default=("", 0.0))
+
+
+MISSED = 0.1
+"""Share of its own rehearsal by which a model that is handed out may be off, in each phase."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +71,20 @@ class Calibration:
     candidates: tuple[Candidate, ...]  # in the order of ``MODELS``
     fitted: IntColumn  # rows of the measurements
     held: IntColumn  # rows of the measurements
+    measurements: Measurements | None = None
+    weighting: str = "relative"
 
     def candidate(self, model: str = "best") -> Candidate:
         """Return a candidate by name, or the best: the one with the least score.
 
         The score is the mean over the phases of half the error of a run's sum and half the mean
-        error of its steps, all held out. Of those that are within ``NOISE`` of the least the
-        simplest is taken, so that the choice stays with repeats on the same device.
+        error of its steps, all held out. A phase that the run does not have, judged by the grid's
+        steps, counts half: they are not at the speed of a run. Of those that are within ``NOISE``
+        of the least the simplest is taken, so that the choice stays with repeats on the same
+        device. A model that misses its rehearsal by more than ``MISSED`` is taken only if all do.
         """
         able = [c for c in self.candidates if c.cost is not None]
+        able = [c for c in able if abs(c.missed[1]) <= MISSED] or able
         if model == "best":
             if not able:
                 raise InputError(
@@ -89,9 +108,21 @@ class Calibration:
             f"no fit for {model!r}", field="model", remedy=f"best, {', '.join(MODELS)}"
         )
 
-    def report(self, model: str = "best") -> dict[str, Any]:
-        """Return the report of a candidate's fit, as it is in a cost-model file."""
+    def whole(self, model: str = "best") -> Candidate:
+        """Return a candidate with its model fitted to all points, those held out included.
+
+        The choice and the errors stay those of the points held out.
+        """
         chosen = self.candidate(model)
+        if self.measurements is None:
+            return chosen
+        found = _fit(chosen.model, self.measurements, self.weighting)
+        notes = tuple(found.report["warnings"])
+        return replace(chosen, cost=found.cost, notes=notes, constants=found.report["constants"])
+
+    def report(self, model: str = "best") -> dict[str, Any]:
+        """Return the report of a candidate's fit to all points, as it is in a cost-model file."""
+        chosen = self.whole(model)
         return {
             "model": chosen.model,
             "fitted": len(self.fitted),
@@ -124,7 +155,7 @@ def calibrate(
     fitted, held = interleaved(measurements)
     train, test = select(measurements, fitted), select(measurements, held)
     candidates = tuple(_candidate(model, train, test, weighting) for model in models)
-    return Calibration(candidates, fitted, held)
+    return Calibration(candidates, fitted, held, measurements, weighting)
 
 
 def interleaved(measurements: Measurements) -> tuple[IntColumn, IntColumn]:
@@ -207,12 +238,16 @@ def predicted_ns(cost: CostModel, data: Measurements, row: int) -> int:
     return mixed_ns(cost, data.prompts(row), active, total, longest, data.before(row))
 
 
-def _candidate(model: str, train: Measurements, test: Measurements, weighting: str) -> Candidate:
+def _fit(model: str, rows: Measurements, weighting: str) -> Fit:
     options: dict[str, Any] = {"holdout": 0, "weighting": weighting}
     if model == "levels":
-        options |= {"level_caps": level_caps(train), "quantile": 0.5}
+        options |= {"level_caps": level_caps(rows), "quantile": 0.5}
+    return fit(model, _usable(model, rows), **options)
+
+
+def _candidate(model: str, train: Measurements, test: Measurements, weighting: str) -> Candidate:
     try:
-        found = fit(model, _usable(model, train), **options)
+        found = _fit(model, train, weighting)
         errors = _errors(found.cost, test)
     except OrschedError as error:
         if model not in MODELS:
@@ -272,17 +307,20 @@ def _run_errors(cost: CostModel, test: Measurements) -> dict[str, Any]:
     the ratios is that of the sums.
     """
     durations, run = test.column("duration_ns"), test.column("run")
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"rehearsed": []}
     parts = []
     for phase in PHASES:
         rows = test.rows(phase)
-        rows = rows[run[rows] > 0] if (run[rows] > 0).any() else rows
+        weight = 1.0 if not run.any() or (run[rows] > 0).any() else 0.5
+        if (run[rows] > 0).any():
+            rows = rows[run[rows] > 0]
+            found["rehearsed"].append(phase)
         if len(rows):
             ratios = [predicted_ns(cost, test, row) / int(durations[row]) for row in rows.tolist()]
             found[phase] = math.fsum(ratios) / len(ratios) - 1
             mean = math.fsum(abs(ratio - 1) for ratio in ratios) / len(ratios)
-            parts.append((abs(found[phase]) + mean) / 2)
-    found["score"] = math.fsum(parts) / len(parts)
+            parts.append((weight, weight * (abs(found[phase]) + mean) / 2))
+    found["score"] = math.fsum(part for _, part in parts) / math.fsum(weight for weight, _ in parts)
     return found
 
 

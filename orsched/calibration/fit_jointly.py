@@ -17,14 +17,17 @@ import numpy as np
 
 from orsched.calibration.measurements import DECODE, MIXED, PHASES, PREFILL
 from orsched.common.errors import InputError
+from orsched.common.units import MAX_TIME_NS
 from orsched.costs.exact import FS_PER_NS
 from orsched.costs.linear import LinearCost, attended_tokens
 from orsched.costs.profiled import GRIDS, ProfiledCost
 from orsched.costs.profiled_grid import Grid
-from orsched.costs.roofline import COEFFICIENTS, RooflineCost
+from orsched.costs.roofline import RooflineCost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from orsched.calibration.least_squares import FloatArray, Work
     from orsched.common.columns import IntColumn
@@ -191,7 +194,8 @@ def _thinned(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(knots)
 
 
-ROOFLINE_NAMES = ("fixed_fs", "token_fs", "context_fs", "attended_fs")
+ROOFLINE_NAMES = ("fixed_fs", "row_fs", "token_fs", "context_fs", "longest_fs", "attended_fs")
+BESIDE_NAMES = ("beside_request_fs", "beside_context_fs")
 STAGE_NAMES = ("stage_fixed_fs", "stage_token_fs", "attended_fs")
 
 KNEES = tuple(int(2 ** (half / 2)) for half in range(2, 25))
@@ -269,37 +273,96 @@ def _with_mixed(work: Work, cost: LinearCost, rows: IntColumn, slower: float) ->
     return LinearCost.from_dict(values)
 
 
+ROBUST = 0.02
+"""Share by which a row may be missed; beyond it a miss counts in proportion, not by its square: a
+stage that the host delays, or whose kernels it launches one by one, is not the device's time."""
+
+LAUNCHED = 256  # tokens up to which launching a step's kernels may take longer than they do
+TURNS = 6  # of weighing rows by what the fit before has missed them by
+
+
 def fit_roofline(work: Work) -> RooflineCost:
-    """Fit the roofline to all phases together: least squares for each knee, and the best knee.
+    """Fit the roofline: rounds and stages together, then what rounds beside prompts take more.
 
     At a knee of k tokens the weights take as long as k tokens, ``max(weights, token x)`` is
-    ``token max(k, x)``, and the model is linear in what is left. What lies above the knee takes
-    less in a grid (see above).
+    ``token max(k, x)``, and the model is linear in what is left: least squares for each knee, and
+    the best knee. Where there are stages of runs, those of a grid have a fixed part and a token's
+    time of their own (see above), and say what attended tokens take. The launch is the shortest of
+    the small stages: what else the host does only makes them longer.
 
     Raises ``InputError`` that names the coefficients that the rows do not determine.
     """
     for phase in (PREFILL, DECODE):
         work.rows(phase, ["weights_fs", "token_fs"])
-    parts = [_fitted_steps(work, phase) for phase in PHASES if len(work.data.rows(phase))]
-    steps = _Steps(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    best = _best_knee(work, steps)
+    steps, best = _weighed(work)
     steps.judge(work, best)
-    fixed, token, context, attended = best.values[:4]
-    values = (fixed, token * best.knee, token, context, attended)
-    named = zip(COEFFICIENTS, values, strict=True)
-    return RooflineCost(**{name: round(value * FS_PER_NS) for name, value in named})
+    named = {name: best.values.get(name, 0.0) for name in ROOFLINE_NAMES}
+    named["weights_fs"] = best.knee * named["token_fs"]
+    cost = RooflineCost(**{name: round(value * FS_PER_NS) for name, value in named.items()})
+    shortest = _shortest_ns(work, PREFILL)
+    if shortest > cost.prefill_ns([1]):
+        cost = replace(cost, launch_fs=shortest * FS_PER_NS)
+    return _with_beside(work, cost)
+
+
+def _shortest_ns(work: Work, phase: str) -> int:
+    """Return the shortest of a phase's steps of up to ``LAUNCHED`` tokens; 0 without any."""
+    rows = work.data.rows(phase)
+    small = rows[_all_tokens(work, phase, rows) <= LAUNCHED]
+    return int(work.data.column("duration_ns")[small].min(initial=MAX_TIME_NS)) if len(small) else 0
+
+
+def _weighed(work: Work) -> tuple[_Steps, _Found]:
+    """Return rounds and stages, and the fit to them.
+
+    Rows that it misses count less, unless sums of seconds are to be met.
+    """
+    parts = [_fitted_steps(work, phase) for phase in (PREFILL, DECODE)]
+    steps = plain = _Steps(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    best = _best_knee(work, steps)
+    for _ in range(TURNS if work.weighting == "relative" else 0):
+        factor = (1 + (plain.misses(best) / (ROBUST * plain.target)) ** 2) ** -0.25
+        steps = plain._replace(weights=plain.weights * factor, target=plain.target * factor)
+        best = _best_knee(work, steps)
+    return steps, best
+
+
+def _with_beside(work: Work, cost: RooflineCost) -> RooflineCost:
+    """Fit what a request and a token of context of a round take more beside prompts."""
+    data, rows = work.data, work.data.rows(MIXED)
+    if len(rows) == 0:
+        work.notes.append("no mixed measurement: a round takes no more beside prompts than alone")
+        return cost
+    design = np.stack([data.column(name)[rows] for name in ("count", "context_sum")], axis=1)
+    kept = work.take(MIXED, rows, design.astype(np.float64))
+    base = np.array([data.predicted_ns(cost, row) for row in rows[kept].tolist()], np.float64)
+    weights = work.weights(rows[kept])
+    target = weights * (data.column("duration_ns")[rows[kept]] - base)
+    weighted = design[kept] * weights[:, None]
+    try:
+        found = work.least(BESIDE_NAMES, weighted, target, nonnegative=True)
+    except InputError:
+        work.notes.append("the mixed measurements do not determine what a round takes more there")
+        return cost
+    work.judge(BESIDE_NAMES, weighted, target, found, nonnegative=True)
+    named = {
+        name: round(value * FS_PER_NS) for name, value in zip(BESIDE_NAMES, found, strict=True)
+    }
+    launch = _shortest_ns(work, MIXED) * FS_PER_NS
+    return replace(cost, **named, beside_launch_fs=launch if launch > cost.launch_fs else 0)
 
 
 def _fitted_steps(work: Work, phase: str) -> _Steps:
     """Return the steps of a phase, without those that are held out."""
     rows, run = _rows_and_runs(work, phase, ())
+    apart = (run == 0) & (run > 0).any() & (phase == PREFILL)
     x = _all_tokens(work, phase, rows)
-    contexts = work.data.column("context_sum")[rows].astype(float)
-    more = np.stack([contexts, _attended(work, rows)], axis=1)
+    contexts = [work.data.column(name)[rows] for name in ("context_sum", "context_max")]
+    more = np.stack([*contexts, _attended(work, rows)], axis=1).astype(np.float64)
     kept = work.take(phase, rows, np.column_stack([np.ones_like(x), x, more]))
     weights = work.weights(rows[kept])
     target = weights * work.data.column("duration_ns")[rows[kept]]
-    return _Steps(x[kept], more[kept], run[kept], weights, target)
+    return _Steps(x[kept], more[kept], apart[kept], weights, target)
 
 
 def _best_knee(work: Work, steps: _Steps) -> _Found:
@@ -316,7 +379,7 @@ def _best_knee(work: Work, steps: _Steps) -> _Found:
     if best is None:
         assert problem is not None
         raise problem
-    for width in (4, 8, 16, 32, 64):
+    for width in (4, 8, 16, 32, 64, 128, 256):
         for near in (best.knee * 2 ** (1 / width), best.knee / 2 ** (1 / width)):
             with suppress(InputError):
                 best = min(best, steps.at(work, near), key=lambda each: each.squared)
@@ -328,54 +391,61 @@ class _Found(NamedTuple):
 
     squared: float
     knee: float
-    values: list[float]
+    values: dict[str, float]  # by name; without those that the rows do not determine
 
 
 class _Steps(NamedTuple):
     """Steps that a roofline is fitted to, by row."""
 
     x: FloatArray  # tokens through the layers
-    more: FloatArray  # tokens of context that are read, and attended ones
-    run: IntColumn  # 0 for rows of a grid
+    more: FloatArray  # contexts that are read, the longest of them, and attended tokens
+    apart: NDArray[np.bool_]  # stages of a grid beside those of runs
     weights: FloatArray  # of the residuals
     target: FloatArray  # what is to be met, weighted
 
     def at(self, work: Work, knee: float) -> _Found:
-        """Return the least squares at a knee; raises as ``work.least``."""
-        design = self._design(knee)
-        values = _slower_in_runs(work, list(ROOFLINE_NAMES), design, self.target)
-        misses = design[:, : len(values)] @ values - self.target
-        return _Found(float(misses @ misses), knee, values)
+        """Return the least squares at a knee; raises as ``work.least``.
+
+        A longest context and a token below the knee are left out where the rows do not tell them
+        from the other parts.
+        """
+        columns = self.columns(knee)
+        for left in ((), ("longest_fs",), ("row_fs",), ("row_fs", "longest_fs")):
+            names = [name for name in columns if name not in left]
+            design = np.stack([columns[name] for name in names], axis=1)
+            try:
+                values = work.least(names, design, self.target, nonnegative=True)
+            except InputError as error:
+                problem = error
+                continue
+            misses = design @ values - self.target
+            named = dict(zip(names, values, strict=True))
+            return _Found(float(misses @ misses), knee, named)
+        raise problem
+
+    def misses(self, found: _Found) -> FloatArray:
+        """Return by how much the fit at a knee is above what is to be met, weighted."""
+        columns, total = self.columns(found.knee), -self.target
+        for name, value in found.values.items():
+            total = total + value * columns[name]
+        return total
 
     def judge(self, work: Work, found: _Found) -> None:
         """Say how firm the coefficients are at this knee, which counts as known."""
-        design = self._design(found.knee)[:, : len(found.values)]
-        names = [*ROOFLINE_NAMES, "a grid's token_fs"][: len(found.values)]
-        turned = np.array([-1.0 if name.startswith("a grid") else 1.0 for name in names])
-        values = (np.array(found.values) * turned).tolist()
-        work.judge(names, design * turned, self.target, values, nonnegative=True)
+        columns = self.columns(found.knee)
+        design = np.stack([columns[name] for name in found.values], axis=1)
+        values = list(found.values.values())
+        work.judge(list(found.values), design, self.target, values, nonnegative=True)
 
-    def _design(self, knee: float) -> FloatArray:
-        columns = [np.ones_like(self.x), np.maximum(knee, self.x), *self.more.T]
-        if (self.run > 0).any() and (self.run == 0).any():
-            columns.append(np.where(self.run > 0, 0.0, np.maximum(0.0, self.x - knee)))
-        weighted: FloatArray = np.stack(columns, axis=1) * self.weights[:, None]
-        return weighted
-
-
-def _slower_in_runs(
-    work: Work, names: list[str], design: FloatArray, target: FloatArray
-) -> list[float]:
-    """Solve with coefficients of at least 0, but for the last one, a grid's: at most 0."""
-    if design.shape[1] == len(names):
-        return work.least(names, design, target, nonnegative=True)
-    turned = design.copy()
-    turned[:, -1] *= -1
-    if not turned[:, -1].any():
-        return work.least(names, design[:, :-1], target, nonnegative=True)
-    found = work.least([*names, "a grid's token_fs"], turned, target, nonnegative=True)
-    found[-1] *= -1
-    return found
+    def columns(self, knee: float) -> dict[str, FloatArray]:
+        """Return what each coefficient counts for, weighted."""
+        one, own, grid = np.ones_like(self.x), ~self.apart, self.apart
+        larger = np.maximum(knee, self.x)
+        found = {"fixed_fs": own * one, "row_fs": own * self.x, "token_fs": own * larger}
+        found |= zip(("context_fs", "longest_fs", "attended_fs"), self.more.T, strict=True)
+        if grid.any():
+            found |= {"a grid's fixed_fs": grid * one, "a grid's token_fs": grid * larger}
+        return {name: self.weights * column for name, column in found.items()}
 
 
 def _rows_and_runs(work: Work, phase: str, names: tuple[str, ...]) -> tuple[IntColumn, IntColumn]:

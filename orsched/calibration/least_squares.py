@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,8 +33,8 @@ def solve(
 ) -> FloatArray:
     """Return the coefficients that minimise ``|design @ x - target|``, optionally all >= 0.
 
-    The non-negative optimum is the plain one on its own support, so that with at most four
-    coefficients trying every support finds it exactly.
+    The non-negative optimum is the plain one on its own support, which is grown coefficient by
+    coefficient (Lawson and Hanson, *Solving Least Squares Problems*, 1974, ch. 23).
 
     Raises ``InputError`` that names the coefficients that the rows do not determine.
     """
@@ -45,17 +44,30 @@ def solve(
     plain: FloatArray = np.linalg.solve(r, right)
     if not nonnegative or bool((plain >= 0).all()):
         return plain / scale
-    best, least = np.zeros(len(scale)), float(right @ right)
-    for size in range(1, len(scale)):
-        for support in combinations(range(len(scale)), size):
-            part = r[:, support]
-            x = np.linalg.lstsq(part, right, rcond=None)[0]
-            error = part @ x - right
-            if (x >= 0).all() and float(error @ error) < least:
-                least = float(error @ error)
-                best = np.zeros(len(scale))
-                best[list(support)] = x
-    return best / scale
+    return _grown(r, right) / scale
+
+
+def _grown(r: FloatArray, right: FloatArray) -> FloatArray:
+    """Return the x >= 0 that minimises ``|r @ x - right|``: one coefficient more at a time."""
+    found, free = np.zeros(r.shape[1]), np.zeros(r.shape[1], bool)
+    least = 1e-12 * float(np.abs(r.T @ right).max())
+    for _ in range(3 * len(found)):
+        gain = np.where(free, -np.inf, r.T @ (right - r @ found))
+        if gain.max() <= least:
+            break
+        free[int(np.argmax(gain))] = True
+        while True:
+            wanted = np.zeros(len(found))
+            wanted[free] = np.linalg.lstsq(r[:, free], right, rcond=None)[0]
+            below = free & (wanted <= 0)
+            if not below.any():
+                found = wanted
+                break
+            share = found[below] / (found[below] - wanted[below])
+            found = found + float(share.min()) * (wanted - found)
+            free[np.flatnonzero(below)[share == share.min()]] = False
+            found[~free] = 0.0
+    return found
 
 
 def _identified(design: FloatArray, names: Sequence[str]) -> FloatArray:

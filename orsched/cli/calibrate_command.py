@@ -116,11 +116,32 @@ class CalibrateCommand(Printed):
             write_measurements(measured.measurements, self.measurements)
             remark(f"measurements written to {self.measurements}")
         done = calibrate(measured.measurements, weighting=self.weighting)
-        best = done.candidate(chosen)
+        best = done.whole(chosen)
         assert best.cost is not None
         verdicts = [judge(best.cost, name, found) for name, found in steps]
-        _write(done, best, measured, verdicts, self)
         _print(done, best, measured, verdicts, self.style)
+        if self.output is not None or self.worker_file is not None:
+            _require_rehearsed(best, given_by_name=chosen != "best")
+            _write(done, best, measured, verdicts, self)
+
+
+def _require_rehearsed(best: Candidate, *, given_by_name: bool) -> None:
+    """Refuse to hand out a model that misses its own rehearsal, unless it was asked for by name."""
+    from orsched.calibration.candidates import MISSED
+
+    phase, share = best.missed
+    if abs(share) <= MISSED:
+        return
+    problem = f"{best.model} misses the {phase} steps of its own rehearsal by {100 * share:+.1f} %"
+    if given_by_name:
+        say(f"warning: {problem}: plans can be off by as much")
+        return
+    raise InputError(
+        f"{problem}, above {100 * MISSED:.0f} %: not written",
+        field="-o",
+        remedy="measure again while the machine has nothing else to do, with more --repeats and "
+        f"--requests; --cost-model {best.model} writes it all the same",
+    )
 
 
 def _read(source: Path, given: CalibrateCommand) -> _Measured:
@@ -229,7 +250,7 @@ def _print(
 ) -> None:
     from orsched.calibration.least_squares import NOT_DETERMINED
 
-    rows = [_row(candidate, candidate is best) for candidate in done.candidates]
+    rows = [_row(candidate, candidate.model == best.model) for candidate in done.candidates]
     memory = _memory(measured)
     batches = [found._asdict() for found in measured.batches]
     if style == "json":

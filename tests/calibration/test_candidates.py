@@ -9,6 +9,7 @@ import pytest
 
 from orsched.calibration import candidates
 from orsched.calibration.candidates import MODELS, anchored, calibrate, predicted_ns, select
+from orsched.calibration.fit import fit
 from orsched.calibration.measurements import Measurements
 from orsched.costs import AffineCost, BilinearCost, LevelsCost
 from tests.refusals import refused
@@ -58,6 +59,28 @@ def test_errors_are_those_of_points_that_were_not_fitted():
     # other times at the points held out leave the fit as it was
     times = [3 * t if row in done.held else t for row, t in enumerate(true.tolist())]
     assert calibrate(replace(data, duration_ns=times)).candidate("affine").cost == cost
+
+
+def test_what_is_handed_out_is_fitted_to_all_points():
+    data = measured(AFFINE, noise=0.1)
+    done = calibrate(data)
+    whole = done.whole("affine")
+    assert whole.cost == fit("affine", data, holdout=0).cost != done.candidate("affine").cost
+    assert whole.errors == done.candidate("affine").errors
+    assert done.report("affine")["constants"] == whole.constants
+    assert whole.missed == ("", 0.0)  # there was no rehearsal
+
+
+def test_the_best_is_one_that_meets_its_rehearsal_if_there_is_one():
+    def candidate(model, score, prefill):
+        run = {"rehearsed": ["prefill", "decode"], "prefill": prefill, "decode": 0.02}
+        return candidates.Candidate(model, AFFINE, {"run": run | {"score": score}})
+
+    off, near = candidate("linear", 0.05, -0.2), candidate("roofline", 0.09, 0.08)
+    assert off.missed == ("prefill", -0.2)
+    nothing = [np.array([], np.int64)] * 2
+    assert candidates.Calibration((off, near), *nothing).candidate() is near
+    assert candidates.Calibration((off,), *nothing).candidate() is off
 
 
 def test_a_quarter_of_each_phase_is_held_out_and_never_the_extremes():

@@ -3,10 +3,13 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from orsched.calibration.candidates import joined
 from orsched.calibration.measurements import Measurements
 from orsched.calibration.step_files import write_measurements
 from orsched.costs import AffineCost, BilinearCost
@@ -71,6 +74,28 @@ def test_a_model_can_be_chosen_and_a_table_is_printed(call, done, steps):
     assert len(list(csv.DictReader(io.StringIO(out)))) == 7
 
 
+def rehearsed(factor):
+    """A grid, a run like it, and a last run whose stages take longer by a factor."""
+    grid = measured(COST.prefill_ns, COST.round_ns)
+    slow = np.where(np.array(grid.phase) == "prefill", factor, 1.0) * grid.column("duration_ns")
+    last = replace(grid, duration_ns=slow.astype(int), run=[2] * len(grid))
+    return joined(grid, replace(grid, run=[1] * len(grid)), last)
+
+
+def test_a_model_that_misses_its_own_rehearsal_is_not_handed_out(call):
+    write_measurements(rehearsed(1.05), "fair.csv")
+    assert call("--from fair.csv -o cost.json")[0] == 0
+    write_measurements(rehearsed(1.5), "moved.csv")
+    code, _, err = call("--from moved.csv -o no.json")
+    assert (code, Path("no.json").exists()) == (2, False)
+    assert "affine misses the prefill steps of its own rehearsal by -33.3 %, above 10 %" in err
+    assert "more --repeats and --requests; --cost-model affine writes it all the same" in err
+    assert call("--from moved.csv")[0] == 0  # nothing is handed out
+    code, _, err = call("--from moved.csv -o own.json --cost-model affine")
+    assert (code, Path("own.json").exists()) == (0, True)
+    assert "warning: affine misses the prefill steps" in err
+
+
 @pytest.mark.parametrize(("options", "message"), [
     ("--cost-model cubic", "no fit for 'cubic'"),
     ("-o cost.parquet", "ends in .json"),
@@ -103,7 +128,7 @@ def test_a_worker_is_measured(torch, call, as_json):
     code, out, err = call(
         "--slots 4 --length 64 --prefill-cap 128 --repeats 1 --requests 12 --threads 1 "
         "--device cpu --memory 8MiB -o cost.json --measurements rows.csv --worker-file w.json "
-        "--format json"
+        "--cost-model affine --format json"
     )
     assert code == 0, err
     found = json.loads(out)

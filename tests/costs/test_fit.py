@@ -438,7 +438,7 @@ def test_models_fitted_otherwise_report_theirs():
     names = set(fit("linear", data, holdout=0).report["constants"])
     assert {"stage_token_fs", "round_fixed_fs", "context_fs"} <= names
     assert set(fit("roofline", data, holdout=0).report["constants"]) == {
-        "fixed_fs", "token_fs", "context_fs", "attended_fs"
+        "fixed_fs", "row_fs", "token_fs", "context_fs", "attended_fs"
     }  # fmt: skip
 
 

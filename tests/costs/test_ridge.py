@@ -44,7 +44,6 @@ def test_the_ridge_of_an_own_model_is_where_the_line_of_large_rounds_begins():
     [
         in_order(AffineCost, 10, 1, 10, 1),
         in_order(AffineCost, 10, 1, 10, 0),
-        machine("h100-llama3-8b").cost,
         LinearCost(
             stage_fixed_fs=0, stage_token_fs=1, attended_fs=0, round_fixed_fs=1,
             round_request_fs=1_234_567, context_fs=1, mixed_fixed_fs=0, mixed_context_fs=0,

@@ -10,11 +10,19 @@ import orsched
 from orsched import Instance, Requests, Worker, bound
 from orsched.certificates.scope import Scope
 from orsched.costs import Floor, RooflineCost, RoundFloor, StageFloor, floor_of, mixed_ns
+from orsched.costs.floor import floor_faults
+from orsched.costs.roofline import COEFFICIENTS, MORE
 from tests.brute_force import optimum_ns
 from tests.costs.test_models import H100
 from tests.in_order import in_order
 
 COST = st.builds(in_order, st.just(RooflineCost), *[st.integers(0, 10**9)] * 5, st.integers(1, 3))
+FULL = st.builds(
+    RooflineCost,
+    time_scale=st.integers(1, 3),
+    **dict.fromkeys((*COEFFICIENTS, *MORE), st.integers(0, 10**9)),
+)
+"""Models with all coefficients, those of a data sheet and those that are measured."""
 PROMPTS = st.lists(st.integers(1, 3000), max_size=6)
 
 
@@ -23,12 +31,18 @@ def by_the_book(cost, prompts, contexts, cached=None):
     cached = cached or [0] * len(prompts)
     attended = sum(sum(range(k + 1, k + c + 1)) for c, k in zip(prompts, cached, strict=True))
     tokens = sum(prompts) + len(contexts)
-    exact_fs = cost.fixed_fs + max(cost.weights_fs, cost.token_fs * tokens)
+    exact_fs = cost.fixed_fs + cost.row_fs * tokens + max(cost.weights_fs, cost.token_fs * tokens)
     exact_fs += cost.context_fs * sum(contexts) + cost.attended_fs * attended
+    exact_fs += cost.longest_fs * max(contexts, default=0)
+    if prompts and contexts:
+        exact_fs += cost.beside_request_fs * len(contexts) + cost.beside_context_fs * sum(contexts)
+        exact_fs = max(exact_fs, cost.beside_launch_fs)
+    if prompts:
+        exact_fs = max(exact_fs, cost.launch_fs)
     return (Fraction(exact_fs, 10**6) + Fraction(1, 2)).__floor__() * cost.time_scale
 
 
-@given(COST, PROMPTS, st.lists(st.integers(1, 10**5), max_size=6))
+@given(FULL, PROMPTS, st.lists(st.integers(1, 10**5), max_size=6))
 def test_all_steps_follow_the_one_formula(cost, prompts, contexts):
     load = (len(contexts), sum(contexts), max(contexts, default=0))
     expected = by_the_book(cost, prompts, contexts)
@@ -41,7 +55,23 @@ def test_all_steps_follow_the_one_formula(cost, prompts, contexts):
         assert mixed_ns(cost, prompts, *load) == expected
 
 
-@given(COST, st.lists(st.tuples(st.integers(1, 300), st.integers(0, 300)), min_size=1, max_size=4))
+@given(FULL, st.lists(st.integers(1, 400), min_size=1, max_size=6), st.integers(1, 40))
+def test_a_run_of_rounds_is_the_sum_of_its_rounds(cost, contexts, rounds):
+    n, total, most = len(contexts), sum(contexts), max(contexts)
+    single = [cost.round_ns(n, total + k * n, most + k) for k in range(rounds)]
+    assert cost.rounds_ns(rounds, n, total, most) == sum(single)
+    assert cost.longest_round_ns(rounds, n, total, most) == max(single)
+
+
+@given(FULL)
+def test_what_is_0_by_default_is_not_written(cost):
+    values = cost.to_dict()
+    assert RooflineCost.from_dict(values) == cost
+    assert all(values[name] for name in MORE if name in values)
+    assert list(H100.to_dict()) == [*COEFFICIENTS, "time_scale"]
+
+
+@given(FULL, st.lists(st.tuples(st.integers(1, 300), st.integers(0, 300)), min_size=1, max_size=4))
 def test_cached_tokens_are_attended_to_where_they_are_known(cost, chunks):
     prompts, cached = ([chunk[i] for chunk in chunks] for i in (0, 1))
     assert cost.prefill_ns(prompts, cached) == by_the_book(cost, prompts, [], cached)
@@ -59,7 +89,7 @@ def test_an_8b_model_on_an_h100():
 
 
 @settings(max_examples=300)
-@given(COST, PROMPTS, st.lists(st.integers(1, 10**5), min_size=1, max_size=300))
+@given(FULL | COST, PROMPTS, st.lists(st.integers(1, 10**5), min_size=1, max_size=300))
 def test_the_floor_is_below_every_step_and_met_where_the_page_says(cost, prompts, contexts):
     floor = floor_of(cost)
     load = (len(contexts), sum(contexts), max(contexts))
@@ -69,11 +99,12 @@ def test_the_floor_is_below_every_step_and_met_where_the_page_says(cost, prompts
         assert least == cost.round_ns(*load)
     assert floor.mixed_ns(prompts, *load) <= cost.mixed_ns(prompts, *load)
     assert floor.prefill_ns(prompts) <= cost.prefill_ns(prompts)
-    if sum(prompts) * cost.token_fs >= cost.weights_fs:
+    if sum(prompts) * cost.token_fs >= cost.weights_fs and not cost.launch_fs:
         assert floor.prefill_ns(prompts) == cost.prefill_ns(prompts)
+    assert floor_faults(cost, steps=20) == []
 
 
-@given(COST, st.lists(st.integers(1, 300), min_size=1, max_size=6))
+@given(FULL, st.lists(st.integers(1, 300), min_size=1, max_size=6))
 def test_the_floor_of_chunks_is_below_any_chunks(cost, chunks):
     """Of one prompt in several stages: no more than one with all of its tokens would add."""
     floor = floor_of(cost)
@@ -111,7 +142,10 @@ def test_bounds_are_below_methods_and_not_far(method, objective):
 
 
 @given(
-    st.builds(in_order, st.just(RooflineCost), *[st.integers(0, 50).map(lambda x: x * 10**5)] * 5),
+    st.builds(
+        RooflineCost,
+        **dict.fromkeys((*COEFFICIENTS, *MORE), st.integers(0, 50).map(lambda x: x * 10**5)),
+    ),
     st.lists(st.tuples(st.integers(1, 5), st.integers(1, 4)), min_size=1, max_size=4),
     st.integers(1, 3),
 )

@@ -7,6 +7,7 @@ from jsonschema import Draft202012Validator
 from orsched import AffineCost, BlockMemory, Instance, Prefixes, Requests, Worker, files
 from orsched.cli.commands import run
 from orsched.common.registry import cost_model
+from orsched.costs.roofline import MORE
 from orsched.files import load_cost, load_instance, save_cost
 from orsched.files.native import load_schedule, save_instance, save_schedule
 from orsched.heuristics.pang import FirstComeFirstServed
@@ -35,7 +36,8 @@ PARAMETERS = {
     },
     "roofline": {
         **{"fixed_fs": 1, "weights_fs": 10**15, "token_fs": 0, "context_fs": 4},
-        **{"attended_fs": 2**62, "time_scale": 3},
+        **{"attended_fs": 2**62, "time_scale": 3, "row_fs": 5, "longest_fs": 6, "launch_fs": 7},
+        **{"beside_request_fs": 8, "beside_context_fs": 9, "beside_launch_fs": 10},
     },
     "linear": {
         **{"stage_fixed_fs": 1, "stage_token_fs": 0, "attended_fs": 2**62, "round_fixed_fs": 4},
@@ -114,7 +116,7 @@ def test_every_cost_model_round_trips_and_fits_both_schemas(schemas, tmp_path, n
 def test_schema_and_reader_reject_the_same_parameters(schemas, tmp_path, name):
     """Each parameter left out, of a wrong type and out of range, and one that is unknown."""
     parameters = model(name).to_dict()
-    optional = {"time_scale", "per_sequence"}
+    optional = {"time_scale", "per_sequence", *MORE}
     broken = [{**parameters, "unknown": 1}]
     for key, value in parameters.items():
         if key not in optional:

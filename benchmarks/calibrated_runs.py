@@ -1,0 +1,80 @@
+"""Runs of a GPU, phase by phase, predicted by the calibration that was measured before them.
+
+python -m benchmarks.calibrated_runs [FOLDER]    # default: h100, below ORSCHED_DATA
+
+Each ``SET_calibration.csv`` in the folder is fitted as ``orsched calibrate --from`` does, and
+predicts every ``SET_POLICY_steps.csv`` beside it. ``own fit`` is the error of a roofline that is
+fitted to the steps of the run itself: what the form of the model cannot express. ``all runs`` is
+that of one roofline fitted to all runs of the set at once: what the runs disagree about.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.reproductions.fidelity_runs import rows_of_runs
+from benchmarks.speed.section import table
+from orsched.calibration.candidates import calibrate
+from orsched.calibration.fit import fit
+from orsched.calibration.step_files import RunStep, judge, read_measurements, read_steps
+from orsched.instances.datasets import data_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from orsched.costs import CostModel
+
+PHASE, TOTAL = 5.0, 3.0
+"""The goals: per cent by which each phase, and each run, may be missed."""
+
+
+def own_model(runs: Sequence[list[RunStep]]) -> CostModel:
+    """Return a roofline fitted to the steps of runs, in seconds, as frequent as they were."""
+    return fit("roofline", rows_of_runs(list(runs), {}), weighting="seconds", holdout=0).cost
+
+
+def rows_of(calibration: Path) -> list[dict[str, Any]]:
+    """Return a row for each phase of each run of a set, and for its total."""
+    best = calibrate(read_measurements(calibration)).whole()
+    assert best.cost is not None
+    name = calibration.name.removesuffix("_calibration.csv")
+    runs = {path.name: read_steps(path) for path in sorted(calibration.parent.glob(f"{name}_*.csv"))
+            if path.name.endswith("_steps.csv")}  # fmt: skip
+    every, found = own_model(list(runs.values())), []
+    for file, steps in runs.items():
+        costs = (best.cost, own_model([steps]), every)
+        said = [judge(cost, file, steps).to_dict() for cost in costs]
+        phases = [*said[0]["phases"], "total"]
+        for phase in phases:
+            mine = [each if phase == "total" else each["phases"][phase] for each in said]
+            error, own, all_runs = (round(100 * each["error"], 1) for each in mine)
+            goal = TOTAL if phase == "total" else PHASE
+            found.append({
+                "set": name, "model": best.model,
+                "policy": file.removeprefix(f"{name}_").removesuffix("_steps.csv"), "phase": phase,
+                "steps": sum(step.phase == phase or phase == "total" for step in steps),
+                "measured s": round(mine[0]["measured_s"], 2),
+                "predicted s": round(mine[0]["predicted_s"], 2),
+                "error %": error, "own fit %": own, "all runs %": all_runs,
+                "met": abs(error) <= goal,
+            })  # fmt: skip
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table, and how many rows meet the goals."""
+    parser = argparse.ArgumentParser(prog="calibrated_runs", description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", default="h100", help="below ORSCHED_DATA")
+    folder = data_directory() / parser.parse_args(arguments).folder
+    rows = [row for path in sorted(folder.glob("*_calibration.csv")) for row in rows_of(path)]
+    print("\n".join(table(rows)))
+    met = sum(row["met"] for row in rows)
+    print(f"\n{met} of {len(rows)} within {PHASE:.0f} % (phases) and {TOTAL:.0f} % (totals)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
