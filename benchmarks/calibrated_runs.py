@@ -3,9 +3,8 @@
 python -m benchmarks.calibrated_runs [FOLDER]    # default: h100, below ORSCHED_DATA
 
 Each ``SET_calibration.csv`` in the folder is fitted as ``orsched calibrate --from`` does, and
-predicts every ``SET_POLICY_steps.csv`` beside it. ``own fit`` is the error of a roofline that is
-fitted to the steps of the run itself: what the form of the model cannot express. ``all runs`` is
-that of one roofline fitted to all runs of the set at once: what the runs disagree about.
+predicts every ``SET_POLICY_steps.csv`` beside it. ``all runs`` is the error of one roofline that is
+fitted to the steps of all runs of the set at once: what the runs disagree about.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PHASE, TOTAL = 5.0, 3.0
 """The goals: per cent by which each phase, and each run, may be missed."""
 
 
-def own_model(runs: Sequence[list[RunStep]]) -> CostModel:
+def model_of_runs(runs: Sequence[list[RunStep]]) -> CostModel:
     """Return a roofline fitted to the steps of runs, in seconds, as frequent as they were."""
     return fit("roofline", rows_of_runs(list(runs), {}), weighting="seconds", holdout=0).cost
 
@@ -43,14 +42,13 @@ def rows_of(calibration: Path) -> list[dict[str, Any]]:
     name = calibration.name.removesuffix("_calibration.csv")
     runs = {path.name: read_steps(path) for path in sorted(calibration.parent.glob(f"{name}_*.csv"))
             if path.name.endswith("_steps.csv")}  # fmt: skip
-    every, found = own_model(list(runs.values())), []
+    every, found = model_of_runs(list(runs.values())), []
     for file, steps in runs.items():
-        costs = (best.cost, own_model([steps]), every)
-        said = [judge(cost, file, steps).to_dict() for cost in costs]
+        said = [judge(cost, file, steps).to_dict() for cost in (best.cost, every)]
         phases = [*said[0]["phases"], "total"]
         for phase in phases:
             mine = [each if phase == "total" else each["phases"][phase] for each in said]
-            error, own, all_runs = (round(100 * each["error"], 1) for each in mine)
+            error, all_runs = (round(100 * each["error"], 1) for each in mine)
             goal = TOTAL if phase == "total" else PHASE
             found.append({
                 "set": name, "model": best.model,
@@ -58,7 +56,7 @@ def rows_of(calibration: Path) -> list[dict[str, Any]]:
                 "steps": sum(step.phase == phase or phase == "total" for step in steps),
                 "measured s": round(mine[0]["measured_s"], 2),
                 "predicted s": round(mine[0]["predicted_s"], 2),
-                "error %": error, "own fit %": own, "all runs %": all_runs,
+                "error %": error, "all runs %": all_runs,
                 "met": abs(error) <= goal,
             })  # fmt: skip
     return found

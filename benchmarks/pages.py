@@ -168,6 +168,12 @@ PARTS = (
         ("Long prompts",),
         data=True,
     ),
+    Part(
+        "calibrate.md",
+        "python -m benchmarks.calibrated_runs",
+        ("Runs of an H100, phase by phase",),
+        data=True,
+    ),
     Part("bounds.md", "python -m benchmarks.where_ranks_lose", ("Where ranks lose",)),
     Part("gittins.md", TAIL, ("The tail",), data=True),
     Part("gittins.md", f"{TAIL}_requests", ("Who is slow",), data=True),

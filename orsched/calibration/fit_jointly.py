@@ -441,7 +441,11 @@ class _Steps(NamedTuple):
         """Return what each coefficient counts for, weighted."""
         one, own, grid = np.ones_like(self.x), ~self.apart, self.apart
         larger = np.maximum(knee, self.x)
-        found = {"fixed_fs": own * one, "row_fs": own * self.x, "token_fs": own * larger}
+        found: dict[str, FloatArray] = {
+            "fixed_fs": own * one,
+            "row_fs": own * self.x,
+            "token_fs": own * larger,
+        }
         found |= zip(("context_fs", "longest_fs", "attended_fs"), self.more.T, strict=True)
         if grid.any():
             found |= {"a grid's fixed_fs": grid * one, "a grid's token_fs": grid * larger}
