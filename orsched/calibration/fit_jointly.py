@@ -439,8 +439,9 @@ class _Steps(NamedTuple):
 
     def columns(self, knee: float) -> dict[str, FloatArray]:
         """Return what each coefficient counts for, weighted."""
-        one, own, grid = np.ones_like(self.x), ~self.apart, self.apart
-        larger = np.maximum(knee, self.x)
+        one, larger = np.ones_like(self.x), np.maximum(knee, self.x)
+        grid = self.apart.astype(np.float64)
+        own = one - grid
         found: dict[str, FloatArray] = {
             "fixed_fs": own * one,
             "row_fs": own * self.x,
