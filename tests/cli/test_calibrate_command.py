@@ -145,7 +145,7 @@ def test_a_worker_is_measured(torch, call, as_json):
     told = "the machine's speed moved"
     assert (told in err) == (moved > 0.1)
     assert any(told in warning for warning in report["warnings"]) == (moved > 0.1)
-    assert as_json("--from rows.csv")["models"] == found["models"]
+    assert as_json("--from rows.csv --cost-model affine")["models"] == found["models"]
 
 
 def test_a_busy_machine_is_told_before_anything_is_measured(torch, call, monkeypatch):
