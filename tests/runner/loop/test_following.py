@@ -156,7 +156,7 @@ def test_a_run_that_has_lost_its_worker_goes_on_in_the_order_of_the_plan(instanc
 
 
 def test_a_schedule_is_resumed_twice_and_the_trace_names_its_plan(instance, plan, monkeypatch):
-    monkeypatch.setattr("orsched.runner.execution._observer", lambda say, planned, reference: stopping(20))
+    monkeypatch.setattr("orsched.runner.execution._observer", lambda *_: stopping(20))
     once = run(instance, plan, VIRTUAL)
     assert once.trace.run["plan"]["followed"]
     twice = run(instance, plan, VIRTUAL, resume=once.trace)
@@ -173,7 +173,7 @@ def test_a_schedule_is_resumed_twice_and_the_trace_names_its_plan(instance, plan
 
 
 def test_what_does_not_fit_is_refused(instance, plan, monkeypatch):
-    monkeypatch.setattr("orsched.runner.execution._observer", lambda say, planned, reference: stopping(20))
+    monkeypatch.setattr("orsched.runner.execution._observer", lambda *_: stopping(20))
     followed, live = run(instance, plan, VIRTUAL), run(instance, "fcfs", VIRTUAL)
     monkeypatch.undo()
     other = orsched.solve(instance, "fcfs").schedule
