@@ -77,10 +77,9 @@ def concordant(plans: Sequence[float], runs: Sequence[float]) -> float:
 
 def measured(given: argparse.Namespace) -> list[dict[str, Any]]:
     """Return a row for each policy, and one for all."""
-    arguments = (("enforce_eager", True),) if given.worker == "vllm" else ()
     options = WorkerOptions(
         given.model, "cpu" if given.worker == "torch" else "auto", slots=given.slots + 1,
-        length=longest(), threads=1, worker=given.worker, arguments=arguments,
+        length=longest(), threads=1, worker=given.worker,
     )  # fmt: skip
     device, _ = make_device(options)
     like = workload(1319, 1, seed=given.seed + 1).requests
