@@ -102,7 +102,7 @@ def rehearse(
 
     The time from the step before counts as part of a step: a plan knows no gaps. Prompts over
     ``most_tokens`` are left out. ``seed`` draws the prompts, and when to prefill. The ``reference``
-    is looked at on the way, if that is possible.
+    is looked at on the way, if that is possible, in the last slot, which is left for it.
     """
     total = requests.prompt_tokens + requests.output_tokens
     if int(total.max(initial=0)) > device.length:
@@ -112,12 +112,15 @@ def rehearse(
             remedy="leave the request out, or give longer slots",
         )
     kept = requests.prompt_tokens <= most_tokens
+    spare = int(reference is not None and device.slots > 1)
     instance = Instance(
         Requests(requests.prompt_tokens[kept], requests.output_tokens[kept]),
-        (Worker(device.slots, AffineCost(), most_tokens),),
+        (Worker(device.slots - spare, AffineCost(), most_tokens),),
         first_token="prefill",
     )
-    look = None if reference is None else lambda view, step: reference.due_in_run()
+    look = None
+    if reference is not None and spare:
+        look = lambda view, step: reference.due_in_run()  # noqa: E731
     done = execute_policy(instance, Rehearsal(seed), device, seed, device.vocabulary, look)
     return _in_the_middle(observed(instance, done.schedule, gaps=True))
 
@@ -254,8 +257,7 @@ def _measured(
     rehearsal: _Rehearsals,
     say: Callable[[str], None],
 ) -> Measured:
-    reference = Reference(device)
-
+    reference = Reference(device, device.slots - 1)
     found = profile(
         device,
         points,

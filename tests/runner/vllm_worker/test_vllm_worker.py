@@ -15,6 +15,7 @@ from orsched.runner import RunSettings, WorkerLostError, run
 from orsched.runner.devices.device import open_device
 from orsched.runner.devices.settings import WorkerSettings
 from orsched.runner.loop.prompts import Prompts
+from orsched.runner.measuring import measure_worker
 from orsched.runner.vllm_worker.scheduler import (
     HOOKS,
     PassDiffersError,
@@ -300,3 +301,12 @@ def test_it_is_calibrated_by_the_command(tmp_path, capsys, monkeypatch):
     ):
         assert command([*line.split(), *more.split()]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_looks_at_the_machine_leave_the_rehearsal_s_requests_alone(monkeypatch):
+    monkeypatch.setattr("orsched.runner.speed.EVERY_NS", 0)
+    for slots in (1, 3):
+        made = device(slots)
+        _, speed = measure_worker(made, 40, repeats=1, requests=6)
+        assert made.engine.scheduler.running == []
+        assert len(speed.reference_ns) >= 3
