@@ -60,8 +60,8 @@ class ExactParams:
 
     Attributes:
         search: best_first (sums of times, and the makespan without arrivals), cp (the makespan, a
-            compact model in CP-SAT), mip, or auto: best_first where it applies, unless one of the
-            other parameters, which are those of cp and mip, is given.
+            compact model in CP-SAT), mip, or auto: best_first where it applies, cp for the makespan
+            with arrivals, else mip; mip where backend or stages is given.
         backend: the MIP's solver, cpsat or scip; None: cpsat.
         stages: K of cp and mip, most prefill stages; None: as many as are proven to suffice.
     """
@@ -113,7 +113,7 @@ class ExactMethod:
                 seed=run.seed,
                 objective=run.objective,
                 slo=run.slo,
-                formulation="intervals" if params.search == "cp" else "compact",
+                formulation=_formulation(instance, params, run.objective),
             )
             notes = self._notes_of_mip(result)
         elif run.objective.is_makespan:
@@ -187,6 +187,13 @@ class ExactMethod:
             f"{result.status}); this proof is a search without a certificate, and bound_s stays "
             "the certified bound",
         )
+
+
+def _formulation(instance: Instance, params: ExactParams, objective: Objective) -> str:
+    """Return the model: the compact one where it is asked for, and for a makespan with arrivals."""
+    timed = len(set(instance.requests.arrival_ns.tolist())) > 1
+    chosen = timed and objective.is_makespan and _default(params)
+    return "intervals" if chosen or params.search == "cp" else "compact"
 
 
 def _default(params: ExactParams) -> bool:

@@ -44,17 +44,19 @@ class IntervalModel:
             for i in n
         ]
         self.level = [[cp.new_bool_var(f"y_{k}_{number}") for number in levels] for k in bins]
-        self.idle = [cp.new_int_var(0, max(problem.arrivals, default=0), f"idle_{k}") for k in bins]
+        self.makespan = cp.new_int_var(least or 0, problem.horizon(stages), "makespan")
         self._requests()
         self._stages()
         self._clients()
         self._symmetry()
+        tokens = problem.prompt_token * sum(problem.prompts) + problem.round_client * most
+        work = sum(self._time_of(k) for k in bins) + problem.round_fixed * self.end + tokens
+        cp.add(self.makespan >= work)
         if any(problem.arrivals):
-            self._clock()
-        self.objective = self._objective()
-        if least is not None:
-            cp.add(self.objective >= least)
-        cp.minimize(self.objective)
+            self._arrivals()
+        else:
+            self._places()
+        cp.minimize(self.makespan)
 
     def _in(self, i: int, k: int) -> Any:
         """Return whether request i is prefilled in stage k, as a sum."""
@@ -80,6 +82,7 @@ class IntervalModel:
         cp.add(problem.clients * self.end >= self.most)
         for k in range(self.stages):
             cp.add_at_most_one(self.level[k])
+            cp.add(self.at[k] == self.end).only_enforce_if([~column for column in self.level[k]])
             used = sum(self.level[k])
             caps = zip(self.level[k], problem.levels, strict=True)
             room = sum(size * column for column, (size, _) in caps)
@@ -123,22 +126,45 @@ class IntervalModel:
                     self.cp.add(self.before[i][k] <= self.before[last[kind]][k])
             last[kind] = i
 
-    def _clock(self) -> None:
-        """Add that no stage begins before its requests have arrived: what has passed before it is
-        the stages, the rounds with the tokens in them, and the time in which nothing ran."""
+    def _places(self) -> None:
+        """Add, without arrivals, that a stage is where a request ends, or where the one before it
+        is. If no request ends at its place, all that are on clients a round earlier are still on
+        them there, and fit beside the stage: it can move a round to the front, and nothing ends
+        later. Two stages at one place are merged where no cap and no request without rounds parts
+        them."""
+        cp, problem = self.cp, self.problem
+        merged = len(problem.levels) == 1 and sum(problem.prompts) <= problem.levels[0][0]
+        merged = merged and all(problem.needed)
+        for k in range(1, self.stages):
+            ends = [cp.new_bool_var(f"ends_{i}_{k}") for i in range(len(problem))]
+            for i, here in enumerate(ends):
+                cp.add_implication(here, self.before[i][k])
+                cp.add(self.at[k] == self.start[i] + problem.needed[i]).only_enforce_if(here)
+            if not merged:
+                ends.append(cp.new_bool_var(f"same_{k}"))
+                cp.add(self.at[k] == self.at[k - 1]).only_enforce_if(ends[-1])
+            for used in self.level[k]:
+                cp.add_bool_or(ends).only_enforce_if(used)
+                if merged:
+                    cp.add(self.at[k] > self.at[k - 1]).only_enforce_if(used)
+
+    def _arrivals(self) -> None:
+        """Add that the end comes no earlier than each arrival and all that is done from the stage
+        of the request on: the longest way to the end begins at some arrival."""
         cp, problem, n = self.cp, self.problem, range(len(self.problem))
         for k in range(self.stages):
-            clock = sum(self._time_of(m) for m in range(k)) + problem.round_fixed * self.at[k]
-            clock += sum(self.idle[: k + 1])
+            left = sum(self._time_of(m) for m in range(k, self.stages))
+            left += problem.round_fixed * (self.end - self.at[k])
             if problem.prompt_token:
-                clock += problem.prompt_token * sum(
-                    problem.prompts[i] * self.before[i][k] for i in n
-                )
-            if problem.round_client and k:
-                clock += problem.round_client * sum(self._done(i, k) for i in n)
+                later = (problem.prompts[i] * (1 - self.before[i][k]) for i in n)
+                left += problem.prompt_token * sum(later)
+            if problem.round_client:
+                done = sum(self._done(i, k) for i in n) if k else 0
+                left += problem.round_client * (self.most - done)
             for i in n:
                 if problem.arrivals[i]:
-                    cp.add(clock >= problem.arrivals[i]).only_enforce_if(self.before[i][k + 1])
+                    late = self.makespan >= problem.arrivals[i] + left
+                    cp.add(late).only_enforce_if(self.before[i][k + 1])
 
     def _done(self, i: int, k: int) -> Any:
         """Return a variable of at most the rounds that request i has had before stage k."""
@@ -152,13 +178,6 @@ class IntervalModel:
         """Return the time of the prefill in stage k, without that of its tokens."""
         times = zip(self.level[k], self.problem.levels, strict=True)
         return sum(time * column for column, (_, time) in times)
-
-    def _objective(self) -> Any:
-        """Return the makespan in units."""
-        problem = self.problem
-        stages = sum(self._time_of(k) for k in range(self.stages))
-        tokens = problem.prompt_token * sum(problem.prompts) + problem.round_client * self.most
-        return stages + problem.round_fixed * self.end + sum(self.idle) + tokens
 
     def hint(self, plan: Plan) -> None:
         """Begin the search at a plan."""
@@ -189,4 +208,8 @@ class IntervalModel:
         def on_solution(value: Callable[[Any], int], objective: int) -> None:
             send(("solution", (objective, self.plan_of(value), True)))
 
-        return search_cpsat(self.cp, end, seed, on_solution, lambda bound: send(("bound", bound)))
+        def on_bound(bound: int) -> None:
+            send(("bound", bound))
+
+        # Linear relaxations of intervals say little, and take most of the time.
+        return search_cpsat(self.cp, end, seed, on_solution, on_bound, linearization_level=0)

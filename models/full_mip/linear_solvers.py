@@ -260,6 +260,7 @@ def search_cpsat(
     seed: int,
     on_solution: Callable[[Callable[[Any], int], int], None],
     on_bound: Callable[[int], None],
+    **parameters: Any,
 ) -> dict[str, Any]:
     """Solve a model of CP-SAT's own; ``on_solution`` gets what reads a variable's value. Objective
     and bounds are whole: what CP-SAT reports as a float is rounded up from just below."""
@@ -270,6 +271,8 @@ def search_cpsat(
     solver.parameters.random_seed = seed % 2**31
     if end is not None:
         solver.parameters.max_time_in_seconds = max(0.0, end - monotonic())
+    for name, value in parameters.items():
+        setattr(solver.parameters, name, value)
 
     def report_bound(value: float) -> None:
         if math.isfinite(value):

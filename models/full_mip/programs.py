@@ -63,9 +63,10 @@ class ModelSpec(NamedTuple):
             return Size(0, 0, len(problem) * self.stages * NONZEROS_A_BIN)
         if self.formulation == "windows":
             return windows_mip_size(problem, self.stages, self.symmetry_breaking)
-        if self.formulation == INTERVALS:  # its literals, and what they enforce, in round figures
+        if self.formulation == INTERVALS:  # in round figures: its literals, and what they enforce
             pairs = len(problem) * self.stages
-            return Size(pairs, 3 * pairs, 7 * pairs)
+            late = sum(map(bool, problem.arrivals)) * self.stages * (2 * len(problem) + self.stages)
+            return Size(3 * pairs, 6 * pairs, 20 * pairs + late)
         return full_mip_size(problem, self.stages, self.formulation, self.symmetry_breaking)
 
 
