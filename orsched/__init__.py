@@ -51,6 +51,7 @@ _HOME = {
     "orsched.metrics.summary": ("summarise",),
     "orsched.models.bounds.bounds": ("Bound", "bound"),
     "orsched.models.bounds.request_slack": ("RequestSlack", "request_slack"),
+    "orsched.models.bounds.sensitivity": ("Sensitivity", "sensitivity"),
     "orsched.models.bounds.bulk_bound": ("BulkBound", "attainment_bound", "bulk_bound"),
     "orsched.views.search_charts": ("frontier_chart", "save_frontier"),
     "orsched.views.gantt": ("gantt", "save_gantt"),

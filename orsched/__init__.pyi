@@ -203,6 +203,12 @@ from orsched.models.bounds.request_slack import (
 from orsched.models.bounds.request_slack import (
     request_slack as request_slack,
 )
+from orsched.models.bounds.sensitivity import (
+    Sensitivity as Sensitivity,
+)
+from orsched.models.bounds.sensitivity import (
+    sensitivity as sensitivity,
+)
 from orsched.models.full_mip.mathopt_model import (
     Mip as Mip,
 )

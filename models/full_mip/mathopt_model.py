@@ -23,6 +23,7 @@ from orsched.models.full_mip.mathopt_solvers import (
     run_job,
 )
 from orsched.models.full_mip.programs import read_program
+from orsched.models.full_mip.relaxation import relaxed
 from orsched.models.killable_call import run_in_child
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from orsched.data.schedule import Schedule, Scheduled
     from orsched.models.full_mip.mathopt_solvers import Changed
     from orsched.models.full_mip.programs import Program
+    from orsched.models.full_mip.relaxation import Relaxation
     from orsched.models.killable_call import ChildOutcome
 
 
@@ -241,6 +243,19 @@ class Mip:
         left = None if time_limit is None else time_limit + _GRACE_S
         outcome = run_in_child(run_job, job, left, incumbent.on_message)
         return answer_of(self, solver, outcome, incumbent)
+
+    def relax(self, time_limit: float | None = None) -> Relaxation:
+        """Solve the linear relaxation of the model as it is now: duals and reduced costs.
+
+        >>> import orsched
+        >>> mip = orsched.full_mip(orsched.load("two-by-two"))
+        >>> mip.relax().value <= mip.solve("cpsat").objective
+        True
+
+        ``time_limit``: seconds; ``TimeLimitError`` where they end before. Raises ``InputError``
+        where the relaxation has no optimum.
+        """
+        return relaxed(self.model, time_limit)
 
     def _hint(self, start: Scheduled | Mapping[Any, float] | None) -> dict[int, float]:
         if start is None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 SOLVERS = {"scip": "GSCIP", "highs": "HIGHS", "cpsat": "CP_SAT", "gurobi": "GUROBI"}
 """Our names of solvers, and MathOpt's."""
 
+_RELAXED_BY = {"glop": "GLOP"}
+"""Solvers of linear programs only."""
+
 _EVENTS = {
     "scip": ("MIP_SOLUTION", "MIP_NODE"),
     "cpsat": ("MIP_SOLUTION", "MIP"),
@@ -153,7 +156,7 @@ def _reader(
 def _solve(solver: str, model: Any, parameters: Any, **options: Any) -> Any:
     """Call MathOpt; what it refuses is an error in our words."""
     mo = mathopt()
-    kind = mo.SolverType[SOLVERS[solver]]
+    kind = mo.SolverType[(SOLVERS | _RELAXED_BY)[solver]]
     try:
         with _quiet(solver == "scip" and "cb" in options):
             return mo.solve(model, kind, params=parameters, **options)

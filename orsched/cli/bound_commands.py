@@ -67,6 +67,7 @@ class BoundCommand(Limits, Printed, RequestsAndCopies):
         metavar="A,B,C",
     )
     certificate: bool = option("Print the certificate, as JSON.")
+    sensitivity: bool = option("Print how it changes with clients, prefill cap and memory.")
     attainment: float | None = option(
         "bulk: share of the requests with limits that are to meet them.  [default: 0.9]"
     )
@@ -115,6 +116,9 @@ class BoundCommand(Limits, Printed, RequestsAndCopies):
             )
         objective = other_name(self.objective)
         allowed = [name.strip() for name in (self.allows or "").split(",") if name.strip()]
+        if self.sensitivity:
+            _print_sensitivity(problem, objective, self.time_limit, allowed, self.style)
+            return
         with ProgressPrinter("proving") as progress:
             found = bound(problem, objective, self.time_limit, allowed)
             progress.say("verifying")
@@ -139,6 +143,29 @@ class BoundCommand(Limits, Printed, RequestsAndCopies):
         for text in (note, no_floor(problem, allowed)):
             if text:
                 say(text, "note")
+
+
+def _print_sensitivity(
+    problem: Instance, objective: str, seconds: float | None, allowed: list[str], style: str
+) -> None:
+    """Print a row for each change of the workers."""
+    from orsched.common.units import NS_PER_S
+    from orsched.models.bounds.sensitivity import sensitivity
+
+    with ProgressPrinter("proving"):
+        found = sensitivity(problem, objective, time_limit=seconds, allows=allowed)
+    rows = [
+        {
+            "field": row.field,
+            "factor": row.factor,
+            "value": row.value,
+            "bound_s": None if row.bound_ns is None else row.bound_ns / NS_PER_S,
+            "change_%": None if row.change is None else round(100 * row.change, 2),
+            "bound": row.bound or "a request does not fit",
+        }
+        for row in found.rows
+    ]
+    print_rows(rows, style)
 
 
 _OF_BULK = (

@@ -37,6 +37,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "requests_from_frame": "orsched.instances.readers.own_columns:requests_of_frame",
         "requests_to_frame": "orsched.files.request_columns:requests_to_frame",
         "schedule_html": "orsched.views.html_tables:schedule_html",
+        "sensitivity_chart": "orsched.views.loads:sensitivity_chart",
         "slack_chart": "orsched.views.loads:slack_chart",
         "solve": "orsched.solving.solver:solve",
     },

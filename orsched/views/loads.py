@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from orsched.common.columns import IntColumn
     from orsched.models.bounds.request_slack import RequestSlack
+    from orsched.models.bounds.sensitivity import Sensitivity
 
 MAX_BARS = 20_000
 """With more jobs each machine has one bar, with more requests the lengths are a curve."""
@@ -102,6 +103,23 @@ def batches_chart(
     ax.stairs(lengths, edges, fill=True, color=style.DECODE_COLOURS[0], label="prompt")
     ax.vlines(boundaries[1:-1], 0, np.maximum(longest[1:], longest[:-1]), color="white", lw=1)
     ax.set(xlabel="requests, by length", ylabel="tokens", xlim=(0, max(1, len(lengths))))
+    ax.spines[["top", "right"]].set_visible(False)
+    legend_above(ax)
+    return ax
+
+
+def sensitivity_chart(found: Sensitivity, ax: Axes | None = None) -> Axes:
+    """Draw a bound over the factor by which clients, cap or memory of the workers are changed."""
+    ax = _axes(ax, 10)
+    rows = [row for row in found.rows if row.bound_ns is not None]
+    for place, name in enumerate(dict.fromkeys(row.field for row in rows)):
+        points = [(r.factor, (r.bound_ns or 0) / NS_PER_S) for r in rows if r.field == name]
+        look = style.line_look(place)
+        ax.plot(
+            *zip(*points, strict=True), marker="os^"[place], label=name.replace("_", " "), **look
+        )
+    ax.set(xlabel="times what the workers have", ylabel=f"bound on the {found.objective}, s")
+    ax.set_ylim(bottom=0)
     ax.spines[["top", "right"]].set_visible(False)
     legend_above(ax)
     return ax
