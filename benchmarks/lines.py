@@ -60,9 +60,9 @@ ROOMS = {
         ("orsched/metrics", "orsched/checker", "orsched/certificates"), 10_700, 9_700, 40
     ),
     "solving": Room(("orsched/solving",), 3_040, 2_600, 11),
-    "files and instances": Room(("orsched/files", "instances"), 7_490, 8_300, 33),
+    "files and instances": Room(("orsched/files", "instances"), 7_460, 8_300, 33),
     "models": Room(("models",), 21_150, 19_300, 83),
-    "heuristics": Room(("heuristics",), 10_740, 9_500, 47),
+    "heuristics": Room(("heuristics",), 10_725, 9_500, 47),
     "command line": Room(("orsched/cli",), 7_250, 6_000, 29),
     "views": Room(("orsched/views",), 5_095, 5_400, 21),
     "runner and calibration": Room(("runner", "orsched/calibration"), 14_790, 14_200, 62),

@@ -219,6 +219,10 @@ def bound(
 ) -> Bound:
     """Return a proven lower bound on an objective; its ``name`` says which one it is.
 
+    >>> import orsched
+    >>> bound(orsched.load("gate")).value_s
+    0.287
+
     Args:
         instance: one or several workers, equal or not. Requests that fit onto no worker are set
             aside, as ``solve`` does (``Instance.admitted``).

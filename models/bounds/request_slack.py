@@ -9,7 +9,7 @@ slip as far as the steps behind it allow before the makespan grows.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -57,25 +57,14 @@ class RequestSlack:
         """Rows of the requests that delay the makespan if they begin any later."""
         return np.flatnonzero(self.slack_ns == 0).tolist()
 
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each request, times in seconds: how much later it may begin, arrive and
-        finish, and whether it is critical."""
-        columns = (self.slack_ns, self.late_ns, self.finish_slack_ns)
-        names = ("slack_s", "late_s", "finish_slack_s")
-        return [
-            {
-                "request": self.instance.requests.id_of(row),
-                **{name: ns / NS_PER_S for name, ns in zip(names, values, strict=True)},
-                "critical": values[0] == 0,
-            }
-            for row, values in enumerate(zip(*(c.tolist() for c in columns), strict=True))
-        ]
-
     def to_pandas(self) -> pd.DataFrame:
-        """Return the rows as a data frame."""
-        rows = self.to_rows()
-        names = rows[0] if rows else ("request", "slack_s", "late_s", "finish_slack_s", "critical")
-        return frame({name: [row[name] for row in rows] for name in names})
+        """Return a data frame with a row for each request, times in seconds: how much later it may
+        begin, arrive and finish, and whether it is critical."""
+        ids = [self.instance.requests.id_of(row) for row in range(len(self.slack_ns))]
+        return frame({
+            "request": ids, "slack_s": self.slack_ns / NS_PER_S, "late_s": self.late_ns / NS_PER_S,
+            "finish_slack_s": self.finish_slack_ns / NS_PER_S, "critical": self.slack_ns == 0,
+        })  # fmt: skip
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the Gantt chart with the critical steps framed and each request's slack as a line
@@ -98,7 +87,7 @@ def request_slack(instance: Instance, schedule: Scheduled) -> RequestSlack:
     >>> import orsched
     >>> instance = orsched.load("two-by-two")
     >>> request_slack(instance, orsched.simulate(instance, "fcfs")).critical
-    [0, 1]
+    [0, 1, 2, 3]
 
     With one worker that never idles all steps are critical. With several, only those are that the
     last end depends on: over the worker, a client, the request itself or a link.

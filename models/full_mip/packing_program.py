@@ -41,11 +41,6 @@ class PackingMip:
             taken = [(columns[j], -due) for columns, due in zip(self.x, self.rounds, strict=True)]
             model.row(f"load_{j}", [(self.load, 1), *taken], least=0)
 
-    @staticmethod
-    def nonzeros(instance: Instance) -> int:
-        """Return the nonzeros at most, known before the model is built."""
-        return 2 * len(instance) * instance.worker.clients + instance.worker.clients
-
     def schedule_of(self, values: Sequence[float]) -> Schedule:
         """Return the checked schedule of the clients in a solution."""
         client = [max(range(len(own)), key=lambda j: values[own[j]]) for own in self.x]

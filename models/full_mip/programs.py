@@ -315,7 +315,7 @@ def _packing(
 ) -> Program:
     if stages is not None:
         raise InputError("packing has no stages", field="stages", remedy="leave it out")
-    _require_size(Size(0, 0, PackingMip.nonzeros(instance)), max_nonzeros)
+    _require_size(Size(0, 0, (2 * len(instance) + 1) * instance.worker.clients), max_nonzeros)
     mip = PackingMip(instance, symmetry_breaking)
     return Program(
         mip.name, instance, mip.model, 0, 0, "decode rounds of the client with the most",

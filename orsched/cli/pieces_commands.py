@@ -98,34 +98,22 @@ def _bilinear(source: list[int] | Instance, name: str | None) -> CostModel:
 
 
 def _print_batches(batches: Batches, style: str) -> None:
+    columns = (batches.sizes.tolist(), batches.longest.tolist(), batches.serving_ns.tolist())
     rows = [
-        {
-            "batch": number,
-            "requests": len(each),
-            "padded_to": int(longest),
-            "batch_s": ns / NS_PER_S,
-            "rows": each.tolist(),
-        }
-        for number, (each, longest, ns) in enumerate(
-            zip(batches, batches.longest, batches.serving_ns.tolist(), strict=True)
-        )
+        {"batch": k, "requests": size, "padded_to": longest, "batch_s": ns / NS_PER_S}
+        for k, (size, longest, ns) in enumerate(zip(*columns, strict=True))
     ]
-    facts = {
-        "requests": len(batches.order),
-        "batches": len(batches),
-        "total_s": batches.total_ns / NS_PER_S,
-        "least_over": batches.optimal_over,
-        "method": batches.method,
-    }
+    total = {"total_s": batches.total_ns / NS_PER_S, "least_over": batches.optimal_over}
+    if style == "table":
+        print_facts(total, "table")
+        click.echo()
+    else:
+        rows = [row | {"rows": own.tolist()} for row, own in zip(rows, batches, strict=True)]
     if style == "json":
         clear_line(end=True)
-        print_json({**facts, "of_each": rows})
-        return
-    if style == "table":
-        print_facts(facts, "table")
-        click.echo()
-        rows = [{name: row[name] for name in row if name != "rows"} for row in rows]
-    print_rows(rows, style, ("batch", "requests", "padded_to", "batch_s", "rows"))
+        print_json({**total, "of_each": rows})
+    else:
+        print_rows(rows, style, ("batch", "requests", "padded_to", "batch_s", "rows"))
 
 
 @command("offload")
@@ -170,16 +158,16 @@ def _offloaded(
     plain: Any = None
     if loads is not None:  # what is no number of 64 bits is refused as it is written
         plain = [int(w) if w.strip().isdecimal() and len(w) < 19 else w for w in loads]
+        if rule != "max_min":
+            raise InputError("is for max_min", field="--loads", remedy="leave it out")
     done = offload(costs, workers, plain)
     if rule == "max_min":
         return done
-    if loads is not None:
-        raise InputError("is for max_min", field="--loads", remedy="leave it out")
     queues = sort_with_stealing(costs, len(done.loads))
     ends = queues.serve()
-    for taken in queues.taken:
-        done.assignment[taken.request] = taken.client
-    return replace(done, makespan=max(ends), loads=ends)
+    place = dict(queues.taken)
+    assignment = [place[job] for job in range(len(costs))]
+    return replace(done, makespan=max(ends), loads=ends, assignment=assignment)
 
 
 def _print_offloading(done: Offloading, style: str) -> None:
@@ -249,4 +237,5 @@ def _draw_slack(instance: Instance, schedule: Schedule, path: Path, style: str) 
     found = request_slack(instance, schedule)
     chart = Chart.of(instance, schedule)
     save_picture(lambda figure: found.plot(place_axes(figure, chart)), path)
-    print_rows(found.to_rows(), style)
+    rows: Any = found.to_pandas().to_dict("records")
+    print_rows(rows, style)

@@ -202,7 +202,7 @@ def _run(
 ) -> RunResult:
     from orsched.runner.execution import run
 
-    with own_code([settings.worker, *([what] if isinstance(what, str) else [])]):
+    with own_code([settings.worker, *([what] if isinstance(what, str) else [])], parameters):
         return run(
             problem,
             what,

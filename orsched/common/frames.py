@@ -27,7 +27,7 @@ def frame(columns: Mapping[str, Any]) -> pd.DataFrame:
     Raises ``MissingDependencyError`` without pandas.
     """
     plain = {k: v if hasattr(v, "dtype") else list(v) for k, v in columns.items()}
-    found: pd.DataFrame = _pandas().DataFrame(plain)
+    found: pd.DataFrame = required_pandas().DataFrame(plain)
     return found
 
 
@@ -94,7 +94,8 @@ def _of_columns(columns: Mapping[Any, Any]) -> pd.DataFrame:
     return frame({str(name): values for name, values in columns.items()})
 
 
-def _pandas() -> Any:
+def required_pandas() -> Any:
+    """Return pandas; ``MissingDependencyError`` without it."""
     try:
         import pandas as pd
     except ImportError as error:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.common.columns import int_column
-from orsched.common.errors import InputError, unavailable
+from orsched.common.errors import InputError
+from orsched.common.frames import required_pandas
 from orsched.common.units import MAX_TIME_NS, MAX_TOKENS
 from orsched.data.length_quantiles import LEVELS, MAX_LEVELS, QUANTILES, require_order
 from orsched.data.requests import MAX_WEIGHT, SERVICE_CLASSES, WEIGHT_REMEDY, Prefixes, Requests
@@ -142,7 +143,7 @@ def requests_from_frame(frame: pd.DataFrame, classes: Sequence[str] = SERVICE_CL
 
 def require_frame(frame: object) -> None:
     """Raise ``InputError`` for what is not a data frame."""
-    if not isinstance(frame, _pandas().DataFrame):
+    if not isinstance(frame, required_pandas().DataFrame):
         raise InputError(f"a {type(frame).__name__} is not a data frame", remedy="give a DataFrame")
 
 
@@ -338,7 +339,7 @@ def _columns(requests: Requests) -> dict[str, Any]:
 
 def requests_to_frame(requests: Requests) -> pd.DataFrame:
     """Return requests as a frame, a row each: times in ns, classes as codes, no absent columns."""
-    pandas = _pandas()
+    pandas = required_pandas()
     columns = _columns(requests) | _quantile_columns(requests)
     if requests.prefixes is not None:
         cuts = requests.prefixes.offsets[1:-1]
@@ -385,11 +386,3 @@ def write_requests_csv(
             writer.writerows(
                 zip(*(np.asarray(columns[name], object).tolist() for name in order), strict=True)
             )
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise unavailable(error, "data frames need pandas: pip install pandas") from None
-    return pandas
