@@ -1,4 +1,5 @@
-"""The method ``vllm`` beside vLLM's own scheduler, step by step; then orsched's orders in it.
+"""The method ``vllm`` beside vLLM's own scheduler, step by step; then orsched's orders in it, and
+that scheduler driven by orsched.
 
 Without prefix caches, and with them, where the tokens that each request finds must be equal too; on
 long prompts and, where ``ORSCHED_DATA`` is set, real traces; all without prefix caches also with
@@ -108,6 +109,14 @@ def compare(python, kind, make, count, ahead=False):
     return equal >= LEAST_EQUAL * count
 
 
+def driven(python):
+    """Print what vLLM did where orsched drives it; return whether all was as asked."""
+    done = outlet.in_vllm(python, "driven_scheduler")
+    shown = [line for line in done.stdout.splitlines() if " of " in line]
+    print("\n".join(shown) or f"the driven scheduler failed: {done.stderr[-900:]}", flush=True)
+    return done.returncode == 0
+
+
 def main():
     """Print one line for each workload that differs, then the outlet's tables.
 
@@ -129,6 +138,7 @@ def main():
             good &= compare(options.python, kind, make, options.workloads)
         said = f"{kind} with asynchronous scheduling"
         good &= compare(options.python, said, make, options.workloads, ahead=True)
+    good &= driven(options.python)
     faults = outlet.compare(options.python, options.requests) + outlet_files.check(options.python)
     sys.exit(not good or faults > 0)
 

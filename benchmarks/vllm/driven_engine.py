@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from dataclasses import replace
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 
 import numpy as np
 
@@ -22,9 +22,15 @@ from orsched.runner.vllm_worker.engine import arguments_of, imported
 
 
 class Record:
-    """What vLLM's scheduler puts into passes, and the time in which its model executes them."""
+    """What vLLM's scheduler puts into passes, and the time in which its model executes them.
+
+    ``clock``: CPU time of this thread where vLLM computes on the CPU, else the wall's.
+    """
 
     def __init__(self, llm):
+        from vllm.platforms import current_platform
+
+        self.clock = thread_time_ns if current_platform.is_cpu() else perf_counter_ns
         core = llm.engine_core.engine_core
         self.scheduler, self.executor = core.scheduler, core.model_executor
         self.schedule = self.scheduler.schedule
@@ -48,11 +54,11 @@ class Record:
         """Return a method whose time is counted."""
 
         def count(*given, **more):
-            start = perf_counter_ns()
+            start = self.clock()
             try:
                 return call(*given, **more)
             finally:
-                self.model_ns += perf_counter_ns() - start
+                self.model_ns += self.clock() - start
 
         return count
 
@@ -60,10 +66,10 @@ class Record:
 class Done:
     """A run: passes (request -> tokens) as vLLM had them, tokens, and where the time went."""
 
-    def __init__(self, record, rows, tokens, wall_ns):
+    def __init__(self, record, rows, tokens, taken_ns):
         self.passes = [{rows[name]: n for name, n in each.items()} for each in record.passes]
-        self.tokens, self.wall_ns = tokens, wall_ns
-        self.model_share = record.model_ns / wall_ns
+        self.tokens, self.taken_ns = tokens, taken_ns
+        self.model_share = record.model_ns / taken_ns
 
 
 class Driven:
@@ -91,12 +97,12 @@ class Driven:
         if instance.caches_prefixes:
             self.device.engine.forget_prefixes()
         self.record.clear()
-        start = perf_counter_ns()
+        start = self.record.clock()
         done = execute_policy(instance, source.policy, self.device, 0, vocabulary)
-        wall_ns = perf_counter_ns() - start
+        taken_ns = self.record.clock() - start
         assert not done.stopped, done.stopped
         faults = check(instance, done.schedule, times="measured")
-        run = Done(self.record, self.rows, done.tokens, wall_ns)
+        run = Done(self.record, self.rows, done.tokens, taken_ns)
         return run, done.schedule, source.plan, len(faults)
 
     def close(self):
@@ -139,11 +145,11 @@ class Stock:
             rows[self.llm.add_request(str(row), rendered, wanted)] = row
         tokens = [[] for _ in range(len(instance))]
         self.record.clear()
-        start = perf_counter_ns()
+        start = self.record.clock()
         while self.llm.has_unfinished_requests():
             for out in self.llm.step():
                 tokens[int(out.request_id)] += out.outputs[0].token_ids
-        return Done(self.record, rows, tokens, perf_counter_ns() - start)
+        return Done(self.record, rows, tokens, self.record.clock() - start)
 
     def close(self):
         """End the engine."""

@@ -86,12 +86,12 @@ def main():
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     wrong, first = 0, runs[next(iter(KINDS))][0].tokens
     for kind, some in runs.items():
-        walls = [run.wall_ns / 1e9 for run in some]
+        times = [run.taken_ns / 1e9 for run in some]
         found, mixed = stages(some[0].passes, prompts)
         wrong += some[0].tokens != first or bool(mixed and KINDS[kind])
         print(
-            f"| {kind} | {len(some[0].passes):,} | {found} | {mixed} | {median(walls):.2f} "
-            f"| {min(walls):.2f} to {max(walls):.2f} |"
+            f"| {kind} | {len(some[0].passes):,} | {found} | {mixed} | {median(times):.2f} "
+            f"| {min(times):.2f} to {max(times):.2f} |"
         )
     print(f"\n{wrong} faults")
     sys.exit(wrong > 0)

@@ -119,7 +119,7 @@ def table(count, model, threads):
     print(f"\n{count} requests, model {model}, {SLOTS} slots\n")
     print(line.format(
         "case", "passes: as the trace", "as planned", "as vLLM's own", "violations", "evictions",
-        "tokens hit", "answers as fcfs", "model share",
+        "tokens hit", "answers as fcfs", "model's share",
     ))  # fmt: skip
     print("| --- |" + " ---: |" * 8, flush=True)
     reference, wrong = {}, 0
