@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from orsched.models.exact_search.stage_plan import Plan
+from orsched.models.exact_search.stage_plan import Plan, plan_times
 from orsched.models.full_mip.linear_solvers import cp_model, search_cpsat
 
 if TYPE_CHECKING:
@@ -179,8 +179,10 @@ class IntervalModel:
         times = zip(self.level[k], self.problem.levels, strict=True)
         return sum(time * column for column, (_, time) in times)
 
-    def hint(self, plan: Plan) -> None:
-        """Begin the search at a plan."""
+    def begin_at(self, plan: Plan) -> None:
+        """Begin the search at a plan, and look for nothing that ends later."""
+        *_, start, length = plan_times(self.problem, plan)[-1]
+        self.cp.add(self.makespan <= start + length)
         rounds = [*plan.rounds, *[0] * (self.stages - len(plan.rounds))]
         at = [sum(rounds[:k]) for k in range(self.stages)]
         add = self.cp.add_hint

@@ -400,7 +400,7 @@ def solve_here(
     if job.spec.formulation == INTERVALS:
         compact = IntervalModel(problem, job.spec.stages, job.least)
         if start is not None:
-            compact.hint(start)
+            compact.begin_at(start)
         return compact.solve(end, job.seed, send) | {"cpu_s": process_time() - begin}
     backend, model = BACKENDS[job.backend], job.spec.build(problem)
     if isinstance(model, LatencyMip) and job.least is not None:
