@@ -15,11 +15,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from benchmarks.vllm.driven_engine import Driven, Stock, open_engine, settings_of
+from benchmarks.vllm.driven_engine import Stock, open_engine, settings_of
 from benchmarks.vllm.engine_passes import BUDGET, make_instance
 from orsched.calibration.candidates import calibrate
 from orsched.files import save_cost
 from orsched.runner.measuring import measure_worker
+from orsched.runner.vllm_worker.device import VllmDevice
 
 CLASS = "orsched.runner.vllm_outlet.OrderedScheduler"
 KINDS = {
@@ -32,8 +33,8 @@ KINDS = {
 
 def measured_cost(instance, settings, path):
     """Write the affine model of the engine's steps, and return it."""
-    with open_engine(Driven, settings) as driven:
-        found = measure_worker(driven.device, BUDGET, repeats=2, like=instance.requests)
+    with open_engine(VllmDevice, settings) as device:
+        found = measure_worker(device, BUDGET, repeats=2, like=instance.requests)
     cost = calibrate(found.steps).candidate("affine").cost
     save_cost(cost, path)
     return cost
