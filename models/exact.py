@@ -302,7 +302,8 @@ def choose(instance: Instance, objective: Objective = MAKESPAN) -> tuple[str, st
 
 def _for_times(instance: Instance, objective: Objective) -> tuple[str, str]:
     """Return the method for an objective that is not the makespan, and why."""
-    n, most = len(instance), EXACT_FOR_LIMITS if objective.of_limits else EXACT_FOR_TIMES
+    by_mip = objective.of_limits or objective.of_due_dates
+    n, most = len(instance), EXACT_FOR_LIMITS if by_mip else EXACT_FOR_TIMES
     if 0 < n <= most and refusal_of_mip(instance) is None:
         return "exact", f"{n} requests are few enough for a proof of {objective.name}"
     for name in SEARCHES_FOR_TIMES:
@@ -318,6 +319,8 @@ def _policy(instance: Instance, objective: Objective) -> tuple[str, str]:
     """Return the policy that is good for an objective, where nothing searches for it."""
     if objective.of_limits and instance.names_classes:
         return "slack", "it serves first what is about to miss its limits"
+    if objective.of_due_dates:
+        return "gittins", "it serves the shortest first; no method of this size seeks due dates"
     return "gittins", f"it serves the shortest first, which is good for {objective.name}"
 
 

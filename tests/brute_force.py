@@ -110,6 +110,30 @@ def most_attained(instance, met, pauses=False):
     return best(0, frozenset(range(n)), (), ())
 
 
+def least_late(instance, late, joined, pauses=False):
+    """Return the least of ``late(i, finish_ns)`` of all requests, ``joined`` by sum or max.
+
+    It must not fall with time: so no wait helps that no arrival asks for.
+    """
+    setting, known = (*_setting(instance), pauses), {}
+
+    def best(now, waiting, running):
+        if not waiting and not running:
+            return None
+        if (key := (now, waiting, running)) not in known:
+            values = []
+            for then, (others, decoding) in _moves(now, waiting, running, *setting):
+                there = set(waiting) | {i for i, _ in running}
+                done = sorted(there - others - {i for i, _ in decoding})
+                rest = best(then, others, decoding)
+                parts = [late(i, then) for i in done] + ([] if rest is None else [rest])
+                values.append(joined(parts))
+            known[key] = min(values)
+        return known[key]
+
+    return best(0, frozenset(range(len(instance))), ())
+
+
 def _setting(instance):
     """Return prompts, rounds, blocks, arrivals and the worker."""
     req, worker = instance.requests, instance.worker

@@ -14,13 +14,14 @@ from orsched.common.registry import attached
 from orsched.data.schedule_classes import PLAIN_SCHEDULES
 from orsched.models.best_first.packed import Packed, engine, fits
 from orsched.models.best_first.states import BestFirst, States
-from orsched.models.exact_search.aims import Answer, Bounded, ExactSearch, units_at_least
+from orsched.models.exact_search.aims import Answer, ExactSearch, units_at_least
 from orsched.models.exact_search.best_first import (
     MAX_FIRST_STAGES,
     MAX_STATES,
     BestFirstRun,
     first_values,
 )
+from orsched.models.exact_search.bounded import Bounded
 from orsched.models.exact_search.stage_plan import plan_of, read_problem
 from orsched.models.exact_search.starts import prepare
 
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
     from orsched.models.compiled_kernels import Kernels
-    from orsched.models.exact_search.aims import FullMipProgress, Status, Termination
+    from orsched.models.exact_search.aims import Status, Termination
+    from orsched.models.exact_search.bounded import FullMipProgress
 
 MAX_PACKED = 20_000_000  # states that the compiled search keeps at most: a hundred bytes each
 

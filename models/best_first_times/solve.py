@@ -12,7 +12,7 @@ from orsched.common.errors import InputError
 from orsched.data.schedule_classes import PLAIN_SCHEDULES
 from orsched.models.best_first_times.epochs import Epochs, read_case
 from orsched.models.best_first_times.relaxation import Relaxation
-from orsched.models.exact_search.aims import Answer, BoundedValue, ExactSearch, TimesAim
+from orsched.models.exact_search.aims import Answer, ExactSearch, TimesAim
 from orsched.models.exact_search.best_first import (
     CHECKED_EVERY,
     MAX_FIRST_STAGES,
@@ -23,6 +23,7 @@ from orsched.models.exact_search.best_first import (
     first_values,
     plan_of_steps,
 )
+from orsched.models.exact_search.bounded import BoundedValue
 from orsched.models.exact_search.stage_plan import read_problem
 from orsched.models.exact_search.starts import prepare_values
 from orsched.solving.objectives import Objective, minimised
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
     from orsched.models.best_first_times.epochs import Counts, Move, State
-    from orsched.models.exact_search.aims import FullMipProgress, Status, Termination
+    from orsched.models.exact_search.aims import Status, Termination
+    from orsched.models.exact_search.bounded import FullMipProgress
     from orsched.models.exact_search.stage_plan import Plan
 
 

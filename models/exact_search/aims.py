@@ -12,17 +12,19 @@ import numpy as np
 
 from orsched.common.errors import InputError, OrschedError
 from orsched.common.stop import MaxRuntime
-from orsched.common.units import NS_PER_S
 from orsched.data.schedule_classes import ALL_SCHEDULES, PLAIN_SCHEDULES, WITHOUT_PAUSES
 from orsched.metrics.class_metrics import request_limits
+from orsched.metrics.due_dates import WEIGHTED_TARDINESS, required_due_dates
 from orsched.metrics.objective_values import weighted_times
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.token_times import finishes_ns, first_tokens_ns
+from orsched.models.exact_search.bounded import FullMipProgress
 from orsched.models.exact_search.stage_plan import plan_of, schedule_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
@@ -57,12 +59,18 @@ class Terms:
     """What the model of an objective needs to know, in units of time. ``makespan``, ``finish``,
     ``first``: coefficients of the end, of last tokens and of first tokens; ``limits``: by request
     the limits on the first token and from there to the last one, -1 for none, or None where the
-    request is not judged; None for a sum of times."""
+    request is not judged; None for a sum of times. ``due``: when requests are due, None for those
+    that are not judged, in units of which ``fine`` are one of the others; ``late``: how much each
+    one's tardiness counts, or None for the largest lateness, to which ``shift`` is added."""
 
     makespan: int
     finish: tuple[int, ...]
     first: tuple[int, ...]
     limits: tuple[tuple[int, int] | None, ...] | None = None
+    due: tuple[int | None, ...] | None = None
+    fine: int = 1
+    late: tuple[int, ...] | None = None
+    shift: int = 0
 
 
 class TimesAim:
@@ -160,12 +168,59 @@ class MissesAim:
         return self.judged - self.limits.attained(self._instance, first, finish)
 
 
+class DueAim:
+    """Weighted tardiness, summed up, or the largest lateness, in nanoseconds.
+
+    A due date need not be a whole number of the model's units of time. So lateness is counted in
+    the largest unit in which both are whole.
+    """
+
+    def __init__(self, instance: Instance, problem: Problem, objective: Objective) -> None:
+        self._instance, self.objective = instance, objective
+        self.dates = required_due_dates(instance, objective.name)
+        due_ns = (self.dates.due_ns - problem.first_ns).tolist()
+        self._unit_ns = math.gcd(problem.unit_ns, *due_ns)
+        due: list[int | None] = [None] * len(instance)
+        late = [0] * len(instance)
+        for row, at, weight in zip(self.dates.rows, due_ns, self.dates.weights, strict=True):
+            due[row], late[row] = at // self._unit_ns, int(weight)
+        self.weighted = objective.name == WEIGHTED_TARDINESS
+        self._shift = 0 if self.weighted else max(0, *(each or 0 for each in due))
+        n, fine = len(instance), problem.unit_ns // self._unit_ns
+        counts = tuple(late) if self.weighted else None
+        self.terms = Terms(0, (0,) * n, (0,) * n, None, tuple(due), fine, counts, self._shift)
+
+    def of(self, schedule: Schedule) -> int:
+        """Return the value of a schedule."""
+        return self._of(finishes_ns(Timeline(self._instance, schedule)))
+
+    def _of(self, finish_ns: IntColumn) -> int:
+        dates = self.dates
+        return (dates.weighted_tardiness if self.weighted else dates.max_lateness)(finish_ns)
+
+    def of_units(self, units: int) -> int:
+        """Return the value that an objective of the model stands for."""
+        return (units - self._shift) * self._unit_ns
+
+    def shown_ns(self, value: int) -> int:
+        """Return a value as callbacks see it, in whole nanoseconds, rounded up."""
+        return math.ceil(self.fraction(value))
+
+    def fraction(self, value: int) -> Fraction:
+        """Return the objective that a value stands for, in nanoseconds."""
+        return Fraction(value, self.dates.weight if self.weighted else 1)
+
+    def lower(self, alone: Alone) -> int:
+        """Return the value if each request were served alone: none ends sooner."""
+        return self._of(np.array(alone.finish_ns, np.int64) + self._instance.requests.arrival_ns)
+
+
 def _units(ns: int, unit: int) -> int:
     """Return a limit in units: times are whole units, so what is left over says nothing."""
     return -1 if ns < 0 else ns // unit
 
 
-Aim = MakespanAim | TimesAim | MissesAim
+Aim = MakespanAim | TimesAim | MissesAim | DueAim
 
 
 def units_at_least(aim: Aim, value: int) -> int:
@@ -219,69 +274,6 @@ Status = Literal["optimal", "optimal_for_K", "feasible", "infeasible", "unknown"
 Termination = Literal[
     "finished", "time_limit", "stopped", "interrupted", "too_large", "died"
 ]  # fmt: skip
-
-
-class FullMipProgress(NamedTuple):
-    """What a callback sees after each better incumbent or bound.
-
-    Attributes:
-        makespan_ns: the incumbent's makespan, or None.
-        bound_ns: the proven bound, or None (also while K is not proven to suffice).
-        elapsed_s: seconds since the call.
-        value: what is minimised, times in whole nanoseconds; for the makespan that.
-    """
-
-    makespan_ns: int | None
-    bound_ns: int | None
-    elapsed_s: float
-    value: int | None = None
-
-
-class Bounded:
-    """A schedule or none, with a proven bound or none, in seconds and as a gap."""
-
-    schedule: Schedule | None
-    bound_ns: int | None
-
-    @property
-    def makespan_ns(self) -> int | None:
-        """End of the schedule's last stage, or None."""
-        return None if self.schedule is None else self.schedule.makespan_ns
-
-    @property
-    def makespan(self) -> float | None:
-        """The same in seconds."""
-        return None if self.makespan_ns is None else self.makespan_ns / NS_PER_S
-
-    @property
-    def bound(self) -> float | None:
-        """The bound in seconds."""
-        return None if self.bound_ns is None else self.bound_ns / NS_PER_S
-
-    @property
-    def gap(self) -> float | None:
-        """(makespan - bound) / bound, or None."""
-        if self.makespan_ns is None or not self.bound_ns:
-            return None
-        return (self.makespan_ns - self.bound_ns) / self.bound_ns
-
-
-class BoundedValue(Bounded):
-    """The same of any objective, whose value and bound are there exactly. ``value``,
-    ``value_bound``: times in nanoseconds; None where the objective is the makespan alone."""
-
-    objective: str  # what was minimised, or the attainment, which is made large
-    value: Fraction | None
-    value_bound: Fraction | None
-
-    @property
-    def gap(self) -> float | None:
-        """How far the objective is from its bound, by the bound, or None."""
-        if self.value is None and self.objective == "makespan":
-            return super().gap
-        if self.value is None or not self.value_bound:
-            return None
-        return float(abs(self.value - self.value_bound) / self.value_bound)
 
 
 _FOREVER_S = 1e9  # longer time limits are none: not every solver and clock takes them

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from orsched.common.errors import OrschedError, TimeLimitError
 from orsched.common.registry import attached
 from orsched.models.bounds.bounds import bound
-from orsched.models.exact_search.aims import Alone, MissesAim, TimesAim
+from orsched.models.exact_search.aims import Alone, DueAim, MissesAim, TimesAim
 from orsched.models.exact_search.stage_plan import Plan, plan_of, schedule_of
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def lower_bound(search: ExactSearch) -> int:
     """Return a bound on the value from the certified ones, and each request served alone."""
     instance, aim = search.instance, search.aim
     least = served_alone(instance, search.problem)
-    if isinstance(aim, MissesAim):
+    if isinstance(aim, (MissesAim, DueAim)):
         return aim.lower(least)
     assert isinstance(aim, TimesAim)
     share = search.part_of_time(30)
@@ -114,7 +115,11 @@ def _orders(search: ExactSearch) -> list[list[int]]:
     weight = [1 if terms is None else max(1, terms.finish[i] + terms.first[i]) for i in n]
     work = [problem.needed[i] + 1 for i in n]
     short = sorted(n, key=lambda i: (problem.arrivals[i], work[i] / weight[i], i))
-    return [sorted(n, key=lambda i: (problem.arrivals[i], i)), short]
+    found = [sorted(n, key=lambda i: (problem.arrivals[i], i)), short]
+    if terms is not None and terms.due is not None:  # earliest due date first
+        due = [math.inf if each is None else each for each in terms.due]
+        found.append(sorted(n, key=lambda i: (due[i], i)))
+    return found
 
 
 def _one_by_one(problem: Problem, order: list[int]) -> Plan:

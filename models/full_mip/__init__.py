@@ -3,7 +3,7 @@
 >>> from orsched.models.full_mip import solve_full_mip
 """
 
-from orsched.models.exact_search.aims import FullMipProgress
+from orsched.models.exact_search.bounded import FullMipProgress
 from orsched.models.full_mip.model_files import write_full_mip
 from orsched.models.full_mip.programs import Size
 from orsched.models.full_mip.solve import (

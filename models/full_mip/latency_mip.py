@@ -161,12 +161,30 @@ class LatencyMip:
         judged = [limits is not None and limits[i] is not None for i in n]
         self.miss = {i: add(f"miss_{i}", BINARY, 1) for i in n if judged[i]}
         wants_first = [bool(self.terms.first[i]) or judged[i] for i in n]
-        wants_finish = [bool(self.terms.finish[i]) or judged[i] for i in n]
+        self.due = {i: due for i, due in enumerate(self.terms.due or ()) if due is not None}
+        wants_finish = [bool(self.terms.finish[i]) or judged[i] or i in self.due for i in n]
         self.first = {i: add(f"first_{i}", CONTINUOUS, self.horizon) for i in n if wants_first[i]}
         self.finish = {
             i: add(f"finish_{i}", CONTINUOUS, self.horizon) for i in n if wants_finish[i]
         }
         self.end = add("tmax", CONTINUOUS, self.horizon) if self.terms.makespan else None
+        self._lateness()
+
+    def _lateness(self) -> None:
+        """Add the tardiness of each request that is due, or the largest lateness of all."""
+        terms, add, row = self.terms, self.model.add, self.model.row
+        most = self.horizon * terms.fine
+        self.late = {
+            i: add(f"late_{i}", CONTINUOUS, max(0, most - due))
+            for i, due in self.due.items()
+            if terms.late is not None
+        }
+        self.latest = None
+        if self.due and terms.late is None:
+            self.latest = add("latest", CONTINUOUS, most + terms.shift)
+        for i, due in self.due.items():
+            column = self.late[i] if self.latest is None else self.latest
+            row(f"due_{i}", [(column, 1), (self.finish[i], -terms.fine)], least=terms.shift - due)
 
     # -- rows ---------------------------------------------------------------------------------
 
@@ -283,9 +301,10 @@ class LatencyMip:
         pairs: list[tuple[int, int]] = []
         for i in range(len(problem)):
             limit = None if terms.limits is None else terms.limits[i]
+            late = None if terms.late is None else terms.late[i]
             kind = (
                 problem.prompts[i], problem.needed[i], problem.blocks[i], problem.arrivals[i],
-                terms.finish[i], terms.first[i], limit,
+                terms.finish[i], terms.first[i], limit, self.due.get(i), late,
             )  # fmt: skip
             if kind in last:
                 pairs.append((last[kind], i))
@@ -307,6 +326,9 @@ class LatencyMip:
         aim = [(column, 1) for column in self.miss.values()]
         aim += [(column, terms.first[i]) for i, column in self.first.items()]
         aim += [(column, terms.finish[i]) for i, column in self.finish.items()]
+        aim += [(column, (terms.late or ())[i]) for i, column in self.late.items()]
+        if self.latest is not None:
+            aim.append((self.latest, 1))
         if self.end is not None:
             aim.append((self.end, terms.makespan))
         self.model.minimise(aim)
@@ -360,6 +382,12 @@ class LatencyMip:
             values[self.first[i]] = first
         if i in self.finish:
             values[self.finish[i]] = finish
+        if i in self.due:
+            late = self.terms.fine * finish - self.due[i]
+            if self.latest is None:
+                values[self.late[i]] = max(0, late)
+            else:
+                values[self.latest] = max(values[self.latest], late + self.terms.shift)
         if i in self.miss:
             limit = None if self.terms.limits is None else self.terms.limits[i]
             assert limit is not None

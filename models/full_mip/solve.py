@@ -14,13 +14,14 @@ from orsched.common.scalars import require_one_of
 from orsched.data.schedule_classes import PLAIN_SCHEDULES
 from orsched.models.exact_search.aims import (
     Answer,
-    BoundedValue,
+    DueAim,
     ExactSearch,
     MakespanAim,
     MissesAim,
     TimesAim,
     units_at_least,
 )
+from orsched.models.exact_search.bounded import BoundedValue
 from orsched.models.exact_search.stage_plan import MAX_UNITS, read_problem
 from orsched.models.exact_search.starts import prepare, prepare_values
 from orsched.models.full_mip.formulation import FORMULATIONS
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
     from orsched.data.service_classes import SLO
-    from orsched.models.exact_search.aims import Aim, FullMipProgress, Status, Termination
+    from orsched.models.exact_search.aims import Aim, Status, Termination
+    from orsched.models.exact_search.bounded import FullMipProgress
     from orsched.models.exact_search.stage_plan import Plan, Problem
 
 MAX_NONZEROS = 2_000_000
@@ -188,6 +190,8 @@ def _for_makespan(
 def _aim(instance: Instance, problem: Problem, objective: Objective, wanted: MipOptions) -> Aim:
     if objective.is_linear:
         return TimesAim(instance, problem, objective)
+    if objective.of_due_dates:
+        return DueAim(instance, problem, objective)
     return MissesAim(instance, problem, wanted.slo)
 
 
@@ -293,7 +297,7 @@ def _for_objective(
     bound = result.bound_ns  # of the value, in the units of the aim
     return replace(
         result,
-        bound_ns=aim.shown_ns(bound) if bound is not None and isinstance(aim, TimesAim) else None,
+        bound_ns=None if bound is None or isinstance(aim, MissesAim) else aim.shown_ns(bound),
         value=None if search.value is None else aim.fraction(search.value),
         value_bound=None if bound is None else aim.fraction(bound),
     )

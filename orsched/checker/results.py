@@ -9,6 +9,7 @@ import numpy as np
 from orsched.checker.violations import STRUCTURE, shown
 from orsched.checker.violations import ViolationKind as Kind
 from orsched.common.errors import TimeLimitError
+from orsched.metrics.due_dates import DueDates
 from orsched.metrics.summary import PERCENTILES, figures
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _SCALARS = (
     "tokens_per_s", "bound_ns", "gap",
 )  # fmt: skip
 
-_NOT_IN_OLDER_FILES = ("results.itl_ns", "results.slo.goodput_per_s")
+_NOT_IN_OLDER_FILES = ("results.itl_ns", "results.due", "results.slo.goodput_per_s")
 """Numbers that schedules lack which orsched wrote before it knew them."""
 
 _OF_CACHES = ("hit_tokens", "hit_rate", "recomputed_tokens")
@@ -220,6 +221,7 @@ def _further(line: Timeline) -> tuple[str, ...]:
     caches += ("transfers",) * (line.instance.link is not None)
     caches += ("tail_ns",) * (line.instance.requests.group is not None)
     caches += ("weighted_jct_ns",) * (line.instance.requests.weights is not None)
+    caches += ("due",) * (DueDates.of(line.instance) is not None)
     return caches + ("classes",) * classes + ("tenants", "fairness") * tenants
 
 

@@ -163,7 +163,8 @@ class Judged(Limits):
 
     objective: Objective | None = option(
         "What to minimise: makespan, jct_mean, ttft_mean, weighted_jct_mean, a weighted sum such "
-        "as 0.3*makespan+0.7*jct_mean; or slo_attainment (maximised).  [default: makespan]",
+        "as 0.3*makespan+0.7*jct_mean, weighted_tardiness_mean, lateness_max; or slo_attainment "
+        "(maximised).  [default: makespan]",
         metavar="NAME",
         callback=_objective,
     )

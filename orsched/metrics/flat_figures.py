@@ -45,6 +45,8 @@ FIGURES = (
     "itl_max_s",
     *(f"jct_{figure}_s" for figure in _OF_LATENCIES),
     "weighted_jct_mean_s",
+    "weighted_tardiness_mean_s",
+    "lateness_max_s",
     "slo_attainment",
     "goodput_per_s",
     "tokens_per_s",
@@ -72,6 +74,9 @@ def flat_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
             figures[f"{name}_{figure}_s"] = _seconds(spread.get(figure))
     weighted = results.get("weighted_jct_ns") or results.get("jct_ns") or {}
     figures["weighted_jct_mean_s"] = _seconds(weighted.get("mean"))
+    due = results.get("due") or {}
+    figures["weighted_tardiness_mean_s"] = _seconds(due.get("weighted_tardiness_ns"))
+    figures["lateness_max_s"] = _seconds(due.get("max_lateness_ns"))
     for name in ("tokens_per_s", "slot_utilization", "gap"):
         figures[name] = results.get(name)
     attained, figures["slo_attainment"] = _attained(results)

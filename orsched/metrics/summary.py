@@ -15,6 +15,7 @@ from orsched.data.schedule import MIXED, PREFILL, as_schedule, served_instance
 from orsched.data.service_classes import SLO as SLO  # noqa: TC001
 from orsched.data.workers import time_within
 from orsched.metrics.class_metrics import OUTPUT_WEIGHT, PROMPT_WEIGHT, TenantService, class_figures
+from orsched.metrics.due_dates import due_figures
 from orsched.metrics.flat_figures import PERCENTILES as PERCENTILES
 from orsched.metrics.flat_figures import distribution as distribution
 from orsched.metrics.flat_figures import ratio
@@ -157,8 +158,8 @@ def fleet_figures(line: Timeline, makespan_ns: int) -> dict[str, Any]:
 _OF_WHOLE_RUNS = ("tokens_per_s", "ttft_ns", "tpot_ns", "itl_ns", "jct_ns", "slo", "gap")
 """Numbers that a run has only if it was not stopped."""
 
-OF_CLASSES = ("classes", "tenants", "fairness", "weighted_jct_ns", "tail_ns")
-"""Numbers that only instances with classes, tenants, weights or groups have."""
+OF_CLASSES = ("classes", "tenants", "fairness", "weighted_jct_ns", "tail_ns", "due")
+"""Numbers that only instances with classes, tenants, weights, groups or deadlines have."""
 
 
 def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -> dict[str, Any]:
@@ -179,7 +180,8 @@ def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -
     were prefilled although an earlier stay of the request had them.
     ``itl_ns`` is the distribution of the largest time between two successive tokens of a request
     (``largest_gaps_ns``), over the requests of two tokens or more.
-    With weights there is ``weighted_jct_ns``: the mean JCT by weight, and the sum of weights.
+    With weights there is ``weighted_jct_ns``: the mean JCT by weight, and the sum of weights. With
+    deadlines there is ``due``: the mean tardiness by weight and the largest lateness.
     With groups there is ``tail_ns``: from the finish of nine tenths of the requests to the end.
     Where workers come and go there is ``fleet`` beside (``fleet_figures``).
     An instance with a link has ``transfers``: how many, their tokens, the time that links were
@@ -248,6 +250,7 @@ def figures(
         "itl_ns": distribution(largest_gaps_ns(line, first_round_ns)[several]),
         "jct_ns": distribution(finish - requests.arrival_ns),
         **_weighted(requests.weights, finish - requests.arrival_ns),
+        **due_figures(line.instance, finish),
         **({} if requests.group is None else {"tail_ns": _tail(finish, makespan)}),
         "slo": None
         if slo_ns is None

@@ -23,6 +23,7 @@ from orsched.costs.exact import assumed_of_mixed_steps
 from orsched.data.instance import refusal_note
 from orsched.data.schedule import Schedule, Scheduled, as_schedule
 from orsched.data.schedule_classes import allowances_of
+from orsched.metrics.due_dates import required_due_dates
 from orsched.metrics.objective_values import objective_value, weighted_times
 from orsched.metrics.summary import distribution, gap, summarise
 from orsched.models.bounds.bounds import (
@@ -63,6 +64,9 @@ def require_defined(instance: Instance, objective: Objective, slo: SLO | None) -
     if objective.is_linear:
         if len(instance) and not objective.is_makespan:
             weighted_times(instance, objective)  # refuses weights that are all 0
+        return
+    if objective.of_due_dates:
+        required_due_dates(instance, objective.name)
         return
     limited = any(kind.ttft_ns is not None or kind.tpot_ns is not None for kind in instance.classes)
     if slo is None and not limited:

@@ -69,6 +69,11 @@ class Objective:
         return self.is_linear or (self.column.endswith("_s") and "per_s" not in self.column)
 
     @property
+    def of_due_dates(self) -> bool:
+        """Whether the figure exists only where requests have deadlines."""
+        return self.name in OF_DUE_DATES
+
+    @property
     def of_limits(self) -> bool:
         """Whether the figure exists only where requests have limits."""
         return self.name in ("slo_attainment", "goodput_per_s")
@@ -151,7 +156,10 @@ def _information(result: Any) -> str:
 LINEAR = ("makespan", "jct_mean", "ttft_mean", "weighted_jct_mean")
 """Objectives that are sums of times, of which weighted sums can be taken."""
 
-MINIMISED = (*LINEAR, "slo_attainment")
+OF_DUE_DATES = ("weighted_tardiness_mean", "lateness_max")
+"""Objectives that exist only where requests have deadlines."""
+
+MINIMISED = (*LINEAR, *OF_DUE_DATES, "slo_attainment")
 """Objectives that methods can be made for; of all others only figures are reported."""
 
 ALIASES = {"mean_jct": "jct_mean", "mean_ttft": "ttft_mean"}  # those of bounds and certificates
@@ -162,6 +170,8 @@ _NAMES = {"ttft": "TTFT", "tpot": "TPOT", "jct": "JCT"}
 _WORDS = {
     "makespan": "shortest",
     "weighted_jct_mean": "least weighted mean JCT",
+    "weighted_tardiness_mean": "least weighted mean tardiness",
+    "lateness_max": "least maximum lateness",
     "itl_max": "smallest gap between tokens",
     "gap": "smallest gap",
     "bound": "largest bound",

@@ -73,10 +73,10 @@ def solve(
             ``solving.method_choice.choose`` has made of one of these. None: ``hybrid`` for the
             makespan, ``auto`` for other objectives.
         objective: what to minimise: ``makespan``, ``jct_mean``, ``ttft_mean``,
-            ``weighted_jct_mean``, or a weighted sum such as ``0.3*makespan+0.7*jct_mean``;
-            ``slo_attainment`` is maximised. ``objective_bound``, ``gap`` and ``status`` of the
-            result are of it.
-            Policies take any, and go on by their own rule, as a note says.
+            ``weighted_jct_mean``, or a weighted sum such as ``0.3*makespan+0.7*jct_mean``; with
+            deadlines ``weighted_tardiness_mean`` and ``lateness_max``; ``slo_attainment`` is
+            maximised. ``objective_bound``, ``gap`` and ``status`` of the result are of it. Policies
+            take any, and go on by their own rule, as a note says.
         stop: a stopping criterion; in its place ``time_limit`` (seconds, from this call to its
             return), ``iterations`` and ``gap`` can be given, and the first to be reached ends the
             search. A schedule comes before it, however short the time is.
