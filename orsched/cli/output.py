@@ -143,6 +143,7 @@ HEADINGS = {
     "jct_p99_s": "JCT p99", "jct_mean_bound_s": "JCT bound", "goodput_per_s": "goodput/s",
     "slo_attainment": "SLO", "token_attainment": "tokens in time",
     "deadline_attainment": "deadlines", "hit_rate": "hits", "weighted_jct_mean_s": "weighted JCT",
+    "weighted_tardiness_mean_s": "weighted tardiness", "lateness_max_s": "lateness",
     "objective_value": "objective", "objective_bound": "bound s", "attainment_bound": "bound",
     "worker_s": "worker s", "lost_s": "lost s", "lost_steps": "lost steps",
     "service_difference": "service difference", "bubble_share": "bubbles", "tail_s": "tail s",

@@ -57,7 +57,8 @@ ROW = (
     "prefill_stages", "decode_rounds", "tokens_per_s", "decision_p99_s", "checked", "ttft_mean_s",
     "ttft_p50_s", "ttft_p99_s", "tpot_mean_s", "tpot_p50_s", "tpot_p99_s", "itl_max_s",
     "jct_mean_s", "jct_p50_s", "jct_p99_s", "slo_attainment", "goodput_per_s", "jct_mean_bound_s",
-    "ttft_mean_bound_s", "weighted_jct_mean_s", *EVENTS,
+    "ttft_mean_bound_s", "weighted_jct_mean_s", "weighted_tardiness_mean_s", "lateness_max_s",
+    *EVENTS,
 )  # fmt: skip
 """Names of the figures in a row (``Result.to_row``), in their order."""
 
@@ -159,6 +160,14 @@ class Result:
     weighted_jct_mean_s = _figure(
         "weighted_jct_mean_s",
         "Mean JCT with each request counted by its weight; without weights the mean JCT.",
+    )
+    weighted_tardiness_mean_s = _figure(
+        "weighted_tardiness_mean_s",
+        "Mean time by which requests with a deadline are late, each counted by its weight.",
+    )
+    lateness_max_s = _figure(
+        "lateness_max_s",
+        "How late the latest request with a deadline is; negative where all are early.",
     )
     slo_attainment = _figure(
         "slo_attainment",
