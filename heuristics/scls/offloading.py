@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from matplotlib.axes import Axes
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from orsched.costs import BilinearCost
     from orsched.heuristics.scls.batching import SlicedBatch
@@ -96,53 +96,55 @@ def offload(
         InputError: a number is not whole or below 0, the counts do not agree, or no argument says
             how many workers there are.
     """
-    table = costs if isinstance(costs, np.ndarray) else _rows(costs)
+    table = _table(costs)
     begun = None if loads is None else int_column(loads, "loads", maximum=MAX_COST).tolist()
     count = _workers(workers, begun, table)
     start = begun or [0] * count
-    if isinstance(table, np.ndarray) and table.ndim == 2:
-        columns = [int_column(column, "costs", maximum=MAX_COST) for column in table.T]
-        each = np.stack(columns, axis=1)
+    now, place = list(start), dict[int, int]()
+    if table is None:
+        least = int_column(costs, "costs", maximum=MAX_COST).tolist()
+        place, own = dict(max_min(least, now)), least
+        alone = min(start) + max(least, default=0)
     else:
-        each = int_column(table, "costs", maximum=MAX_COST)[:, None].repeat(count, axis=1)
-    now, place = list(start), [0] * len(each)
-    least = each.min(axis=1).tolist()
-    if (each == each[:, :1]).all():
-        for job, worker in max_min(least, now):
-            place[job] = worker
-    else:
-        for job in sorted(range(len(each)), key=lambda job: -least[job]):
-            place[job] = worker = min(range(count), key=lambda w: (now[w], w))
-            now[worker] += int(each[job, worker])
-    alone = [min(load + cost for load, cost in zip(start, row, strict=True))
-             for row in each.tolist()]  # fmt: skip
-    bound = max([*start, -(-(sum(start) + sum(least)) // count), *alone])
-    own = each[np.arange(len(each)), place].tolist()
-    return Offloading(max(now), bound, place, now, own, start)
+        least = table.min(axis=1).tolist()
+        for job in sorted(range(len(table)), key=lambda job: -least[job]):
+            place[job] = min(range(count), key=lambda w: (now[w], w))
+            now[place[job]] += int(table[job, place[job]])
+        own = [int(table[job, place[job]]) for job in range(len(table))]
+        alone = int((table + np.array(start)).min(axis=1).max())
+    bound = max(*start, -(-(sum(start) + sum(least)) // count), alone)
+    return Offloading(max(now), bound, [place[job] for job in range(len(own))], now, own, start)
 
 
-def _rows(costs: ArrayLike) -> ArrayLike:
-    """Return a list of rows, one of each job, as a table; other lists as they are."""
-    if not (isinstance(costs, (list, tuple)) and costs):
-        return costs
-    if not all(isinstance(row, (list, tuple, np.ndarray)) for row in costs):
-        return costs
-    uneven = next((k for k, row in enumerate(costs) if len(row) != len(costs[0])), None)
-    if uneven is not None:
-        problem = f"{len(costs[uneven])} costs where the first job has {len(costs[0])}"
-        remedy = "give each job a cost on every worker"
-        raise InputError(problem, row=uneven, field="costs", remedy=remedy)
-    return np.array(costs, dtype=object)
+def _table(costs: ArrayLike) -> NDArray[np.int64] | None:
+    """Return costs of each job on each worker; None where each job has one, or there is none."""
+    plain = isinstance(costs, (list, tuple)) or (isinstance(costs, np.ndarray) and costs.ndim == 2)
+    rows: list[Any] = list(costs) if plain else []  # type: ignore[arg-type]
+    if not rows or not all(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
+        return None
+    found = []
+    for number, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            problem = f"{len(row)} costs where the first job has {len(rows[0])}"
+            remedy = "give each job a cost on every worker"
+            raise InputError(problem, row=number, field="costs", remedy=remedy)
+        try:
+            found.append(int_column(row, "costs", maximum=MAX_COST))
+        except InputError as error:  # its row is the worker
+            raise InputError(
+                error.problem, row=number, field="costs", remedy=error.remedy
+            ) from None
+    return np.stack(found)
 
 
-def _workers(given: int | None, loads: list[int] | None, table: ArrayLike) -> int:
+def _workers(given: int | None, loads: list[int] | None, table: NDArray[np.int64] | None) -> int:
     """Return how many workers there are, by all that says it."""
     said: dict[str, int] = {}
     if given is not None:
         said["workers"] = whole_number(given, "workers", minimum=1, maximum=10**6)
     if loads is not None:
         said["loads"] = len(loads)
-    if isinstance(table, np.ndarray) and table.ndim == 2:
+    if table is not None:
         said["costs"] = table.shape[1]
     if said and min(said.values()) and len(set(said.values())) == 1:
         return next(iter(said.values()))

@@ -3,7 +3,8 @@
 Clients are interchangeable and a request decodes in every round from its prefill on. So a plan is
 a place for each stage, counted in rounds, and a stage for each request, which then is on a client
 for as many rounds as it needs. It fits where at no place more than J intervals lie: the windows of
-``WindowsMip`` without their n K^2 / 2 columns. Arrivals bound a clock at each stage.
+``WindowsMip`` without their n K^2 / 2 columns. Each arrival bounds the end by all that is done from
+its request's stage on.
 """
 
 from __future__ import annotations
@@ -38,24 +39,16 @@ class IntervalModel:
         self.at = [cp.new_int_var(0, most if k else 0, f"at_{k}") for k in bins]
         self.end = cp.new_int_var(problem.most_rounds, most, "end")
         self.start = [cp.new_int_var(0, most, f"start_{i}") for i in n]
-        last = stages
-        self.before = [
-            [cp.new_int_var(int(k == last), int(k > 0), f"b_{i}_{k}") for k in range(stages + 1)]
-            for i in n
-        ]
+        sides = [(int(k == stages), int(k > 0)) for k in range(stages + 1)]
+        self.before = [[cp.new_int_var(*side, f"b_{i}") for side in sides] for i in n]
         self.level = [[cp.new_bool_var(f"y_{k}_{number}") for number in levels] for k in bins]
         self.makespan = cp.new_int_var(least or 0, problem.horizon(stages), "makespan")
-        self._requests()
-        self._stages()
-        self._clients()
-        self._symmetry()
+        for rows in (self._requests, self._stages, self._clients, self._symmetry):
+            rows()
         tokens = problem.prompt_token * sum(problem.prompts) + problem.round_client * most
         work = sum(self._time_of(k) for k in bins) + problem.round_fixed * self.end + tokens
         cp.add(self.makespan >= work)
-        if any(problem.arrivals):
-            self._arrivals()
-        else:
-            self._places()
+        (self._arrivals if any(problem.arrivals) else self._places)()
         cp.minimize(self.makespan)
 
     def _in(self, i: int, k: int) -> Any:
@@ -206,12 +199,11 @@ class IntervalModel:
         self, end: float | None, seed: int, send: Callable[[tuple[str, Any]], None]
     ) -> dict[str, Any]:
         """Solve on one thread; messages and figures as those of ``solve_here``."""
-
-        def on_solution(value: Callable[[Any], int], objective: int) -> None:
-            send(("solution", (objective, self.plan_of(value), True)))
-
-        def on_bound(bound: int) -> None:
-            send(("bound", bound))
-
-        # Linear relaxations of intervals say little, and take most of the time.
-        return search_cpsat(self.cp, end, seed, on_solution, on_bound, linearization_level=0)
+        return search_cpsat(
+            self.cp,
+            end,
+            seed,
+            lambda value, objective: send(("solution", (objective, self.plan_of(value), True))),
+            lambda bound: send(("bound", bound)),
+            linearization_level=0,  # relaxations of intervals say little, and take most of the time
+        )
