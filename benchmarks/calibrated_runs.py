@@ -66,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, and how many rows meet the goals."""
     parser = argparse.ArgumentParser(prog="calibrated_runs", description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", default="h100", help="below ORSCHED_DATA")
-    folder = data_directory() / parser.parse_args(arguments).folder
+    given = parser.parse_args(arguments)
+    folder = data_directory() / given.folder
     rows = [row for path in sorted(folder.glob("*_calibration.csv")) for row in rows_of(path)]
     print("\n".join(table(rows)))
     met = sum(row["met"] for row in rows)
