@@ -58,6 +58,7 @@ def test_no_submodule_takes_the_place_of_a_public_name():
 
 MADE_BY_ORSCHED = {
     "View", "PredictedView", "ClairvoyantView", "Outcome", "Progress", "Batches", "RequestSlack",
+    "Sensitivity",
 }  # fmt: skip
 """Classes with columns or results in nanoseconds, whose objects no user makes from numbers."""
 
