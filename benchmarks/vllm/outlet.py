@@ -11,13 +11,15 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import orsched
 from orsched.costs import AffineCost
+from orsched.files import save_cost
 from orsched.heuristics.continuous import ContinuousBatching, ContinuousParams
 from orsched.heuristics.continuous.params import make_queue
-from orsched.runner.vllm_outlet import export as priorities
+from orsched.runner.vllm_outlet import priorities
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 
@@ -58,6 +60,9 @@ ORDERS = (
         {"order": "gittins", "information": "predicted", "aging": 1000},
     ),
     ("orsched gittins, no information", "priority", {"order": "gittins"}),
+    ("orsched fcfs, prefill_first", "fcfs", {"order": "fcfs", "gate": "prefill_first"}),
+    ("orsched fcfs, waited_time", "fcfs", {"order": "fcfs", "gate": "waited_time"}),
+    ("orsched fcfs, idle_cost", "fcfs", {"order": "fcfs", "gate": "idle_cost"}),
 )
 """Name, vLLM's scheduling policy, and the settings of our class (None: vLLM's own)."""
 
@@ -104,9 +109,10 @@ def plan_ranks(rows, setting):
     return priorities(instance, schedule)
 
 
-def make_cases(count):
-    """Return one case for each workload and order."""
-    cases = []
+def make_cases(count, folder):
+    """Return one case for each workload and order; the cost of steps is written into a folder."""
+    cases, cost = [], Path(folder, "cost.json")
+    save_cost(COST, cost)
     for workload, setting in WORKLOADS.items():
         rows = make_requests(count, setting.get("per_step"))
         ranks = plan_ranks(rows, setting)
@@ -122,13 +128,17 @@ def make_cases(count):
             "orsched gittins, the same, aging 1,000": None,
             "orsched gittins, no information": None,
         }
-        for name, policy, order in ORDERS:
-            reference = keys.get(name, list(zip(lengths, place, strict=True)))
+        for name, policy, settings in ORDERS:
+            gated = settings is not None and "gate" in settings
+            order = {**settings, "cost": str(cost)} if gated else settings
+            by_length = list(zip(lengths, place, strict=True))
+            reference = place if gated else keys.get(name, by_length)
             sent = {"vLLM priority, true lengths": lengths, "plan's rank as priority": ranks}
             own = sent.get(name, [0] * count)
             cases.append(
                 {
                     "id": [workload, name],
+                    "gated": gated,
                     "policy": policy,
                     "scheduler_cls": None if order is None else CLASS,
                     "additional_config": {} if order is None else {"orsched": order},
@@ -194,6 +204,8 @@ def faults(case, answer, own, same):
         yield "requests that are done are not forgotten"
     if case["scheduler_cls"] and answer["class"] != "OrderedScheduler":
         yield f"the class was {answer['class']}"
+    if case["gated"] and answer["mixed"]:
+        yield f"{answer['mixed']} of {answer['stages']} stages have a round beside them"
     if name in CLAIRVOYANT and abs(mean(answer) / mean(own) - 1) > MOST_APART:
         yield "mean finish step is not that of vLLM's priority with true lengths"
     if same is False:
@@ -207,10 +219,11 @@ def mean(answer):
 
 def compare(python, count):
     """Print one line for each workload and order; return the number of faults."""
-    cases, wrong = make_cases(count), 0
-    answers = run(python, cases)
-    head = ("order", "steps", "mean finish", "to priority", "preempted", "equal")
-    line = "{:38} {:>6} {:>12} {:>12} {:>10} {:>6}"
+    with tempfile.TemporaryDirectory() as folder:
+        cases, wrong = make_cases(count, folder), 0
+        answers = run(python, cases)
+    head = ("order", "steps", "mean finish", "to priority", "preempted", "stages", "equal")
+    line = "{:38} {:>6} {:>12} {:>12} {:>10} {:>7} {:>6}"
     for workload in WORKLOADS:
         print(f"\n{workload}: {count} requests\n" + line.format(*head))
         for case in cases:
@@ -226,7 +239,8 @@ def compare(python, count):
             same = None if twin is None else twin.get("finish") == answer["finish"]
             apart = f"{mean(answer) / mean(own) - 1:+.2%}"
             shown = {True: "yes", False: "no", None: ""}[same]
-            figures = (answer["steps"], f"{mean(answer):.1f}", apart, answer["preemptions"], shown)
+            figures = (answer["steps"], f"{mean(answer):.1f}", apart, answer["preemptions"])
+            figures += (answer["stages"], shown)
             print(line.format(name, *figures))
             for fault in faults(case, answer, own, same):
                 print(f"  WRONG: {fault}")

@@ -47,13 +47,18 @@ class Engine:
         self.reference = case["reference"]
         self.pending = deque()
         self.step = self.misplaced = self.admitted = self.preemptions = 0
+        self.stages = self.mixed = 0  # passes with prompts, and those of them with a round as well
         self.finish = {}
 
     def iterate(self):
         """Schedule a step and take the output of the oldest that is not back."""
         expected = self.in_line()
         before = len(expected)
+        decoding = {each.request_id for each in self.core.running if not each.is_prefill_chunk}
         out = self.core.schedule()
+        prefilled = set(out.num_scheduled_tokens) - decoding
+        self.stages += bool(prefilled)
+        self.mixed += 0 < len(prefilled) < len(out.num_scheduled_tokens)
         waited = set(expected)
         entered = [each.request_id for each in self.core.running if each.request_id in waited]
         self.admitted += len(entered)
@@ -119,6 +124,8 @@ def answer(case, model):
         "admitted": engine.admitted,
         "misplaced": engine.misplaced,
         "preemptions": engine.preemptions,
+        "stages": engine.stages,
+        "mixed": engine.mixed,
         "left_in_registry": 0 if registry is None else len(registry.known) + len(registry.keys),
     }
 
