@@ -28,7 +28,7 @@ for candidate in found.candidates:
     else:
         print(f"{candidate.model:9} {candidate.errors['all']['mean']:.2%} mean error")
 
-cost = found.candidate("affine").cost
+cost = found.whole("affine").cost  # fitted to all rows
 OUT.mkdir(exist_ok=True)
 save_cost(cost, OUT / "mine.json", found.report("affine"))
 

@@ -199,6 +199,7 @@ MIP = {
     "stages": [0, -1, True, 1.5, "3", math.nan], "backend": ["gurobi", None, 3, ["scip"]],
     "max_nonzeros": [-1, True, 1.5, "3", math.nan],
 }  # fmt: skip
+LEVELS = orsched.LevelsCost(levels=((9, 5),), round_fixed_ns=1)
 WRONG = [
     ("method", lambda method: orsched.solve(SMALL, method),
      ["nobody", "", "hybrid@", "hybrid+gate"]),
@@ -220,7 +221,7 @@ WRONG = [
     ("slice_tokens", lambda tokens: batch([1, 2], COST, tokens, max_batch=2),
      [*NO_COUNTS, None, 2**63]),
     ("max_batch", lambda most: batch([1, 2], COST, 4, max_batch=most), NO_COUNTS),
-    ("cost", lambda cost: batch([1, 2], cost, 4), [orsched.AffineCost(), None]),
+    ("cost", lambda cost: batch([1, 2], cost, 4), [LEVELS, None]),
     ("memory", lambda memory: batch([1, 2], COST, 4, memory=memory), [3]),
     ("method", lambda method: batch([1, 2], COST, 4, method=method), ["best", None]),
     *((field, lambda value, solve=solve, field=field: solve(SMALL, **{field: value}), values)

@@ -307,6 +307,8 @@ RESULT = {
     "latencies": [0.12, 0.22],
 }  # fmt: skip
 RUNS = {
+    "batch": ["two-by-two"], "offload": ["two-by-two --workers 2"],
+    "gantt": ["two-by-two s.json --slack -o g.svg"],
     "bound": ["two-by-two", "two-by-two --objective jct_mean"],
     "bound --certificate": ["two-by-two"], "calibrate": ["--from steps.csv -o cost.json"],
     "capacity": ["two-by-two --slo-ttft 1 --jobs 1"], "check": ["two-by-two s.json"],

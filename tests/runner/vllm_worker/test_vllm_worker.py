@@ -286,7 +286,8 @@ def test_it_is_calibrated_by_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     line = (
         "calibrate --worker vllm --slots 2 --length 40 --prefill-cap 48 --repeats 1 --requests 4 "
-        "--engine-arg async_scheduling=true -o cost.json --measurements rows.csv"
+        "--engine-arg async_scheduling=true --cost-model affine -o cost.json "
+        "--measurements rows.csv"
     )
     assert command(line.split()) == 0, capsys.readouterr().err
     cost, report = load_fitted_cost("cost.json")
