@@ -72,6 +72,7 @@ def test_it_agrees_with_the_full_mip_and_any_plan_is_a_solution(seed):
     for k in range(len(plan.rounds)):
         model.cp.add(model.at[k] == sum(plan.rounds[:k]))
     solver = cp_model().CpSolver()
+    solver.parameters.catch_sigint_signal = False  # it would leave the default handler behind
     solver.parameters.num_workers = 1
     if len(set(zip(*_kinds(model.problem), strict=True))) == len(instance):  # no order is broken
         assert solver.solve(model.cp) == cp_model().OPTIMAL
