@@ -16,9 +16,12 @@ from orsched.common.stop import MaxRuntime
 from orsched.data.schedule import as_schedule
 from orsched.models.full_mip.linear_solvers import CONTINUOUS
 from orsched.models.full_mip.mathopt_solvers import (
+    GRACE_S,
     Job,
     changed_model,
     mathopt,
+    name_of,
+    parsed,
     require_solver,
     run_job,
 )
@@ -101,8 +104,6 @@ class MipResult:
         """Return a data frame with a row for each variable: its name and its value."""
         return frame({"variable": self.values, "value": self.values.values()})
 
-
-_GRACE_S = 2.0  # what a solver may take beyond its time limit until its process is ended
 
 TOLERANCE = 1e-6  # how far a row may be from its side, relative to its size, as solvers have it
 
@@ -240,7 +241,7 @@ class Mip:
             time_limit,
         )
         incumbent = Incumbent(self.model, callback, begin)
-        left = None if time_limit is None else time_limit + _GRACE_S
+        left = None if time_limit is None else time_limit + GRACE_S
         outcome = run_in_child(run_job, job, left, incumbent.on_message)
         return answer_of(self, solver, outcome, incumbent)
 
@@ -351,7 +352,7 @@ def answer_of(mip: Mip, solver: str, outcome: ChildOutcome, incumbent: Incumbent
     termination: MipTermination = "finished"
     found, notes = None, []
     if outcome.reason == "finished":
-        found = _parsed(mip.model, outcome.value)
+        found = parsed(mip.model, outcome.value)
         status, termination = _verdict(found)
         _take_last(incumbent, found)
         if found.termination.detail:
@@ -368,7 +369,7 @@ def answer_of(mip: Mip, solver: str, outcome: ChildOutcome, incumbent: Incumbent
     if status == "unknown" and incumbent.values:
         status = "feasible"
     model = mip.model
-    values = {_name(model.get_variable(place)): x for place, x in incumbent.values.items()}
+    values = {name_of(model.get_variable(place)): x for place, x in incumbent.values.items()}
     schedule = mip.schedule_of(values) if values else None
     if schedule is not None:
         notes += _broken(mip, values, schedule)
@@ -385,17 +386,6 @@ def answer_of(mip: Mip, solver: str, outcome: ChildOutcome, incumbent: Incumbent
         tuple(notes),
         found,
     )
-
-
-def _name(variable: Any) -> str:
-    """Return the name of a variable, or what stands for it."""
-    return variable.name or f"variable {variable.id}"
-
-
-def _parsed(model: Any, answer: bytes) -> Any:
-    from ortools.math_opt import result_pb2
-
-    return mathopt().parse_solve_result(result_pb2.SolveResultProto.FromString(answer), model)
 
 
 def _verdict(found: Any) -> tuple[MipStatus, MipTermination]:
@@ -427,7 +417,7 @@ def _broken(mip: Mip, values: Mapping[str, float], schedule: Schedule) -> list[s
     """Name rows that the schedule does not keep: it starts everything as early as it can. Only rows
     of the program's own variables are asked; others keep their values."""
     mo, model = mathopt(), mip.model
-    carried = {variable: values[_name(variable)] for variable in model.variables()}
+    carried = {variable: values[name_of(variable)] for variable in model.variables()}
     own = {v: x for v, x in mip.values_of(schedule).items() if model.has_variable(v.id)}
     carried |= own
     broken = []
@@ -435,7 +425,7 @@ def _broken(mip: Mip, values: Mapping[str, float], schedule: Schedule) -> list[s
         total = mo.evaluate_expression(row.as_bounded_linear_expression().expression, carried)
         slack = TOLERANCE * max(1.0, abs(total))
         if total < row.lower_bound - slack or total > row.upper_bound + slack:
-            broken.append(row.name or f"row {row.id}")
+            broken.append(name_of(row, "row"))
     if not broken:
         return []
     shown = ", ".join(broken[:5]) + (f" and {len(broken) - 5} more" if len(broken) > 5 else "")

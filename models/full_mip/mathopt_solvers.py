@@ -190,6 +190,21 @@ def _quiet(wanted: bool) -> Iterator[None]:
         os.close(nowhere)
 
 
+GRACE_S = 2.0  # what a solver may take beyond its time limit until its process is ended
+
+
+def parsed(model: Any, answer: bytes) -> Any:
+    """Return MathOpt's result of a model from what ``run_job`` returns."""
+    from ortools.math_opt import result_pb2
+
+    return mathopt().parse_solve_result(result_pb2.SolveResultProto.FromString(answer), model)
+
+
+def name_of(part: Any, what: str = "variable") -> str:
+    """Return the name of a variable, or of a row, or what stands for it."""
+    return part.name or f"{what} {part.id}"
+
+
 def require_solver(name: str) -> None:
     """Raise ``InputError`` unless the name is one of ``SOLVERS``."""
     require_one_of(name, "solver", SOLVERS)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MODELS = (*FORMULATIONS, "windows")  # of the makespan; the one of other objectives is ``latency``
 
 INTERVALS = "intervals"
-"""The compact model, which CP-SAT alone takes; it is no linear model."""
+"""The compact model, for CP-SAT only; it is not a linear model."""
 
 NONZEROS_A_BIN = 40
 """Of each request in each bin, at most: what a latency MIP is refused by before it is built."""
@@ -220,7 +220,7 @@ class Program:
         name: one of ``PROGRAMS``.
         instance: the problem.
         model: columns, rows and objective, in whole numbers.
-        unit_ns: nanoseconds in a unit of the objective; 0 where it is no time (packing).
+        unit_ns: nanoseconds in a unit of the objective; 0 where it is not a time (packing).
         constant_ns: nanoseconds that the objective leaves out.
         measures: what unit times objective plus constant is, divided by ``divisor``.
         schedule_of: from values of the columns to a checked schedule.
@@ -245,7 +245,7 @@ class Program:
 
     def to_ns(self, objective: float) -> float:
         """Return what a value of the objective stands for, in nanoseconds; ``InputError`` where it
-        is no time."""
+        is not a time."""
         if not self.unit_ns:
             raise InputError(
                 f"the objective of {self.name} counts {self.measures}",

@@ -10,15 +10,13 @@ from orsched.common.errors import InputError, TimeLimitError
 from orsched.common.frames import frame
 from orsched.common.scalars import require_one_of
 from orsched.common.stop import MaxRuntime
-from orsched.models.full_mip.mathopt_solvers import Job, mathopt, run_job
+from orsched.models.full_mip.mathopt_solvers import GRACE_S, Job, mathopt, name_of, parsed, run_job
 from orsched.models.killable_call import run_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pandas as pd
-
-_GRACE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -62,15 +60,13 @@ def relaxed(model: Any, time_limit: float | None = None) -> Relaxation:
     proto.variables.integers[:] = [False] * len(proto.variables.ids)
     parameters = mo.SolveParameters().to_proto().SerializeToString()
     job = Job("glop", proto.SerializeToString(), parameters, {}, (), time_limit)
-    left = None if time_limit is None else time_limit + _GRACE_S
+    left = None if time_limit is None else time_limit + GRACE_S
     outcome = run_in_child(run_job, job, left, lambda message: False)
     if outcome.reason == "interrupted":
         raise KeyboardInterrupt
     if outcome.reason != "finished":
         raise TimeLimitError("the relaxation was not solved in time")
-    from ortools.math_opt import result_pb2
-
-    found = mo.parse_solve_result(result_pb2.SolveResultProto.FromString(outcome.value), model)
+    found = parsed(model, outcome.value)
     reason = found.termination.reason.name
     if reason != "OPTIMAL":
         if found.termination.limit is not None:
@@ -84,8 +80,8 @@ def relaxed(model: Any, time_limit: float | None = None) -> Relaxation:
     duals, rows = found.dual_values(), list(model.linear_constraints())
     sums = {row: row.as_bounded_linear_expression().expression for row in rows}
     activities = {row: mo.evaluate_expression(sums[row], values) for row in rows}
-    columns = {_name(column): column for column in model.variables()}
-    named = {_name(row): row for row in rows}
+    columns = {name_of(column): column for column in model.variables()}
+    named = {name_of(row, "row"): row for row in rows}
     return Relaxation(
         float(found.objective_value()),
         {name: _plain(values[column]) for name, column in columns.items()},
@@ -97,7 +93,3 @@ def relaxed(model: Any, time_limit: float | None = None) -> Relaxation:
 
 def _plain(value: float) -> float:
     return value + 0.0 if math.isfinite(value) else math.nan
-
-
-def _name(part: Any) -> str:
-    return part.name or f"{type(part).__name__.lower()} {part.id}"

@@ -399,7 +399,7 @@ def solve_here(
     ``("solution", (objective, plan, exact))`` and ``("bound", objective)``, in units."""
     problem, job, start, end = payload
     if job.backend == "cpsat":
-        cp_model()  # its import is no part of the search
+        cp_model()  # its import is not part of the search
     begin = process_time()
     if job.spec.formulation == INTERVALS:
         compact = IntervalModel(problem, job.spec.stages, job.least)

@@ -156,7 +156,7 @@ def _offloaded(
     from orsched.heuristics.stealing import sort_with_stealing
 
     plain: Any = None
-    if loads is not None:  # what is no number of 64 bits is refused as it is written
+    if loads is not None:  # what does not fit into 64 bits is refused as it is written
         plain = [int(w) if w.strip().isdecimal() and len(w) < 19 else w for w in loads]
         if rule != "max_min":
             raise InputError("is for max_min", field="--loads", remedy="leave it out")

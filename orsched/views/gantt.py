@@ -133,7 +133,7 @@ def save_gantt(
     several = isinstance(schedule, (list, tuple))
     drawn = [as_schedule(each) for each in (schedule if several else [schedule])]  # type: ignore[union-attr]
     if not drawn:
-        raise InputError("there is no schedule", field="schedule", remedy="give at least one")
+        raise InputError("no schedule is given", field="schedule", remedy="give at least one")
     instance = served_instance(instance, drawn)
 
     def draw(figure: Figure) -> None:

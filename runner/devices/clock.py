@@ -52,7 +52,7 @@ class HostClock(ABC):
         return (thread_time_ns() if self.clock == CPU_TIME else perf_counter_ns()) - self.zero_ns
 
     def aside(self, chunks: list[Chunk], active: list[int], rounds: int) -> int:
-        """Execute a step that is no part of the run; return its time, which does not count."""
+        """Execute a step that is not part of the run; return its time, which does not count."""
         before = self.now_ns()
         self.begin(chunks, active, rounds, 0)
         taken = self.begun.pop()

@@ -99,7 +99,7 @@ class VllmDevice(EngineDevice):
             raise
 
     def aside(self, chunks: list[Chunk], active: list[int], rounds: int) -> int:
-        """Execute a step that is no part of the run; return its time, which does not count."""
+        """Execute a step that is not part of the run; return its time, which does not count."""
         self._wait()
         before = self.now_ns()
         self.begin(chunks, active, rounds, 0)

@@ -98,8 +98,8 @@ class Engine:
     def step(self, asked: Mapping[str, int], hits: Mapping[str, int]) -> list[dict[str, list[int]]]:
         """Begin a pass over tokens of requests; return what those yield that are over now.
 
-        Nothing asked is no pass, and the one in flight is over. Raises ``PassDiffersError`` for a
-        pass that would differ.
+        Where nothing is asked, no pass begins, and the one in flight ends. Raises
+        ``PassDiffersError`` for a pass that would differ.
         """
         self.scheduler.asked, self.scheduler.hits = asked, hits
         self.llm.step()
