@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,8 +15,6 @@ from orsched.common.stop import MaxRuntime
 from orsched.models.bounds.bounds import bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pandas as pd
     from matplotlib.axes import Axes
 
@@ -68,8 +67,8 @@ def sensitivity(
     """Return proven bounds with clients, prefill cap and memory times some factors, one at a time.
 
     What no worker has, a cap or a memory, is left out. Products are rounded to the nearest whole
-    number, at least 1. A bound that falls says what more of a thing could be worth at most; one
-    that stays says that it is not what limits.
+    number, at least 1. No schedule of the changed workers ends before the new bound. A bound that
+    stays says that more of this alone takes no schedule below it.
 
     >>> import orsched
     >>> found = sensitivity(orsched.load("pang-100x20"), factors=[2])
@@ -88,7 +87,8 @@ def sensitivity(
     """
     if time_limit is not None:
         MaxRuntime(time_limit)  # validates
-    chosen = [require_number(factor, "factors", 1e-6, 1e6) for factor in factors]
+    given = factors if isinstance(factors, Iterable) else [factors]
+    chosen = [require_number(factor, "factors", 1e-6, 1e6) for factor in given]
     if not 0 < len(chosen) <= MOST_FACTORS:
         raise InputError(
             f"{len(chosen)} factors", field="factors", remedy=f"give 1 to {MOST_FACTORS}"
@@ -104,7 +104,8 @@ def sensitivity(
             if all(_value(worker, name) is None for worker in instance.workers):
                 break
             changed = instance.replace(workers=workers)
-            found = _bound(changed, objective, time_limit, allowed)
+            same = changed.workers == instance.workers
+            found = base if same else _bound(changed, objective, time_limit, allowed)
             ns, kind = (None, "") if found is None else (found.value_ns, found.name)
             change = ns / base.value_ns - 1 if ns is not None and base.value_ns else None
             rows.append(Changed(name, factor, value or 0, ns, kind, change))
