@@ -2,8 +2,8 @@
 
 python -m benchmarks.lines [REVISION] [--check]
 
-``lines`` are all lines of the Python files; ``code`` are those that hold more than a comment or a
-docstring. ``--check`` fails where a room has more than its budget, as ``make lint`` does. A budget
+``lines`` are all lines of the Python files but those of examples in docstrings, which are tests;
+``code`` are those that hold more than a comment or a docstring. ``--check`` fails where a room has more than its budget, as ``make lint`` does. A budget
 only falls: a change that needs more lines takes others out, or says in the same commit which room
 gives up as many.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import re
 import subprocess
 import sys
 import tarfile
@@ -31,6 +32,8 @@ EMPTY = (
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
     tokenize.ENCODING, tokenize.ENDMARKER,
 )  # fmt: skip
+EXAMPLE = re.compile(r"(?:^ *Examples?::?\n)?^\n^ *>>> .*(?:\n *[^ \n\"].*)*", re.M)
+"""An example in a docstring, with its heading and the empty line before it."""
 LONG, MANY = 60, 8
 """Lines of a function and parameters, above which it counts."""
 
@@ -53,20 +56,20 @@ class Room(NamedTuple):
 
 ROOMS = {
     "common, costs, data": Room(
-        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 8_150, 6_500, 47
+        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 8_140, 6_500, 47
     ),
     "simulator": Room(("orsched/simulator",), 4_320, 4_300, 14),
     "metrics, checker, certificates": Room(
         ("orsched/metrics", "orsched/checker", "orsched/certificates"), 10_810, 9_700, 41
     ),
     "solving": Room(("orsched/solving",), 3_060, 2_600, 11),
-    "files and instances": Room(("orsched/files", "instances"), 7_460, 8_300, 33),
-    "models": Room(("models",), 21_210, 19_300, 84),
-    "heuristics": Room(("heuristics",), 10_725, 9_500, 47),
+    "files and instances": Room(("orsched/files", "instances"), 7_455, 8_300, 33),
+    "models": Room(("models",), 21_175, 19_300, 84),
+    "heuristics": Room(("heuristics",), 10_708, 9_500, 47),
     "command line": Room(("orsched/cli",), 7_250, 6_000, 29),
     "views": Room(("orsched/views",), 5_095, 5_400, 21),
-    "runner and calibration": Room(("runner", "orsched/calibration"), 14_790, 14_200, 62),
-    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 8_500, 9_200, 36),
+    "runner and calibration": Room(("runner", "orsched/calibration"), 14_787, 14_200, 62),
+    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 8_494, 9_200, 36),
 }
 """The rooms; files directly in ``orsched/`` are the door and count in none."""
 LONG_FUNCTIONS = 26
@@ -98,18 +101,23 @@ def count(source: str) -> Counts:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             functions += 1
-            long += _is_long(node)
+            long += _is_long(node, _of_examples(ast.get_docstring(node) or ""))
         text = getattr(getattr(node, "value", None), "value", None)
         if isinstance(node, ast.Expr) and isinstance(text, str):
             held -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return Counts(1, len(source.splitlines()), len(held), functions, long)
+    lines = len(source.splitlines()) - _of_examples(source)
+    return Counts(1, lines, len(held), functions, long)
 
 
-def _is_long(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _of_examples(source: str) -> int:
+    return sum(len(found[0].splitlines()) for found in EXAMPLE.finditer(source))
+
+
+def _is_long(node: ast.FunctionDef | ast.AsyncFunctionDef, shown: int) -> bool:
     given = node.args
     parameters = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     many = len(parameters) - (parameters[:1] in (["self"], ["cls"]))
-    return (node.end_lineno or node.lineno) - node.lineno + 1 > LONG or many > MANY
+    return (node.end_lineno or node.lineno) - node.lineno + 1 - shown > LONG or many > MANY
 
 
 def room_of(path: str) -> str:

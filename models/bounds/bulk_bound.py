@@ -283,6 +283,13 @@ def bulk_bound(
 
     Raises:
         InputError: a wrong argument, or cost models that state no floor under these schedules.
+
+    >>> limits = orsched.ServiceClass("interactive", ttft_s=2, tpot_s=0.1)
+    >>> requests = orsched.Requests([50, 50, 80], [20, 20, 60], service_class=[0, 0, 1])
+    >>> classes = (limits, orsched.ServiceClass("batch"))
+    >>> case = orsched.Instance(requests, orsched.Worker(clients=2), classes=classes)
+    >>> orsched.bulk_bound(case, attainment=1, horizon_s=60).value >= 80 + 60
+    True
     """
     share = _require_share(attainment)
     how = _how(instance, credit, measure, restarts, allows)
@@ -388,6 +395,13 @@ def attainment_bound(
 
     The same linear program without bulk work; arguments and errors as in ``bulk_bound``. Its
     ``value`` is 0, and ``feasible`` says whether all of them can, as far as it knows.
+
+    >>> limits = orsched.ServiceClass("interactive", ttft_s=2, tpot_s=0.1)
+    >>> requests = orsched.Requests([50, 50, 80], [20, 20, 60], service_class=[0, 0, 1])
+    >>> classes = (limits, orsched.ServiceClass("batch"))
+    >>> case = orsched.Instance(requests, orsched.Worker(clients=2), classes=classes)
+    >>> orsched.attainment_bound(case).most_attained
+    2
     """
     how = _how(instance, "output", measure, restarts, allows)
     instance = instance.admitted()

@@ -103,6 +103,9 @@ def machines() -> tuple[Machine, ...]:
 
     Of the last there is one for each GPU and model, on the least power of two of GPUs that hold it;
     ``machine`` knows more, such as ``h100x4-llama3-8b-sheet``.
+
+    >>> "h100-llama3-8b" in {each.name for each in orsched.machines()}
+    True
     """
     sheets = []
     for gpu in GPUS.values():
@@ -132,6 +135,9 @@ def machine(name: str) -> Machine:
 
     Raises:
         InputError: there is none of that name; the message names those that are like it.
+
+    >>> type(orsched.machine("a100-llama3-8b-sheet").cost).__name__
+    'RooflineCost'
     """
     for found in measured():
         if found.name == name:

@@ -132,6 +132,10 @@ def check(
 
     Raises ``InputError`` if ``times`` is neither of the two, or an argument is no instance or no
     schedule. No schedule makes the checker raise.
+
+    >>> case = orsched.load("gate")
+    >>> orsched.check(case, orsched.solve(case, "fcfs"))
+    []
     """
     if times not in TIMES:
         raise InputError(f"{times!r} is unknown", field="times", remedy="model or measured")

@@ -65,7 +65,11 @@ def _version(name: str) -> str | None:
 
 
 def show_versions() -> None:
-    """Print ``versions()`` as a table on stdout, for bug reports."""
+    """Print ``versions()`` as a table on stdout, for bug reports.
+
+    >>> orsched.show_versions()  # doctest: +ELLIPSIS
+    orsched ...
+    """
     found = versions()
     width = max(map(len, found))
     for name, version in found.items():

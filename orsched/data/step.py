@@ -61,12 +61,20 @@ class Wait(NamedTuple):
 
 
 def prefill_stage(requests: Sequence[int], clients: Sequence[int] | None = None) -> Step:
-    """Return a prefill stage over whole prompts (Pang's stage)."""
+    """Return a prefill stage over whole prompts (Pang's stage).
+
+    >>> orsched.prefill_stage([4, 7]).prefill
+    [4, 7]
+    """
     return Step(prefill=requests, clients=clients, decode=())
 
 
 def decode_rounds(rounds: int = FOREVER, until: int = UNTIL_EVENT) -> Step:
-    """Return a decode stage over all running requests, ended early by the given events."""
+    """Return a decode stage over all running requests, ended early by the given events.
+
+    >>> orsched.decode_rounds(24).rounds
+    24
+    """
     return Step(rounds=rounds, until=until)
 
 

@@ -322,6 +322,10 @@ def load(
 
     Raises ``InputError`` if there is no such file or name, the file is wrong, requests have no
     ``clients``, or a native instance gets arguments that are for requests.
+
+    >>> case = orsched.load("pang-100x20")
+    >>> len(case.requests), case.workers[0].clients
+    (100, 20)
     """
 
     if not isinstance(source, (str, os.PathLike)):

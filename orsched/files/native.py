@@ -59,6 +59,11 @@ def save_instance(instance: Instance, path: Path) -> None:
     ``.json`` is columnar text, one column a line; ``.parquet`` has one row a request and is
     recommended above 100,000 requests. CSV holds requests only: ``write_requests_csv``. Raises
     ``InputError`` if the suffix is neither, or the file cannot be written.
+
+    >>> case = orsched.load("gate")
+    >>> orsched.save_instance(case, "gate.json")
+    >>> orsched.load("gate.json") == case
+    True
     """
     from orsched.data.instance import require_instance
 
@@ -78,6 +83,11 @@ def load_schedule(path: Path) -> Schedule:
     A trace is a schedule with measured times: its ``run`` names device and clock, and
     ``check(instance, schedule, times="measured")`` is the check for it. ``InputError`` names file,
     row, field and remedy.
+
+    >>> plan = orsched.solve(orsched.load("gate"), "fcfs").schedule
+    >>> orsched.save_schedule(plan, "plan.json")
+    >>> orsched.load_schedule("plan.json") == plan
+    True
     """
     with locating(path):
         if _is_parquet(path):
@@ -92,6 +102,8 @@ def save_schedule(schedule: Scheduled, path: Path) -> None:
 
     Formats as in ``save_instance``; of a result its schedule is written. Raises ``InputError`` if
     the suffix is unknown, a value is not JSON, or the file cannot be written.
+
+    >>> orsched.save_schedule(orsched.solve(orsched.load("gate"), "fcfs"), "plan.json")
     """
     from orsched.data.schedule import as_schedule
 

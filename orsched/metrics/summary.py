@@ -194,6 +194,10 @@ def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -
 
     A run that ends below the bound has no gap: its worker was faster than the cost model. A run
     that was stopped has no gap, no rate and no latencies either: most requests are not done.
+
+    >>> case = orsched.load("gate")
+    >>> orsched.summarise(case, orsched.solve(case, "fcfs"))["makespan_ns"]
+    357000000
     """
     schedule = as_schedule(schedule)
     instance = served_instance(instance, [schedule])

@@ -202,6 +202,11 @@ def frontier(
 
     Raises:
         InputError: an argument is wrong. OrschedError: no method made a schedule.
+
+    >>> case = orsched.load("gate")
+    >>> found = orsched.frontier(case, second="ttft_mean", points=2, methods="fcfs")
+    >>> [each.label for each in found.points]
+    ['exact for ttft_mean', 'exact for makespan', 'fcfs']
     """
     require_instance(instance)
     instance = instance.admitted()

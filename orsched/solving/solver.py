@@ -102,6 +102,10 @@ def solve(
         TimeLimitError: the first schedule took longer than 10 s, and than the time limit.
         InvalidScheduleError: the checker found a fault: a bug in the method.
         MissingDependencyError: the method needs a package that is missing.
+
+    >>> result = orsched.solve(orsched.load("pang-100x20"), "fcfs")
+    >>> result.checked, result.bound <= result.makespan
+    (True, True)
     """
     begin = perf_counter()
     require_instance(instance)
@@ -182,6 +186,9 @@ def simulate(
     The result is for ``orsched.solving.scenario.scenario`` with the same arguments.
 
     Raises as ``solve`` does, and ``PolicyError`` when the policy asks for an impossible step.
+
+    >>> orsched.simulate(orsched.load("pang-100x20"), "fcfs", workers=2).checked
+    True
     """
     require_instance(instance)
     chosen = choose(policy, information, parameters, "policy")
@@ -245,6 +252,10 @@ def compare(
     Raises:
         InputError: a name, a parameter or the scenario is wrong.
         TimeLimitError: no method had a schedule in time. OrschedError: none made one.
+
+    >>> found = orsched.compare(orsched.load("gate"), ["fcfs", "exact"])
+    >>> found.best().label
+    'exact'
     """
     begin = perf_counter()
     require_instance(instance)

@@ -101,6 +101,10 @@ def gantt(
         end_ns: the time axis reaches at least so far.
 
     Raises ``MissingDependencyError`` if matplotlib is missing.
+
+    >>> case = orsched.load("gate")
+    >>> orsched.gantt(case, orsched.solve(case, "fcfs")).get_xlabel()
+    'time (s)'
     """
     schedule = as_schedule(schedule)
     instance = served_instance(instance, [schedule])
@@ -129,6 +133,9 @@ def save_gantt(
         InputError: the suffix is none of these, the file cannot be written, or there is no
             schedule.
         MissingDependencyError: matplotlib is missing.
+
+    >>> case = orsched.load("gate")
+    >>> orsched.save_gantt(case, orsched.solve(case, "fcfs"), "plan.svg")
     """
     several = isinstance(schedule, (list, tuple))
     drawn = [as_schedule(each) for each in (schedule if several else [schedule])]  # type: ignore[union-attr]

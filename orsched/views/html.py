@@ -172,6 +172,9 @@ def write_report(
     Raises:
         InputError: no schedule, a schedule for another instance, or the file cannot be written.
         MissingDependencyError: plotly is missing.
+
+    >>> case = orsched.load("gate")
+    >>> orsched.write_report(case, orsched.solve(case, "fcfs"), "report.html")
     """
     from orsched.files.atomic import write_text
 

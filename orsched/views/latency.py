@@ -73,6 +73,10 @@ def latency(
     Raises:
         InputError: a schedule is a run that was stopped.
         MissingDependencyError: matplotlib is missing.
+
+    >>> case = orsched.load("gate")
+    >>> [axes.get_xlabel() for axes in orsched.latency(case, orsched.solve(case, "fcfs"))]
+    ['TTFT (s)', 'TPOT (s)', 'JCT (s)']
     """
     several = as_schedules(schedules)
     instance = served_instance(instance, several)
@@ -113,6 +117,9 @@ def save_latency(
     Raises:
         InputError: another suffix, a run that was stopped, or the file cannot be written.
         MissingDependencyError: matplotlib is missing.
+
+    >>> case = orsched.load("gate")
+    >>> orsched.save_latency(case, orsched.solve(case, "fcfs"), "latency.svg")
     """
     several = as_schedules(schedules)
     instance = served_instance(instance, several)

@@ -70,6 +70,10 @@ def usage(
         title: first line; None: instance, method and information.
 
     Returns one or two axes; raises ``MissingDependencyError`` if matplotlib is missing.
+
+    >>> case = orsched.load("gate")
+    >>> len(orsched.usage(case, orsched.solve(case, "fcfs")))
+    1
     """
     figure = figure_or_new(figure, USAGE_SIZE)
     schedule = as_schedule(schedule)
@@ -91,6 +95,9 @@ def save_usage(
     Raises:
         InputError: the suffix is none of these, or the file cannot be written.
         MissingDependencyError: matplotlib is missing.
+
+    >>> case = orsched.load("gate")
+    >>> orsched.save_usage(case, orsched.solve(case, "fcfs"), "usage.svg")
     """
     save_picture(lambda figure: usage(instance, schedule, figure, title=title), path, USAGE_SIZE)
 
@@ -183,6 +190,10 @@ def timeline_chart(
 
     Returns two or three axes with one time axis; raises ``MissingDependencyError`` if matplotlib is
     missing.
+
+    >>> case = orsched.load("gate")
+    >>> len(orsched.timeline_chart(case, orsched.solve(case, "fcfs")))
+    2
     """
     several = as_schedules(schedules)
     instance = served_instance(instance, several)
@@ -220,6 +231,9 @@ def save_timeline(
     Raises:
         InputError: the suffix is none of these, or the file cannot be written.
         MissingDependencyError: matplotlib is missing.
+
+    >>> case = orsched.load("gate")
+    >>> orsched.save_timeline(case, orsched.solve(case, "fcfs"), "timeline.svg")
     """
     save_picture(
         lambda figure: timeline_chart(instance, schedules, figure, names=names, title=title),

@@ -50,6 +50,10 @@ def frontier_chart(
         title: first line; None: the instance and the objectives.
 
     Raises ``MissingDependencyError`` if matplotlib is missing.
+
+    >>> case = orsched.load("gate")
+    >>> found = orsched.frontier(case, second="ttft_mean", points=2, methods="fcfs")
+    >>> axes = orsched.frontier_chart(found)
     """
     ax: Axes = figure_or_new(figure, FRONTIER_SIZE).subplots()
     _steps(ax, found)
@@ -84,7 +88,12 @@ def frontier_chart(
 def save_frontier(
     found: Frontier, path: str | os.PathLike[str], *, title: str | None = None
 ) -> None:
-    """Write ``frontier_chart`` as PNG, SVG or PDF; raises ``InputError`` for another suffix."""
+    """Write ``frontier_chart`` as PNG, SVG or PDF; raises ``InputError`` for another suffix.
+
+    >>> case = orsched.load("gate")
+    >>> found = orsched.frontier(case, second="ttft_mean", points=2, methods="fcfs")
+    >>> orsched.save_frontier(found, "frontier.svg")
+    """
     save_picture(lambda figure: frontier_chart(found, figure, title=title), path, FRONTIER_SIZE)
 
 

@@ -125,6 +125,13 @@ def test_comments_docstrings_and_empty_lines_are_no_code_and_long_functions_are_
     assert count("class A:\n    def f(self, a, b, c, d, e, f, g, h): ...\n").long == 0
 
 
+def test_an_example_in_a_docstring_counts_in_no_budget():
+    shown = '    """Return it.\n\n    Example:\n\n    >>> f(2)\n    2\n    """'
+    example = SOURCE.replace('    """Return it."""', shown)
+    assert count(example).lines == 14 + 1  # the closing quotes have a line of their own
+    assert count(example.replace(">>>", "...")).lines == 14 + 6
+
+
 def test_files_belong_to_a_room_and_those_at_the_top_to_the_door():
     files = [("models/a.py", "1\n"), ("models/b/c/d.py", "x = 1\n"), ("tests/e.py", "1\n")]
     found = by_room(iter(files))

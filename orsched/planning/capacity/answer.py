@@ -112,6 +112,11 @@ def capacity(
             cannot, and why.
         PolicyError: the policy failed in a simulation.
         TimeLimitError: no fleet was found in time.
+
+    >>> case = orsched.Instance(orsched.Requests([50] * 40, [30] * 40), orsched.Worker(clients=4))
+    >>> found = orsched.capacity(case, "fcfs", slo_ttft=2, arrivals="poisson:rate=4", jobs=1)
+    >>> found.lower_bound_workers <= found.workers
+    True
     """
     begin = monotonic()
     given = Given(
