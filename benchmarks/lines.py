@@ -3,9 +3,9 @@
 python -m benchmarks.lines [REVISION] [--check]
 
 ``lines`` are all lines of the Python files but those of examples in docstrings, which are tests;
-``code`` are those that hold more than a comment or a docstring. ``--check`` fails where a room has more than its budget, as ``make lint`` does. A budget
-only falls: a change that needs more lines takes others out, or says in the same commit which room
-gives up as many.
+``code`` are those that hold more than a comment or a docstring. ``--check`` fails where a room has
+more than its budget, as ``make lint`` does. A budget only falls: a change that needs more lines
+takes others out, or says in the same commit which room gives up as many.
 """
 
 from __future__ import annotations
