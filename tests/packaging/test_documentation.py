@@ -121,9 +121,18 @@ def test_the_benchmarks_that_a_page_starts_tell_their_usage(repo_root):
         assert done.stdout.startswith("usage"), shlex.join(command)
 
 
+def test_every_figure_of_a_row_is_defined(repo_root):
+    from orsched.metrics.flat_figures import FIGURES
+    from orsched.solving.result import ROW
+
+    rows = re.findall(r"^\| (`.*?) \| \S", text_of(repo_root, "words"), re.M)
+    defined = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert {*FIGURES, *ROW} - defined == set()
+
+
 def test_the_glossary_has_the_words_that_tables_and_files_use(repo_root):
     glossary = r"^:::\{glossary\}\n(.*?)^:::"
-    (block,) = re.findall(glossary, text_of(repo_root, "glossary"), re.S | re.M)
+    (block,) = re.findall(glossary, text_of(repo_root, "words"), re.S | re.M)
     terms = re.findall(r"^([^\s].*)$", block, re.M)
     assert (terms[0], len(terms)) == ("client", len(set(terms)))
     wanted = [
