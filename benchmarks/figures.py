@@ -292,7 +292,58 @@ def worth(figure: Any, found: list[Table]) -> None:
     panels[0].legend(frameon=False)
 
 
+def searches(figure: Any, found: list[Table]) -> None:
+    """Draw median CPU seconds by size of each exact search; hollow marks did not prove all."""
+    (head, *rows) = found[0]
+    sizes = list(dict.fromkeys(row[0] for row in rows))
+    names = list(dict.fromkeys(row[2] for row in rows))
+    panels = figure.subplots(1, 2, sharey=True)
+    for ax, arrivals, title in zip(panels, ("no", "yes"), ("all at 0", "arrivals"), strict=True):
+        for name, colour, marker in zip(names, WORKER_COLOURS, "oDs", strict=False):
+            of = [row for row in rows if (row[1], row[2]) == (arrivals, name)]
+            at = [(sizes.index(row[0]), number(row[4])) for row in of]
+            if at:
+                ax.plot(*zip(*at, strict=True), "-", color=colour, linewidth=1)
+            for row, point in zip(of, at, strict=True):
+                whole = numbers(row[3])[0] == numbers(row[3])[1]
+                face = colour if whole else "white"
+                ax.plot(*point, marker, color=colour, markerfacecolor=face, markersize=7)
+        ax.set(title=title, yscale="log", xlabel=head[0])
+        ax.set_xticks(range(len(sizes)), sizes)
+        ax.grid(alpha=0.3)
+    for name, colour, marker in zip(names, WORKER_COLOURS, "oDs", strict=False):
+        panels[0].plot([], [], marker, color=colour, label=name)
+    panels[0].plot([], [], "o", color=GREY, markerfacecolor="white", label="not all proven")
+    panels[0].set_ylabel("CPU s, median (logarithmic)")
+    panels[0].legend(fontsize=8)
+
+
+def latency_gaps(figure: Any, found: list[Table]) -> None:
+    """Draw mean JCT over the bound by load, a panel for each workload."""
+    (head, *rows) = found[0]
+    names = [name for name in head if name.endswith(" / bound")]
+    workloads = list(dict.fromkeys(row[0] for row in rows))
+    for ax, workload in zip(
+        figure.subplots(1, len(workloads), sharey=True), workloads, strict=True
+    ):
+        of = [row for row in rows if row[0] == workload]
+        for name, colour, marker in zip(names, WORKER_COLOURS, "oDs", strict=False):
+            ratios = [number(row[head.index(name)]) for row in of]
+            label = name.removesuffix(" / bound")
+            ax.plot([row[1] for row in of], ratios, f"-{marker}", color=colour, label=label)
+        ax.axhline(1, color=RED, linestyle="--", label="proven bound")
+        ax.set(title=workload, xlabel="load")
+        ax.grid(alpha=0.3)
+    figure.axes[0].set_ylim(bottom=0.9)
+    figure.axes[0].set_ylabel("mean JCT over the bound")
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
+    )
+
+
 FIGURES = (
+    Figure("results-exact-and-packing", (("Which search proves what", 0),), searches, (8, 3)),
+    Figure("results-latency-and-bounds", (("Requests that arrive", 0),), latency_gaps, (8, 3)),
     Figure("pang", (("The four methods", 0),), pang, (7, 2.6)),
     Figure("four-workloads", (("Tuned settings beside each other", 2),), four_workloads, (8, 3.6)),
     Figure(
