@@ -42,7 +42,8 @@ def test_a_page_has_the_bytes_of_its_tables(page):
 
 
 def test_every_file_is_on_its_page_once():
-    files = {(path.parent.name, path.stem) for path in DOCS.glob("results-data/*/*")}
+    found = {(path.parent.name, path.stem) for path in DOCS.glob("results-data/*/*")}
+    files = {each for each in found if (DOCS / f"results-{each[0]}.md").is_file()}
     assert (sorted(RECORDED), len(RECORDED)) == (sorted(files), len(files))
 
 
