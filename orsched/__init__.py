@@ -41,6 +41,7 @@ _HOME = {
     "orsched.models.batch": ("Batches", "batch"),
     "orsched.models.full_mip.mathopt_model": ("Mip", "MipResult", "full_mip"),
     "orsched.models.packing": ("PackingResult", "pack"),
+    "orsched.papers.running": ("Rerunning", "paper"),
     "orsched.planning.frontiers": ("Frontier", "FrontierPoint", "frontier"),
     "orsched.calibration": ("Machine", "machine", "machines"),
     "orsched.data.instance": ("Instance",),

@@ -224,6 +224,12 @@ from orsched.models.packing import (
 from orsched.models.packing import (
     pack as pack,
 )
+from orsched.papers.running import (
+    Rerunning as Rerunning,
+)
+from orsched.papers.running import (
+    paper as paper,
+)
 from orsched.planning.capacity import (
     Capacity as Capacity,
 )

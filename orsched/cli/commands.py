@@ -85,6 +85,7 @@ _COMMANDS = {
     "info": ("info_command", "Describe an instance, a method, a generator; list them."),
     "offload": ("pieces_commands", "Assign jobs to the least loaded worker, or by stealing."),
     "pack": ("bound_commands", "Pack sizes onto clients so that the fullest is least full."),
+    "paper": ("paper_command", "Rerun figures and tables of five papers; judge statements."),
     "predict": ("predict_commands", "Predict output lengths from prompts."),
     "report": ("check_commands", "Draw and list schedules: report, charts, records."),
     "run": ("run_command", "Execute a schedule or a policy; hold plan against run."),

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     usual="style clients cost class_limits format",
 )
 class InfoCommand(Printed, RequestsAndCopies):
-    """Describe NAME: an instance (a name or a path), a method, a generator, a cost model or a
-    machine; or "machines", which lists GPUs, models and machines.
+    """Describe NAME: an instance (a name or a path), a method, a preset, a generator, a cost model
+    or a machine; or "machines", which lists GPUs, models and machines.
 
     Of a method, its parameters, what it may know and where it comes from; of a generator, its
     arguments; NAME may be module:Class of a policy of your own. Without NAME, list instances,
@@ -72,7 +72,7 @@ def _list_all(style: str) -> None:
     from orsched.common.registry import names
     from orsched.common.versions import versions
     from orsched.instances import catalog
-    from orsched.solving.method_choice import method_named, method_names
+    from orsched.solving.method_choice import method_named, method_names, presets
 
     methods = [method_named(name) for name in method_names()]
     if style != "table":
@@ -80,6 +80,7 @@ def _list_all(style: str) -> None:
             "instances": catalog.names(),
             "generators": list(catalog.GENERATORS),
             "methods": [m.name for m in methods],
+            "presets": list(presets()),
             "cost_models": names("cost_models"),
             "machines": [machine.name for machine in machines()],
             "versions": versions(),
@@ -93,6 +94,7 @@ def _list_all(style: str) -> None:
         "cost models:": ", ".join(names("cost_models")),
         "machines:": f"{some}, and those of data sheets: orsched info machines",
     }
+    listed["presets:"] = ", ".join(presets())
     for head, text in listed.items():
         click.echo(wrapped(text, head, 13))
     left = max(len(m.name) for m in methods) + 2
@@ -131,7 +133,7 @@ def _suggest(name: str) -> None:
     from orsched.common.registry import names
     from orsched.instances.catalog import GENERATORS
     from orsched.instances.catalog import names as instances
-    from orsched.solving.method_choice import method_names
+    from orsched.solving.method_choice import method_names, presets
 
     if name in instances() or Path(name).exists() or Path(name).suffix in (".json", ".parquet"):
         return
@@ -139,6 +141,7 @@ def _suggest(name: str) -> None:
         *instances(),
         *GENERATORS,
         *method_names(),
+        *presets(),
         *names("cost_models"),
         "machines",
         *(each.name for each in machines()),
@@ -184,6 +187,29 @@ def show_method(name: str, style: str) -> None:
     }
     print_facts(facts, style, wrap=True)
     show_parameters(found.parameters, "parameters", f"{name}+{{}}={{}}")
+
+
+def _is_preset(name: str) -> bool:
+    from orsched.solving.method_choice import presets
+
+    return name in presets()
+
+
+def show_preset(name: str, style: str) -> None:
+    """Print what a preset of a paper sets."""
+    require_format(style, LISTS, "the description of a preset")
+    from orsched.solving.method_choice import method_info, presets, read_spec
+
+    spec, said = read_spec(name), presets()[name]
+    facts = {
+        "preset": name,
+        "what it does": said["does"],
+        "method": said["method"],
+        "information": spec.information or method_info(spec.name).information[0],
+        **{f"sets {key}": str(value) for key, value in spec.parameters.items()},
+        "note": said["note"],
+    }
+    print_facts(facts, style, wrap=True)
 
 
 def show_generator(name: str, style: str) -> None:
@@ -284,6 +310,7 @@ def _is_cost_model(name: str) -> bool:
 
 TOPICS: list[tuple[Callable[[str], bool], Show]] = [
     (_is_method, show_method),
+    (_is_preset, show_preset),
     (_is_generator, show_generator),
     (_is_cost_model, show_cost_model),
     (names_machines, show_machines),

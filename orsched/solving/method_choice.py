@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from copy import deepcopy
+from functools import cache
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,10 +56,21 @@ def read_spec(text: str, field: str = "method") -> Spec:
         raise InputError(
             f"{text!r} names no information", field=field, remedy="none, predicted, clairvoyant"
         )
-    parameters = read_pairs(pairs, field)
-    return Spec(
-        name, information or None, parameters, "+".join([f"{name}{at}{information}", *pairs])
-    )
+    parameters, label = read_pairs(pairs, field), "+".join([f"{name}{at}{information}", *pairs])
+    if "-" in name and name in presets():
+        name, known, given, _ = read_spec(presets()[name]["method"])
+        information, parameters = information or known or "", given | parameters
+    return Spec(name, information or None, parameters, label)
+
+
+@cache
+def presets() -> dict[str, dict[str, str]]:
+    """Return methods with the settings of papers, by name: ``method``, what it ``does``, a
+    ``note``."""
+    import tomllib
+    from importlib.resources import files
+
+    return tomllib.loads(files("orsched.solving").joinpath("presets.toml").read_text("utf-8"))
 
 
 def choose(
@@ -211,7 +223,7 @@ def method_named(name: str, field: str = "method") -> Method:
     raise InputError(
         f"unknown method {name!r}",
         field=field,
-        remedy=f"{known_names(name, method_names())}; {own}",
+        remedy=f"{known_names(name, [*method_names(), *presets()])}; {own}",
     )
 
 

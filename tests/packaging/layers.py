@@ -78,6 +78,7 @@ LAYERS = (
     Layer(
         "runner", "workers that execute, their calibration, vLLM", ("runner", "prediction.proxies")
     ),
+    Layer("papers", "figures and tables of five papers, rerun", ("papers",)),
     Layer("command line", "orsched ...", ("cli", "__main__")),
 )  # fmt: skip
 

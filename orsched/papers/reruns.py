@@ -1,0 +1,181 @@
+"""What makes the rows of a figure, and what is said of them: values, printed ones, verdicts."""
+
+from __future__ import annotations
+
+import operator
+import re
+from dataclasses import dataclass, field
+from numbers import Real
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
+
+Row = dict[str, Any]
+Values = dict[str, float]
+
+HOLDS, FAILS, NOT_COMPARABLE = "HOLDS", "FAILS", "NOT COMPARABLE"
+
+
+def means(done: Sequence[tuple[Row, Row]], settings: Mapping[str, Any]) -> list[Row]:
+    """Return a row for each job: what tells the jobs apart, and means of figures over seeds."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for job, figures in done:
+        key = tuple((k, v) for k, v in job.items() if k != "seed" and settings.get(k) != v)
+        groups.setdefault(key, []).append(figures)
+    return [dict(key) | {name: _mean([f[name] for f in found]) for name in found[0]}
+            for key, found in groups.items()]  # fmt: skip
+
+
+def _mean(values: list[Any]) -> Any:
+    if all(isinstance(value, Real) for value in values):
+        return fmean(values)
+    return values[0] if all(value == values[0] for value in values) else None
+
+
+def _no_values(rows: Sequence[Row]) -> Values:
+    return {}
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """What makes the rows of a figure; see ``orsched.papers``.
+
+    Attributes:
+        jobs: settings to runs, each a flat dict.
+        run: a run to its figures.
+        values: rows to named numbers.
+        rows: finished runs and settings to rows.
+        schedules: settings to an instance and its schedules, for Gantt charts.
+    """
+
+    jobs: Callable[[Mapping[str, Any]], list[Row]]
+    run: Callable[[Row], Row]
+    values: Callable[[list[Row]], Values] = _no_values
+    rows: Callable[[Sequence[tuple[Row, Row]], Mapping[str, Any]], list[Row]] = means
+    schedules: Callable[[Mapping[str, Any]], tuple[Instance, list[Schedule]]] | None = field(
+        default=None
+    )
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number that the paper prints.
+
+    Attributes:
+        value: the name of ours among the values of the rerun.
+        printed: a number, or the two ends of a range.
+        where: its place in the paper.
+    """
+
+    value: str
+    printed: float | list[float]
+    where: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper.
+
+    Attributes:
+        text: the statement, in our words.
+        where: its place in the paper.
+        holds: comparisons of values and numbers, joined by ``and``; "": it is not comparable.
+        reason: one line on the verdict.
+        not_comparable: why nothing here can be compared with it.
+    """
+
+    text: str
+    where: str
+    holds: str = ""
+    reason: str = ""
+    not_comparable: str = ""
+
+
+class Verdict(NamedTuple):
+    """What a rerun says of a statement: HOLDS, FAILS or NOT COMPARABLE, and one line of reason."""
+
+    verdict: str
+    statement: str
+    where: str
+    reason: str
+
+
+_COMPARE = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq,
+}  # fmt: skip
+_OPERATOR = re.compile(r"\s*(<=|>=|==|<|>)\s*")
+
+
+def judge(claim: Claim, values: Values) -> Verdict:
+    """Return the verdict on a statement: its comparisons, with the values that they compare."""
+    if not claim.holds:
+        return Verdict(NOT_COMPARABLE, claim.text, claim.where, claim.not_comparable)
+    held, missing = True, False
+    shown: Values = {}
+    for comparison in claim.holds.split(" and "):
+        parts = _OPERATOR.split(comparison.strip())
+        numbers = [number_of(part, values) for part in parts[::2]]
+        shown |= {part: values[part] for part in parts[::2] if part in values}
+        known = [number for number in numbers if number is not None]
+        if len(known) < len(numbers):
+            missing = True
+            continue
+        pairs = zip(known, parts[1::2], known[1:], strict=False)
+        held = held and all(_COMPARE[sign](left, right) for left, sign, right in pairs)
+    if missing:
+        return Verdict(NOT_COMPARABLE, claim.text, claim.where, "this size has no such rows")
+    ours = ", ".join(f"{name.replace('_', ' ')} {short(number)}" for name, number in shown.items())
+    reason = "; ".join(text for text in (ours, claim.reason) if text)
+    return Verdict(HOLDS if held else FAILS, claim.text, claim.where, reason)
+
+
+def number_of(text: str, values: Values) -> float | None:
+    """Return a value by its name, or a number; None for a value that the rows do not have."""
+    try:
+        return float(text)
+    except ValueError:
+        return values.get(text)
+
+
+def beside(printed: Sequence[Printed], values: Values) -> list[Row]:
+    """Return a row for each printed number, ours beside it."""
+    return [
+        {
+            "value": each.value.replace("_", " "),
+            "printed": to_text(each.printed),
+            "ours": "-" if each.value not in values else short(values[each.value]),
+            "where": each.where,
+        }
+        for each in printed
+    ]
+
+
+def to_text(printed: float | list[float]) -> str:
+    """Return a printed number or range."""
+    return " to ".join(f"{x:,}" for x in (printed if isinstance(printed, list) else [printed]))
+
+
+def short(number: float) -> str:
+    """Return a number with about four digits."""
+    if abs(number) >= 1000:
+        return f"{number:,.0f}"
+    return f"{number:.4g}"
+
+
+def change(ours: float, other: float) -> float:
+    """Return the change against another value, in per cent."""
+    return 100 * (ours - other) / other
+
+
+def pick(rows: Sequence[Row], **wanted: Any) -> list[Row]:
+    """Return the rows that have these values.
+
+    >>> pick([{"rate": 5, "mean_s": 2.0}, {"rate": 9, "mean_s": 3.0}], rate=9)
+    [{'rate': 9, 'mean_s': 3.0}]
+    """
+    return [row for row in rows if all(row.get(name) == v for name, v in wanted.items())]

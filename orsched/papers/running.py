@@ -1,0 +1,189 @@
+"""Rerun a figure: finished runs are kept, the others are run; rows, verdicts and pictures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orsched._version import __version__
+from orsched.common.errors import InputError
+from orsched.common.frames import frame
+from orsched.papers.charts import draw
+from orsched.papers.entries import PAPERS, Entry, entries, find
+from orsched.papers.reruns import Row, Values, Verdict, beside, judge
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+SIZE = (9.0, 4.8)
+
+
+@dataclass(frozen=True, eq=False)
+class Rerunning:
+    """A figure or table of a paper, rerun.
+
+    Attributes:
+        entry: what the registry says of it.
+        settings: those of the rerun.
+        rows: the table of this figure.
+        values: named numbers of all rows.
+        printed: a row for each printed number, ours beside it.
+        verdicts: on each statement of the paper.
+    """
+
+    entry: Entry
+    settings: dict[str, Any]
+    rows: list[Row] = field(repr=False)
+    values: Values = field(repr=False)
+    printed: list[Row] = field(repr=False)
+    verdicts: list[Verdict] = field(repr=False)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the table as a data frame."""
+        names = list(self.rows[0]) if self.rows else []
+        return frame({name: [row.get(name) for row in self.rows] for name in names})
+
+    def plot(self, figure: Figure | None = None) -> Figure:
+        """Draw the figure, on a new one by default."""
+        from orsched.views.pictures import figure_or_new
+
+        drawn = figure_or_new(figure, SIZE)
+        draw(drawn, self.entry, self.rows, self.settings)
+        return drawn
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the figure as PNG, SVG or PDF, by suffix."""
+        from orsched.views.pictures import save_picture
+
+        save_picture(lambda figure: self.plot(figure), path, SIZE)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        entry = self.entry
+        return {
+            "paper": entry.paper, entry.kind: entry.number, "caption": entry.caption,
+            "rerun": entry.rerun, "settings": self.settings, "rows": self.rows,
+            "printed": self.printed, "statements": [each._asdict() for each in self.verdicts],
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        said = [each.verdict for each in self.verdicts]
+        counts = ", ".join(f"{said.count(word)} {word}" for word in dict.fromkeys(said))
+        return f"{self.entry.name}: {len(self.rows)} rows, statements: {counts or 'none'}"
+
+
+def paper(
+    name: str,
+    figure: int | None = None,
+    table: int | None = None,
+    *,
+    full: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    state: str | os.PathLike[str] | None = None,
+    progress: Callable[[str], object] | None = None,
+) -> Rerunning:
+    """Rerun a figure or table of a paper: its rows, the printed values beside ours, verdicts.
+
+    Args:
+        name: ``pang``, ``scls``, ``ssjf``, ``mico`` or ``echo``.
+        figure, table: its number; one of the two.
+        full: the paper's size; without it a quick one, which takes less than two minutes.
+        settings: changes of its settings by name.
+        state: a folder that keeps finished runs; they are not repeated.
+        progress: called with a line before each run.
+
+    >>> import orsched
+    >>> orsched.paper("pang", table=3).verdicts[0].verdict
+    'HOLDS'
+
+    Raises ``InputError`` for an unknown name or setting, or a figure that is not rerun.
+    """
+    entry = find(name, figure, table)
+    chosen = entry.settings(full, settings or {})
+    rerun = entry.reruns()
+    kept = _Finished(state, f"{entry.paper}-{entry.runs}")
+    done, jobs = [], rerun.jobs(chosen)
+    for place, job in enumerate(jobs, 1):
+        figures = kept.get(job)
+        if figures is None:
+            if progress is not None:
+                progress(f"run {place} of {len(jobs)}: {_words(job)}")
+            figures = rerun.run(job)
+            kept.add(job, figures)
+        done.append((job, figures))
+    rows = rerun.rows(done, chosen)
+    values = rerun.values(rows)
+    shown = [{k: v for k, v in r.items() if k in entry.columns} if entry.columns else r
+             for r in rows]  # fmt: skip
+    printed, verdicts = beside(entry.printed, values), [judge(c, values) for c in entry.claim]
+    return Rerunning(entry, chosen, shown, values, printed, verdicts)
+
+
+def _words(job: Row) -> str:
+    return ", ".join(f"{name} {value}" for name, value in job.items())
+
+
+class _Finished:
+    """Finished runs of a figure, in a file of a folder: a line for each, ended runs only."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None, name: str) -> None:
+        self.path = None if folder is None else Path(folder, f"{name}.jsonl")
+        self.known: dict[str, Row] = {}
+        if self.path is None:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            text = self.path.read_text("utf-8") if self.path.exists() else ""
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"cannot be used: {error}", file=str(self.path), remedy="choose another folder"
+            ) from None
+        if text and not text.endswith("\n"):  # a run of it was interrupted while it was written
+            text = text[: text.rfind("\n") + 1]
+            self.path.write_text(text, "utf-8")
+        for line in text.splitlines():
+            found = _read(line)
+            if found.get("version") == __version__ and isinstance(found.get("figures"), dict):
+                self.known[_key(found["job"])] = found["figures"]
+
+    def get(self, job: Row) -> Row | None:
+        """Return the figures of a finished run."""
+        return self.known.get(_key(job))
+
+    def add(self, job: Row, figures: Row) -> None:
+        """Keep the figures of a run."""
+        self.known[_key(job)] = figures
+        if self.path is not None:
+            line = json.dumps({"version": __version__, "job": job, "figures": figures})
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+
+def _key(job: Any) -> str:
+    return json.dumps(job, sort_keys=True)
+
+
+def _read(line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and "job" in found else {}
+
+
+def listed(name: str | None = None) -> list[Row]:
+    """Return a row for each figure and table of a paper, or of all."""
+    names = PAPERS if name is None else (name,)
+    return [
+        {
+            "paper": each.paper, "kind": each.kind, "number": each.number,
+            "caption": each.caption, "statements": len(each.claim), "state": each.state,
+        }
+        for paper_name in names for each in entries(paper_name)
+    ]  # fmt: skip
