@@ -141,12 +141,6 @@ PARTS = (
     ),
     Part("ssjf.md", SSJF, ("Figs. 4 to 7, stricter",)),
     Part("ssjf.md", f"{SSJF} --predictors --aging --sensitivity", ("Aging",)),
-    Part(
-        "prefix-caches.md",
-        "python -m benchmarks.reproductions.prefix_hits",
-        ("Hits on a public trace",),
-        data=True,
-    ),
     Part("gates.md", GATES, ("Results", "Robust orders")),
     Part("gates.md", "python -m benchmarks.client_choice", ("How many clients",)),
     Part(
