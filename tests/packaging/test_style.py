@@ -4,9 +4,11 @@ import ast
 import inspect
 import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+from benchmarks.prose import Text, banned, faults, library_strings, sentences, texts
 from orsched.common.registry import names, resolve
 from orsched.instances.catalog import GENERATORS
 from orsched.simulator.policy import Policy
@@ -56,3 +58,49 @@ def test_docstrings_and_pages_name_who_acts(repo_root):
             if AVOIDED.search(text or ""):
                 found.append(f"{name}:{getattr(node, 'lineno', 1)}")
     assert found == []
+
+
+NOT_YET = set((Path(__file__).parent / "style_not_yet.txt").read_text().splitlines())
+"""Texts that are not rewritten yet; a name leaves this list when its text is, and none joins."""
+STRINGS = 184
+"""The most strings of the library with banned words; this number only falls."""
+
+
+@pytest.mark.parametrize("text", texts(), ids=lambda text: text.name)
+def test_what_users_read_is_plain(text):
+    if text.name not in NOT_YET:
+        assert faults(text) == [], "python -m benchmarks.prose --faults NAME"
+
+
+def test_texts_that_are_not_rewritten_exist():
+    assert {text.name for text in texts()} >= NOT_YET
+
+
+def test_the_strings_of_the_library_are_plain():
+    found = list(library_strings())
+    assert len(found) <= STRINGS, "python -m benchmarks.prose --strings"
+
+
+LONG = " ".join(["word"] * 41)
+
+
+@pytest.mark.parametrize(
+    ("said", "count"),
+    [
+        ("Nobody waits.", 1),
+        ("It is no number. There is no number. It is no longer there.", 1),
+        ("Is there a bound? It is there, as it stands. It stands for a bound.", 2),
+        (f"A {LONG}. Short is good here.", 1),
+        ("```text\nnobody is no number\n```\n\n| nobody |\n| --- |\n", 0),
+        (f"See `{LONG}` and [](a.md). A list has items:\n\n- {LONG[:100]}\n- {LONG[:100]}\n", 0),
+        (" ".join(f"A {LONG[:150]} {k}." for k in range(9)), 1),
+    ],
+)
+def test_banned_words_and_long_sentences_are_found(said, count):
+    assert len(faults(Text("docs/a.md", said, "page"))) == count
+
+
+def test_code_tables_and_formulas_are_no_prose():
+    text = "# A title\n\nGive $x\n+ y$ to `a. B` (see et al. 3). It ends\n$$z. Y$$\nhere.\n"
+    assert sentences(text) == ["Give Formula to Code (see et al 3).", "It ends Formula here."]
+    assert banned("`stands` stands") == ["Code stands"]
