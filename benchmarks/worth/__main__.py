@@ -1,11 +1,11 @@
-"""Is prediction worth it? Runs this folder's studies, and computes the page's tables and words.
+"""Is prediction worth it? Runs this folder's studies, and computes the tables of their page.
 
 python -m benchmarks.worth [--seeds 5] [--out worth-study] [--workload sharegpt ...] [--jobs 1]
 
 Needs ``ORSCHED_DATA``, but for ``--workload corpus``. What was finished before, and then
 interrupted, is not run again. ``--save FILE`` keeps the figures of all runs, ``--from FILE``
-computes from such a file and runs nothing, ``--page FILE`` writes the sections into a page, between
-its two marks.
+computes from such a file and runs nothing, ``--record`` writes the tables into
+``docs/results-data``, from which ``benchmarks.write_results`` fills the page.
 """
 
 from __future__ import annotations
@@ -14,22 +14,27 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import write_results
 from benchmarks.arguments import count
-from benchmarks.worth.report import sections
+from benchmarks.speed.section import table
+from benchmarks.worth.report import tables
 from benchmarks.worth.rows import STUDIES, load, run_all, save
 from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MARKS = "<!-- computed: begin -->\n", "<!-- computed: end -->\n"
-
-
-def marked(page: str) -> tuple[str, str, str]:
-    """Return a page before, between and behind its marks."""
-    before, _, rest = page.partition(MARKS[0])
-    between, _, behind = rest.partition(MARKS[1])
-    return before, between, behind
+SOURCE = {
+    "command": [
+        "ORSCHED_DATA=DATA python -m benchmarks.worth --seeds 10 --save benchmarks/worth/figures.csv",
+        "python -m benchmarks.worth --from benchmarks/worth/figures.csv --record",
+    ],
+    "seeds": ["0 to 9"],
+    "machine": ["any; the figures are the same on each"],
+    "date": ["2026-11-23"],
+}
+"""Where the recorded figures are from."""
+PAGE = "predictions-and-gates"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=count, default=1, help="processes")
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep the figures of all runs")
     parser.add_argument("--from", type=Path, metavar="FILE", dest="source", help="run nothing")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="write the sections into it")
+    parser.add_argument("--record", action="store_true", help="write the tables of the page")
     given = parser.parse_args(arguments)
     if given.source is None:
         rows = run_all(given.out, given.workload or STUDIES, given.seeds, given.jobs)
@@ -52,12 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(str(error))
     if given.save:
         save(rows, given.save)
-        rows = load(given.save)  # so that the page is what the saved figures give
-    text = sections(rows)
-    print(text)
-    if given.page:
-        before, _, behind = marked(given.page.read_text(encoding="utf-8"))
-        given.page.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{behind}", encoding="utf-8")
+        rows = load(given.save)  # so that the tables are what the saved figures give
+    for name, rows_of in tables(rows).items():
+        head, *body = rows_of
+        print(f"== {name}", *table([dict(zip(head, row, strict=True)) for row in body]), sep="\n")
+        if given.record:
+            write_results.write(PAGE, name, write_results.Table(SOURCE, rows_of))
     return 0
 
 

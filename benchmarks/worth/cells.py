@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from orsched.calibration.intervals import Interval
 
 
@@ -19,18 +17,8 @@ def shown(interval: Interval, sign: int = 1, digits: int = 1) -> str:
     return f"{number(sign * mean, digits)}{half}"
 
 
-def plain(interval: Interval, digits: int = 1) -> str:
-    """Return a value with half the width of its interval."""
-    half = "" if interval.high is None else f" ±{interval.high - interval.mean:.{digits}f}"
-    return f"{interval.mean:.{digits}f}{half}"
-
-
 def number(value: float, digits: int) -> str:
     """Return a number with a true minus, and 0 without one."""
     text = f"{value:.{digits}f}"
     return f"{0:.{digits}f}" if float(text) == 0 else text.replace("-", "−")
 
-
-def line(cells: Sequence[str]) -> str:
-    """Return a row of a table in Markdown."""
-    return f"| {' | '.join(cells)} |"

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 import orsched
-from benchmarks import latency_gaps, regret, where_ranks_lose
+from benchmarks import latency_gaps, regret, where_ranks_lose, write_results
 from benchmarks.worth import __main__ as command
 from benchmarks.worth import corpus, report, rows, shares
 from benchmarks.worth.rows import Row
@@ -149,6 +149,7 @@ def test_the_whole_instance_is_what_is_solved_elsewhere():
 
 
 FIGURES = rows.FOLDER / "figures.csv"
+DATA = write_results.DOCS / "results-data" / command.PAGE
 
 
 def case(*, none, five, oracle, tails=((1, 1), (1, 1), (1, 1))):
@@ -211,27 +212,22 @@ def test_runs_without_predictions_stand_once_and_must_not_differ():
 def test_the_claim_is_counted():
     """Kept 0.9 of a gain of 20 % at an equal p99: it holds; at a longer p99 it does not."""
     means = {"none": (10, 10.1), "five": (8.2, 8.3), "oracle": (8, 8.1)}
-    assert "it **holds**" in "\n".join(report.claim([case(**means)]))
+    assert report.claim([case(**means)])[1] == ["gittins", "1", "1", "1", "1", "1", "1"]
     longer = case(**means, tails=((1, 1), (1.1, 1), (1, 1)))
-    text = "\n".join(report.claim([longer]))
-    assert "it **does not hold**" in text
-    assert "80 % in 1 (W 0.9), p99 is no worse in 0 (none)" in text
-    (only,) = report.workload_answers([longer])
-    said = "at the price of p99, which is up to 5.0 % more, with `gittins` (0.9)"
-    assert f"no worse with none; {said}" in only
+    assert report.claim([longer])[1] == ["gittins", "1", "1", "1", "0", "0", "1"]
+    assert report.kept([longer], ["five classes"])[1][1:] == ["1", "90", "90", "90", "1", "0"]
+    assert report.gains([longer])[1] == ["W", "gittins", "17.9 ±1.1"]
+    assert report.gains([case(**means)])[1][2] == "**17.9 ±1.1**"
 
 
-def test_the_page_is_what_the_command_computes_and_writes(repo_root, tmp_path, capsys):
-    page = (repo_root / "docs" / "is-prediction-worth-it.md").read_text(encoding="utf-8")
-    before, between, behind = command.marked(page)
-    assert command.main(["--from", str(FIGURES)]) == 0
-    printed = capsys.readouterr().out
-    assert printed.count("\n| ") > 100
-    assert between.strip() == printed.strip()
-    emptied = tmp_path / "page.md"
-    emptied.write_text("".join((before, *command.MARKS, behind)), encoding="utf-8")
-    command.main(["--from", str(FIGURES), "--page", str(emptied)])
-    assert emptied.read_text(encoding="utf-8") == page
+def test_the_recorded_tables_are_what_the_command_computes(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(write_results, "DOCS", tmp_path)
+    assert command.main(["--from", str(FIGURES), "--record"]) == 0
+    assert capsys.readouterr().out.count("\n") > 80
+    made = sorted((tmp_path / "results-data" / command.PAGE).glob("*.csv"))
+    assert len(made) == 8
+    for path in made:
+        assert (DATA / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 def test_figures_are_kept(tmp_path):
