@@ -94,7 +94,7 @@ def pang(figure: Any, found: list[Table]) -> None:
     ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def four_workloads(figure: Any, found: list[Table]) -> None:
+def six_workloads(figure: Any, found: list[Table]) -> None:
     """Changes in mean JCT with intervals, and TTFT p99, of ours against tuned settings."""
     (table,) = found
     pairs = (
@@ -143,61 +143,6 @@ def fidelity(figure: Any, found: list[Table]) -> None:
     ax.axvline(0, color=BLACK, linewidth=1)
     ax.set_xlim(-6, 6)
     ax.set_xlabel("simulated against measured, %")
-    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-
-
-def worker(figure: Any, found: list[Table]) -> None:
-    """Time of steps over that of transformers' forward pass."""
-    (table,) = found
-    labels, model = [], ""
-    for row in table[1:]:
-        model = row[0] or model
-        labels.append(f"{model.strip('`')}, {row[1]}, {row[2]}")
-    ax = figure.subplots()
-    series = {
-        "float32": [number(row[5]) for row in table[1:]],
-        "bfloat16": [number(row[8]) for row in table[1:]],
-    }
-    dots(ax, labels, series)
-    ax.axvline(1, color=BLACK, linewidth=1)
-    ax.set_xlim(0, 1.2)
-    ax.set_xlabel("time of a step over that of transformers")
-    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-
-
-def benchmarks(figure: Any, found: list[Table]) -> None:
-    """CPU time and memory of ten thousand requests beside two peers."""
-    (table,) = found
-    head = table[0]
-    rows = [row for row in table[1:] if row[0] in ("Poisson", "burst")]
-    programs = list(dict.fromkeys(row[1] for row in rows))
-    axes = figure.subplots(1, 2, sharey=True)
-    for ax, column, label in (
-        (axes[0], "cpu_s", "CPU time, s"),
-        (axes[1], "peak_mib", "peak memory, MiB"),
-    ):
-        at = head.index(column)
-        series: dict[str, Sequence[float | None]] = {}
-        for workload in ("Poisson", "burst"):
-            by_program = {row[1]: number(row[at]) for row in rows if row[0] == workload}
-            series[workload] = [by_program[name] for name in programs]
-        dots(ax, programs, series)
-        ax.set_xlim(left=0)
-        ax.set_xlabel(label)
-    axes[1].legend(fontsize=8)
-
-
-def peers(figure: Any, found: list[Table]) -> None:
-    """CPU time by program for three sizes."""
-    (table,) = found
-    rows = [row for row in table[1:] if row[1]]
-    ax = figure.subplots()
-    series = {table[0][k]: [number(row[k]) for row in rows] for k in (1, 3, 5)}
-    dots(ax, [row[0] for row in rows], series)
-    ax.set_xscale("log")
-    ax.set_xticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"])
-    ax.minorticks_off()
-    ax.set_xlabel("CPU time, s (logarithmic)")
     ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 
 
@@ -345,24 +290,19 @@ FIGURES = (
     Figure("results-exact-and-packing", (("Which search proves what", 0),), searches, (8, 3)),
     Figure("results-latency-and-bounds", (("Requests that arrive", 0),), latency_gaps, (8, 3)),
     Figure("pang", (("The four methods", 0),), pang, (7, 2.6)),
-    Figure("four-workloads", (("Tuned settings beside each other", 2),), four_workloads, (8, 3.6)),
     Figure(
-        "fidelity",
-        (
-            ("RTX 4090, by the model's shape", 0),
-            ("RTX PRO 6000, by the model's shape", 0),
-            ("RTX 4090, by a profile of kernels", 0),
-        ),
+        "results-six-workloads", (("Changes against tuned settings", 0),), six_workloads, (8, 3.6)
+    ),
+    Figure(
+        "results-fidelity-speed-peers",
+        tuple(("Simulated against measured vLLM runs", k) for k in range(3)),
         fidelity,
         (7.5, 2.9),
     ),
-    Figure("worker", (("What it costs", 0),), worker, (7.5, 3.4)),
-    Figure("benchmarks", (("Ten thousand requests, beside two peers", -1),), benchmarks, (8, 2.6)),
-    Figure("peers", (("The same table with orsched in it", 0),), peers, (7, 2.6)),
     Figure("echo", (("Ours beside them", 0), ("Ours beside them", 1)), echo, (8, 3.8)),
     Figure("mico", (("Table 1: throughput over the baseline, 800 queries", 0),), mico, (8, 2.8)),
     Figure("ssjf", (("Aging", 0),), ssjf, (7, 2.8)),
-    Figure("is-prediction-worth-it", (("Is it worth it?", 0),), worth, (8, 3.4)),
+    Figure("results-predictions-and-gates", (("What predictions gain", 2),), worth, (8, 3.4)),
     Figure("scls", (("Figs. 12 and 17: all schedulers", 0),), scls, (7.5, 3.2)),
 )
 

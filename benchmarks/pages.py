@@ -56,7 +56,7 @@ LITERAL = "hybrid+gate=waited_time+assignment=packing"
 FAITHFUL = f"hybrid@predicted{LITERAL.removeprefix('hybrid')}+order=arrival"
 SCLS, MICO = "python -m benchmarks.reproductions.scls", "python -m benchmarks.reproductions.mico"
 TAIL = "python -m benchmarks.reproductions.tail"
-SSJF, GATES = "python -m benchmarks.reproductions.ssjf", "python -m benchmarks.reproductions.gates"
+SSJF = "python -m benchmarks.reproductions.ssjf"
 PARTS = (
     Part("pang.md", f"{COMPARE} --methods fcfs,offline,online,hybrid {K_R}", ("The four methods",)),
     Part(
@@ -141,33 +141,6 @@ PARTS = (
     ),
     Part("ssjf.md", SSJF, ("Figs. 4 to 7, stricter",)),
     Part("ssjf.md", f"{SSJF} --predictors --aging --sensitivity", ("Aging",)),
-    Part("gates.md", GATES, ("Results", "Robust orders")),
-    Part("gates.md", "python -m benchmarks.client_choice", ("How many clients",)),
-    Part(
-        "fidelity.md",
-        "python -m benchmarks.reproductions.fidelity",
-        (
-            "RTX 4090, by the model's shape",
-            "RTX PRO 6000, by the model's shape",
-            "RTX 4090, by a profile of kernels",
-            "How firm is this?",
-            "Each run left out",
-            "With little load",
-        ),
-        data=True,
-    ),
-    Part(
-        "fidelity.md",
-        "python -m benchmarks.reproductions.prompt_length",
-        ("Long prompts",),
-        data=True,
-    ),
-    Part(
-        "calibrate.md",
-        "python -m benchmarks.calibrated_runs",
-        ("Runs of an H100, phase by phase",),
-        data=True,
-    ),
     Part("bounds.md", "python -m benchmarks.where_ranks_lose", ("Where ranks lose",)),
     Part("gittins.md", TAIL, ("The tail",), data=True),
     Part("gittins.md", f"{TAIL}_requests", ("Who is slow",), data=True),

@@ -119,8 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--worker", default="torch", choices=["torch", "vllm"])
     parser.add_argument("--model", default="tiny")
-    for name, value in (("requests", 64), ("slots", 8), ("repeats", 5), ("walks", 5), ("seed", 0)):
-        parser.add_argument(f"--{name}", type=int, default=value)
+    numbers = {"--requests": 64, "--slots": 8, "--repeats": 5, "--walks": 5, "--seed": 0}
+    for name, value in numbers.items():
+        parser.add_argument(name, type=int, default=value)
     parser.add_argument("--policies", nargs="+", default=list(POLICIES))
     parser.add_argument("--busy", action="store_true")
     given = parser.parse_args(arguments)

@@ -235,7 +235,7 @@ def test_a_quick_run_prints_every_part(capsys, monkeypatch):
 
 
 def test_what_the_readme_says_is_on_the_page(repo_root):
-    page = (repo_root / "docs" / "four-workloads.md").read_text()
+    page = (repo_root / "docs" / "results-six-workloads.md").read_text()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()
             if "| gittins | vllm, tuned |" in line][: len(setting.ALL)]  # fmt: skip
     less = {row[0]: -number(row[3]) for row in rows}
