@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 SOURCE = {
     "command": [
-        "ORSCHED_DATA=DATA python -m benchmarks.worth --seeds 10 --save benchmarks/worth/figures.csv",
+        "ORSCHED_DATA=DATA python -m benchmarks.worth --seeds 10 "
+        "--save benchmarks/worth/figures.csv",
         "python -m benchmarks.worth --from benchmarks/worth/figures.csv --record",
     ],
     "seeds": ["0 to 9"],

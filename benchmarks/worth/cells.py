@@ -21,4 +21,3 @@ def number(value: float, digits: int) -> str:
     """Return a number with a true minus, and 0 without one."""
     text = f"{value:.{digits}f}"
     return f"{0:.{digits}f}" if float(text) == 0 else text.replace("-", "−")
-

@@ -29,7 +29,7 @@ LEAST = 0.01
 
 
 def tables(rows: Sequence[Row]) -> dict[str, Table]:
-    """Return the tables that follow from the rows, by name; those of workloads without rows are left out."""
+    """Return the tables that follow from the rows, by name; none of workloads without rows."""
     found = cases(row for row in rows if row.workload != corpus.WORKLOAD)
     prompts = cases(row for row in rows if row.workload == corpus.WORKLOAD)
     made: dict[str, Table] = {}
@@ -91,7 +91,7 @@ def _gain(case: Case) -> str:
 
 
 def claim(found: Sequence[Case]) -> Table:
-    """Return in how many cases the measured predictor keeps enough where the oracle gains enough."""
+    """Return in how many cases the measured predictor keeps enough of a gain worth having."""
     table = [["policy", "cases", f"oracle gains {100 * WORTH:.0f} %", f"{100 * KEPT:.0f} % kept",
               "p99 no worse", "both", "p99 no worse with the oracle"]]  # fmt: skip
     for family in _families(found):
