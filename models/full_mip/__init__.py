@@ -4,7 +4,6 @@
 """
 
 from orsched.models.exact_search.bounded import FullMipProgress
-from orsched.models.full_mip.model_files import write_full_mip
 from orsched.models.full_mip.programs import Size
 from orsched.models.full_mip.solve import (
     MAX_NONZEROS,
@@ -20,5 +19,4 @@ __all__ = [
     "Size",
     "solve_full_mip",
     "solve_windows_mip",
-    "write_full_mip",
 ]

@@ -14,7 +14,7 @@ from orsched.common.frames import frame
 from orsched.common.near_names import did_you_mean
 from orsched.common.stop import MaxRuntime
 from orsched.data.schedule import as_schedule
-from orsched.models.full_mip.linear_solvers import CONTINUOUS
+from orsched.models.full_mip.linear_solvers import CONTINUOUS, load_scip
 from orsched.models.full_mip.mathopt_solvers import (
     GRACE_S,
     Job,
@@ -30,6 +30,7 @@ from orsched.models.full_mip.relaxation import relaxed
 from orsched.models.killable_call import run_in_child
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     import pandas as pd
@@ -140,7 +141,7 @@ class Mip:
         program: the program that it was built of, without later changes; ``program.legend`` has the
             names, ``program.to_ns`` makes nanoseconds of an objective.
 
-    ``file_lines(mip, "lp")`` writes the model as it is, with all changes.
+    ``solve``, ``relax``, ``write`` and ``scip`` take the model as it is, with all changes.
     """
 
     def __init__(self, program: Program) -> None:
@@ -191,6 +192,29 @@ class Mip:
         if self._tracker.export_update() is None:
             return None
         return changed_model(self.model)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as it is now to a file ``.mps`` or ``.lp``; errors of ``write_model``."""
+        from orsched.models.full_mip.model_files import write_model
+
+        write_model(self, path)
+
+    def scip(self) -> Any:
+        """Return the model as it is now as a ``pyscipopt.Model``, with the names of ``write``.
+
+        >>> import orsched
+        >>> len(orsched.full_mip(orsched.load("two-by-two")).scip().getVars())
+        129
+
+        Raises ``InputError`` where it is not linear, ``MissingDependencyError`` without SCIP.
+        """
+        found = changed_model(self.model)
+        scip, _ = load_scip(found.model, self.program.name)
+        total, sense = scip.getObjective() + found.constant, "minimize"
+        if found.negated:
+            total, sense = -1 * total, "maximize"
+        scip.setObjective(total, sense)
+        return scip
 
     def values_of(self, schedule: Scheduled) -> dict[Any, float]:
         """Return the values of the program's variables that stand for a valid schedule."""

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from orsched.common.errors import InputError
 from orsched.common.scalars import require_one_of, require_suffix
 from orsched.models.full_mip.linear_solvers import BINARY, CONTINUOUS
-from orsched.models.full_mip.programs import Program, read_program
+from orsched.models.full_mip.programs import Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from orsched.data.instance import Instance
     from orsched.models.full_mip.linear_solvers import LinearModel, Row
     from orsched.models.full_mip.mathopt_model import Mip
     from orsched.models.full_mip.mathopt_solvers import Changed
@@ -209,37 +208,15 @@ def _terms(terms: Iterable[tuple[str, str]]) -> Iterator[str]:
 SUFFIXES = (".mps", ".lp")
 
 
-def write_full_mip(
-    instance: Instance,
-    path: str | os.PathLike[str],
-    stages: int | None = None,
-    *,
-    formulation: str = "compact",
-    symmetry_breaking: bool = True,
-    max_nonzeros: int = 10_000_000,
-) -> int:
-    """Write the full MIP with K = ``stages`` bins (default: n) and return its unit of time in ns.
+def write_model(program: Program | Mip, path: str | os.PathLike[str]) -> None:
+    """Write a program, or a model with all its changes, as ``file_lines`` has it.
 
-    The suffix says the format: ``.mps`` or ``.lp``. The objective, its constant included, times
-    the unit is the makespan in nanoseconds. The file is replaced as a whole.
-
-    Raises:
-        InputError: the suffix or the formulation is unknown, the instance does not map, the model
-            is larger than ``max_nonzeros``, or the file cannot be written.
+    The suffix says the format: ``.mps`` or ``.lp``. The file is replaced as a whole. Raises
+    ``InputError`` as ``file_lines`` does, for another suffix, or where it cannot be written.
     """
-
     target = Path(path)
     suffix = require_suffix(target, SUFFIXES)
-    program = read_program(
-        instance,
-        "full-mip",
-        stages=stages,
-        formulation=formulation,
-        symmetry_breaking=symmetry_breaking,
-        max_nonzeros=max_nonzeros,
-    )
     _write(target, suffix, file_lines(program, suffix.removeprefix(".")))
-    return program.unit_ns
 
 
 def _write(target: Path, suffix: str, lines: Iterable[str]) -> None:

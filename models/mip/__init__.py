@@ -5,7 +5,7 @@
 
 from orsched.models.full_mip.mathopt_model import Mip, MipResult, MipStep, build
 from orsched.models.full_mip.mathopt_solvers import SOLVERS, available_solvers
-from orsched.models.full_mip.model_files import FORMATS, file_lines
+from orsched.models.full_mip.model_files import FORMATS, file_lines, write_model
 from orsched.models.full_mip.programs import PROGRAMS, Program, read_program
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "build",
     "file_lines",
     "read_program",
+    "write_model",
 ]

@@ -18,14 +18,14 @@ from orsched.metrics.objective_values import objective_value
 from orsched.models.exact_search.aims import MissesAim, TimesAim
 from orsched.models.exact_search.stage_plan import plan_of, read_problem, schedule_of
 from orsched.models.exact_search.starts import served_alone
-from orsched.models.full_mip import solve_full_mip, write_full_mip
+from orsched.models.full_mip import solve_full_mip
 from orsched.models.full_mip.formulation import FullMip, WindowsMip
 from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
 from orsched.models.full_mip.linear_solvers import BACKENDS as SOLVERS
 from orsched.models.full_mip.linear_solvers import INTEGER, LinearModel
 from orsched.models.full_mip.programs import Size, full_mip_size, read_program, windows_mip_size
 from orsched.models.full_mip.solve import least_makespan_ns, stages_that_suffice
-from orsched.models.mip import file_lines
+from orsched.models.mip import file_lines, write_model
 from orsched.solving.methods import Outcome
 from orsched.solving.objectives import objective_named
 from tests.brute_force import least_total, most_attained, optimum_ns
@@ -179,20 +179,22 @@ def test_levels_bound_the_number_of_stages_together_with_the_tokens():
 def test_an_exported_model_is_that_of_the_program(tmp_path, name, suffix):
     """Solvers read it with the same optimum (``tests/models/mip``)."""
     path, program = tmp_path / f"model{suffix}", read_program(load_named(name), stages=4)
-    assert write_full_mip(load_named(name), path, 4) == program.unit_ns
+    write_model(program, path)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     assert path.read_text() == "".join(file_lines(program, suffix[1:].lower()))
 
 
 def test_exports_are_refused_with_a_reason(tmp_path):
-    for name, reason, file, options in (
-        ("packing", "not a suffix", "model.txt", {}),
-        ("packing", "cannot write", "missing/model.mps", {}),
-        ("gsm8k-llama65b", "nonzeros", "model.mps", {"stages": 45}),
-        ("packing", "'windows' is unknown", "model.mps", {"formulation": "windows"}),
+    program = read_program(load_named("packing"))
+    for reason, file in (("not a suffix", "model.txt"), ("cannot write", "missing/model.mps")):
+        with pytest.raises(InputError, match=reason):
+            write_model(program, tmp_path / file)
+    for reason, name, options in (
+        ("nonzeros", "gsm8k-llama65b", {"stages": 45}),
+        ("'windows' is unknown", "packing", {"formulation": "windows"}),
     ):
         with pytest.raises(InputError, match=reason):
-            write_full_mip(load_named(name), tmp_path / file, **options)
+            read_program(load_named(name), **options)
     assert list(tmp_path.iterdir()) == []
 
 
