@@ -133,6 +133,16 @@ def test_the_commands_on_own_data_say_what_the_page_says(repo_root, tmp_path, mo
     assert len(read_study(tmp_path / "mine.toml").cells()) == 2 * 3
 
 
+def test_the_tutorial_of_a_proven_optimum_runs_and_its_file_has_the_optimum_of_the_model(
+    repo_root, capsys
+):
+    names = executed(blocks(repo_root, "tutorial-or", CELL))
+    said = [line for line in capsys.readouterr().out.splitlines() if line.endswith(" s")]
+    assert said == ["optimal 0.79123 s", "0.76623 s", "optimal 0.81623 s", "0.81623 s"]
+    assert names["bound"].value_s == 0.76623
+    assert names["duals"].loc[["c1", "c2"], "dual"].tolist() == pytest.approx([29, 25])
+
+
 PAGES = ("own-policy", "own-reader", "own-cost-model")
 PUBLIC = ("orsched", "orsched.extending")
 
