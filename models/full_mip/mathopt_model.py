@@ -25,6 +25,7 @@ from orsched.models.full_mip.mathopt_solvers import (
     require_solver,
     run_job,
 )
+from orsched.models.full_mip.model_files import write_model
 from orsched.models.full_mip.programs import read_program
 from orsched.models.full_mip.relaxation import relaxed
 from orsched.models.killable_call import run_in_child
@@ -195,8 +196,6 @@ class Mip:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the model as it is now to a file ``.mps`` or ``.lp``; errors of ``write_model``."""
-        from orsched.models.full_mip.model_files import write_model
-
         write_model(self, path)
 
     def scip(self) -> Any:

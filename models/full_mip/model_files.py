@@ -7,7 +7,7 @@ import os
 from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from orsched.common.errors import InputError
 from orsched.common.scalars import require_one_of, require_suffix
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from orsched.models.full_mip.linear_solvers import LinearModel, Row
-    from orsched.models.full_mip.mathopt_model import Mip
     from orsched.models.full_mip.mathopt_solvers import Changed
 
 
@@ -27,7 +26,15 @@ CONSTANT = "constant"
 """A column fixed to 1, whose coefficient is the objective's constant: every reader knows it."""
 
 
-def file_lines(program: Program | Mip, style: str) -> Iterator[str]:
+class HasProgram(Protocol):
+    """A ``Mip``: what was built of a program."""
+
+    @property
+    def program(self) -> Program:
+        """The program, which knows of changes."""
+
+
+def file_lines(program: Program | HasProgram, style: str) -> Iterator[str]:
     """Yield the lines, each with its end, of a program as a file.
 
     The objective holds its constant: times the unit, which a comment gives, it is the program's
@@ -208,7 +215,7 @@ def _terms(terms: Iterable[tuple[str, str]]) -> Iterator[str]:
 SUFFIXES = (".mps", ".lp")
 
 
-def write_model(program: Program | Mip, path: str | os.PathLike[str]) -> None:
+def write_model(program: Program | HasProgram, path: str | os.PathLike[str]) -> None:
     """Write a program, or a model with all its changes, as ``file_lines`` has it.
 
     The suffix says the format: ``.mps`` or ``.lp``. The file is replaced as a whole. Raises
