@@ -108,7 +108,7 @@ PIECES = (
         ("orsched bound gate --certificate",),
     ),
     Piece(
-        "DP batcher", "batcher.md",
+        "DP batcher", "batches-and-slices.md",
         r"$T[i] = \min_{j < i} T[j] + T_{serve}(i - j, L_i)$; SCLS (10)",
         "orsched.batch([9, 10, 800, 11, 900], orsched.AffineCost(), slice_tokens=16, max_batch=4)",
         ("orsched batch pang-100x20 --slice 128 --max-batch 16",),

@@ -58,7 +58,7 @@ def by_groups(problem: Problem) -> list[int]:
         U[i] = B + U[i - N]                    for all after them,
 
     because U never falls within the group. For ``B <= 0`` a request alone is always best:
-    ``U[i] = U[i - 1] + B``. O(n + groups x N_max) in all. ``docs/batcher.md`` has the proof.
+    ``U[i] = U[i - 1] + B``. O(n + groups x N_max). ``docs/batches-and-slices.md`` has the proof.
     """
     n = len(problem)
     dtype = np.int64 if fits(problem) else object
@@ -377,7 +377,7 @@ def by_lines(problem: Problem) -> list[int]:
     kept in pieces: runs of positions of one group whose last batch begins at the same position. On
     a piece T is linear with slope A, so a later query needs one candidate of it: its last position
     if A grows with the length, its first one in the window if A falls. A group costs a few queries,
-    one a piece, however many requests it has. ``docs/batcher.md`` has the proof."""
+    one a piece, however many requests it has. ``docs/batches-and-slices.md`` has the proof."""
     pieces = Pieces()
     finder = _finder(pieces, problem)
     following = [*problem.sizes, 1][1:]
