@@ -38,9 +38,7 @@ def api_pages(root):
 
 @pytest.mark.parametrize("package", ["models", "models.batch", "models.full_mip"])
 def test_the_public_names_of_the_models_are_documented(package, repo_root):
-    pages = (
-        "".join(api_pages(repo_root)) + (repo_root / "docs/batches-and-slices.md").read_text()
-    )
+    pages = "".join(api_pages(repo_root)) + (repo_root / "docs/batches-and-slices.md").read_text()
     named = set(re.findall(r"^\.\. auto(?:class|function|data):: (\w+)$", pages, re.M))
     modules = re.findall(r"^\.\. automodule:: ([\w.]+)$", pages, re.M)
     for module in modules:
