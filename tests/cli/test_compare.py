@@ -144,7 +144,7 @@ def test_simulate_takes_what_its_python_twin_takes(made, as_json, refused):
 def page(repo_root, monkeypatch):
     monkeypatch.chdir(repo_root)
     monkeypatch.setattr(sys, "path", [str(repo_root), *sys.path])
-    return (repo_root / "docs" / "compare.md").read_text()
+    return (repo_root / "docs" / "compare-and-search.md").read_text()
 
 
 def test_the_command_prints_what_the_page_shows(page, capsys):
@@ -157,7 +157,7 @@ def test_the_command_prints_what_the_page_shows(page, capsys):
 def test_its_python_finds_the_same(page):
     names = {"orsched": orsched}
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        exec(compile(block, "compare.md", "exec"), names)
+        exec(compile(block, "compare-and-search.md", "exec"), names)
     found = names["found"]
     shown = re.search(r"^vllm +none +([0-9.]+) %", page, re.MULTILINE)
     assert found["vllm"].slo_attainment == pytest.approx(float(shown[1]) / 100)
