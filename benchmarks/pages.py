@@ -55,7 +55,6 @@ CASES = "orsched compare pang-case --seeds 0:100"
 LITERAL = "hybrid+gate=waited_time+assignment=packing"
 FAITHFUL = f"hybrid@predicted{LITERAL.removeprefix('hybrid')}+order=arrival"
 SCLS, MICO = "python -m benchmarks.reproductions.scls", "python -m benchmarks.reproductions.mico"
-TAIL = "python -m benchmarks.reproductions.tail"
 SSJF = "python -m benchmarks.reproductions.ssjf"
 PARTS = (
     Part("pang.md", f"{COMPARE} --methods fcfs,offline,online,hybrid {K_R}", ("The four methods",)),
@@ -142,14 +141,6 @@ PARTS = (
     Part("ssjf.md", SSJF, ("Figs. 4 to 7, stricter",)),
     Part("ssjf.md", f"{SSJF} --predictors --aging --sensitivity", ("Aging",)),
     Part("bounds.md", "python -m benchmarks.where_ranks_lose", ("Where ranks lose",)),
-    Part("gittins.md", TAIL, ("The tail",), data=True),
-    Part("gittins.md", f"{TAIL}_requests", ("Who is slow",), data=True),
-    Part(
-        "gittins.md",
-        "python -m benchmarks.reproductions.crowd",
-        ("`crowd` alone, elsewhere",),
-        data=True,
-    ),
 )  # fmt: skip
 
 
