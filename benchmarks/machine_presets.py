@@ -4,7 +4,7 @@
     python -m benchmarks.machine_presets --write    # write orsched/calibration/presets/
 
 The measurements are not shipped: ``ORSCHED_DATA`` names the folder that holds them, a folder a
-device. A machine is one entry of ``SOURCES``; docs/machines.md says how to add one.
+device. A machine is one entry of ``SOURCES``; docs/machines-and-calibration.md says how to add one.
 """
 
 from __future__ import annotations

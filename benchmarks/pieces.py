@@ -130,7 +130,7 @@ PIECES = (
         _served,
     ),
     Piece(
-        "Lagrangian gate", "gates.md",
+        "Lagrangian gate", "gates-and-orders.md",
         r"prefill once $C_d \ge C_p$; Pang, section IV-C",
         f'orsched.solve({GATE}, "online", parameters={{"gate": "idle_cost"}})',
         ("orsched simulate gate --policy online --param gate=idle_cost",),
@@ -152,7 +152,7 @@ PIECES = (
         _own,
     ),
     Piece(
-        "runner", "runner.md",
+        "runner", "run.md",
         "the same policy on a worker that takes time",
         f'orsched.simulate({GATE}, "hybrid")',
         ("orsched run gate --policy hybrid --worker virtual -o run.json",),

@@ -1,6 +1,6 @@
 """What a run on a device leaves behind for others: measured rows, steps of runs, a machine's file.
 
-The steps are CSV as ``orsched calibrate --judge`` reads it; docs/worker.md says how to contribute
+The steps are CSV as ``orsched calibrate --judge`` reads it; docs/run.md says how to contribute
 the files.
 """
 

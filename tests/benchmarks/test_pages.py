@@ -5,13 +5,9 @@ import re
 
 import pytest
 
-import orsched
 from benchmarks import figures
 from benchmarks.figures import FIGURES, main, number
 from benchmarks.pages import PARTS, Part, numbers, printed, said, stray, strays, tables
-from orsched.calibration.candidates import calibrate
-from orsched.calibration.fit import fit
-from orsched.calibration.observed import averaged, observed
 from orsched.instances.datasets import VARIABLE
 from tests.refusals import refused
 
@@ -100,17 +96,6 @@ def test_the_page_has_what_its_command_prints(part):
     assert strays(part) == []
 
 
-def test_what_the_page_on_calibration_says_of_the_fit_is_so(repo_root):
-    instance = orsched.load("pang-100x20")
-    steps = observed(instance, orsched.solve(instance, "online").schedule)
-    cost = calibrate(averaged(steps)).candidate("affine").cost
-    text = (repo_root / "docs" / "calibrate.md").read_text()
-    words = f"{cost.prefill_fixed_ns / 1e6:.3f} ms and\n{cost.prefill_token_ns / 1e3:.1f} µs"
-    assert words in text
-    assert fit("affine", steps.measurements()).cost == instance.workers[0].cost
-    assert (cost.round_fixed_ns, cost.round_client_ns) == (29_000_000, 210_000)
-
-
 @pytest.mark.parametrize("data", [False, True])
 def test_commands_see_the_data_sets_only_where_the_page_does(data, monkeypatch):
     monkeypatch.setenv(VARIABLE, "a folder")
@@ -154,7 +139,7 @@ def test_numbers_of_cells():
     assert (number("**176.07**"), number("−3.3 ±1.8 (scls_continuous)", 1)) == (176.07, 1.8)
 
 
-TABLES_ALONE = {"fidelity", "worker", "results-tried-and-left-out"}
+TABLES_ALONE = {"results-tried-and-left-out"}
 """Pages whose tables name what no picture could: thirty rows of methods, or code that is gone."""
 
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from orsched import load, solve
 from orsched.calibration import candidates
 from orsched.calibration.candidates import MODELS, anchored, calibrate, predicted_ns, select
 from orsched.calibration.fit import fit
 from orsched.calibration.measurements import Measurements
+from orsched.calibration.observed import averaged, observed
 from orsched.costs import AffineCost, BilinearCost, LevelsCost
 from tests.refusals import refused
 
@@ -147,3 +149,12 @@ def test_parts_are_joined_in_order():
     data = measured(AFFINE)
     both = candidates.joined(select(data, np.arange(7)), select(data, np.arange(7, len(data))))
     assert both.to_dict() == data.to_dict()
+
+
+def test_the_steps_of_a_simulation_give_back_its_cost_model():
+    instance = load("pang-100x20")
+    steps = observed(instance, solve(instance, "online").schedule)
+    assert fit("affine", steps.measurements()).cost == instance.workers[0].cost
+    cost = calibrate(averaged(steps)).candidate("affine").cost
+    assert (cost.round_fixed_ns, cost.round_client_ns) == (29_000_000, 210_000)
+    assert cost.prefill_fixed_ns == pytest.approx(25e6, rel=0.003)

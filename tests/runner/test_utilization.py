@@ -189,7 +189,7 @@ def test_a_watched_run_has_its_use_in_words(monkeypatch):
         "memory peak": f"{100 * use['bandwidth_utilization']:,.2f} %",
         "decode": f"{100 * use['decode']['bandwidth_utilization']:,.2f} %",
     }  # fmt: skip
-    page = (ROOT / "docs/runner.md").read_text()
+    page = (ROOT / "docs/run.md").read_text()
     assert all(f"| {name} |" in page for name in rows)
     assert module.use_rows({"busy_share": 1.0, "gap_share": 0.0}) == []
 
