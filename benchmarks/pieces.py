@@ -30,28 +30,48 @@ COLUMNS = {"prompt_tokens": [30, 200, 50], "output_tokens": [90, 300, 60]}
 """Requests of a fleet, which the page shows under the name ``columns``."""
 
 
-def _gantt(found: Any, ax: Any) -> None:
-    orsched.gantt(orsched.load("gate"), found.schedule.bare(), ax, title="")
+def _gantt(found: Any, figure: Any) -> None:
+    instance = getattr(found, "instance", orsched.load("gate"))
+    schedule = found.trace if hasattr(found, "trace") else found.schedule
+    orsched.gantt(instance, schedule.bare(), figure.subplots(), title="")
 
 
-def _own(found: Any, ax: Any) -> None:
-    found.plot(ax)
+def _with_bound(found: Any, figure: Any) -> None:
+    result = orsched.solve(orsched.load("gate"), "hybrid")
+    orsched.gantt(result.instance, result.schedule, figure.subplots(), title="")
 
 
-def _served(found: Any, ax: Any) -> None:
+def _used(found: Any, figure: Any) -> None:
+    orsched.usage(found.instance, found.schedule, figure, title="")
+
+
+def _times(found: Any, figure: Any) -> None:
+    axes, lengths = figure.subplots(), range(0, 2049, 64)
+    for count in (1, 8, 32):
+        times = [found.prefill_ns([length] * count) / 1e9 for length in lengths]
+        axes.plot(lengths, times, label=f"N = {count}")
+    axes.set(xlabel="longest prompt (tokens)", ylabel="prefill stage (s)")
+    axes.legend()
+
+
+def _own(found: Any, figure: Any) -> None:
+    found.plot(figure.subplots())
+
+
+def _served(found: Any, figure: Any) -> None:
     found.serve()
-    found.plot(ax)
+    found.plot(figure.subplots())
 
 
 class Piece(NamedTuple):
     """A row of the table.
 
     Attributes:
-        noun, page: what it is called, and the page that explains it.
+        noun, page: its name, and the page that explains it.
         equation: what it solves or decides, as a formula or in words.
         python: one line, an expression.
         commands: what does the same on the command line, in order.
-        draw: draws the value of the expression on axes; None: the piece has no picture.
+        draw: draws the value of the expression into a figure; None: the piece has no picture.
     """
 
     noun: str
@@ -68,6 +88,8 @@ class Piece(NamedTuple):
 
     def value(self) -> Any:
         """Return what the Python line gives."""
+        import orsched.runner  # a line of the runner needs it, as the page says
+
         return eval(self.python, {"orsched": orsched, "columns": COLUMNS})
 
     def row(self) -> str:
@@ -103,9 +125,40 @@ PIECES = (
     ),
     Piece(
         "lower bound", "bounds.md",
-        r"$\min$ makespan $\ge$ fixed times of $K$ stages and $R$ rounds, and of all tokens",
+        r"$T \ge s_0 K + c_0 R + \sum_i (b N^p_i + d N^d_i)$ for all $K$ stages and $R$ rounds",
         f"orsched.bound({GATE})",
         ("orsched bound gate --certificate",),
+        _with_bound,
+    ),
+    Piece(
+        "sorting with preemption", "gates-and-orders.md",
+        r"own queue by $N^p_i + N^d_i$, else from $\arg\max_j$ of tokens left; Pang, Algorithm 1",
+        "orsched.sort_with_stealing([9, 4, 3, 8], clients=2, assignment=[0, 0, 0, 0])",
+        ("orsched offload pang-100x20 --workers 8 --rule stealing",
+         "orsched simulate pang-100x20 --policy online"),
+        _served,
+    ),
+    Piece(
+        "Lagrangian gate", "gates-and-orders.md",
+        r"prefill once $C_d \ge C_p$; Pang (41)-(43)",
+        f'orsched.solve({GATE}, "online", parameters={{"gate": "idle_cost"}})',
+        ("orsched simulate gate --policy online --param gate=idle_cost",),
+        _gantt,
+    ),
+    Piece(
+        "hybrid", "gates-and-orders.md",
+        "the packing for all requests, then sorting with preemption under the gate",
+        f'orsched.solve({GATE}, "hybrid")',
+        ("orsched solve gate --method hybrid",),
+        _gantt,
+    ),
+    Piece(
+        "estimators", "batches-and-slices.md",
+        r"$T_{serve} = A(L) N + B(L)$, $N_{max} = \lfloor \zeta M / (\Delta (L + S)) \rfloor$;"
+        " SCLS (1)-(9)",
+        "orsched.BilinearCost.from_ms(p=(0.12, 1.7, 0.4, 31.5), d=(0.005, 0.09, 0.002, 29.3))",
+        ("orsched calibrate --template",),
+        _times,
     ),
     Piece(
         "DP batcher", "batches-and-slices.md",
@@ -115,37 +168,51 @@ PIECES = (
         _own,
     ),
     Piece(
-        "max-min offloader", "scls.md",
+        "max-min offloader", "batches-and-slices.md#slices-on-several-workers",
         r"longest batch to $\arg\min_w T_{load}(w)$; SCLS (11)",
         "orsched.offload([7, 5, 4, 3], workers=2)",
         ("orsched offload pang-100x20 --workers 8",),
         _own,
     ),
     Piece(
-        "sorting with stealing", "pang.md",
-        r"own queue by $N^p_i + N^d_i$, else from $\arg\max_j$ of tokens left; Pang, Algorithm 1",
-        "orsched.sort_with_stealing([9, 4, 3, 8], clients=2, assignment=[0, 0, 0, 0])",
-        ("orsched offload pang-100x20 --workers 8 --rule stealing",
-         "orsched simulate pang-100x20 --policy online"),
-        _served,
-    ),
-    Piece(
-        "Lagrangian gate", "gates-and-orders.md",
-        r"prefill once $C_d \ge C_p$; Pang, section IV-C",
-        f'orsched.solve({GATE}, "online", parameters={{"gate": "idle_cost"}})',
-        ("orsched simulate gate --policy online --param gate=idle_cost",),
+        "SSJF", "online-policies.md",
+        r"next is $\arg\min_i a \, \hat N^d_i + t_i$, with aging $a$ and arrival $t_i$",
+        f'orsched.simulate({GATE}, "ssjf")',
+        ("orsched simulate gate --policy ssjf",),
         _gantt,
     ),
     Piece(
-        "Gantt chart", "charts.md",
+        "MICO", "online-policies.md",
+        r"heaviest request to $\arg\min_k M_k$, the tokens of cloud $k$",
+        f'orsched.simulate({GATE}, "mico", workers=2)',
+        ("orsched simulate gate --policy mico --workers 2",),
+        _gantt,
+    ),
+    Piece(
+        "Echo", "online-policies.md",
+        r"$\max$ (benefit $-$ punishment) / time; token $i$ due at TTFT $+ i$ TPOT; Echo (1)-(8)",
+        f'orsched.simulate({GATE}, "echo")',
+        ("orsched simulate gate --policy echo",),
+        _gantt,
+    ),
+    Piece(
+        "utilization", "words.md",
+        r"$\sum_j$ busy time of client $j$ / $(J \, T)$",
+        f'orsched.simulate({GATE}, "hybrid")',
+        ("orsched simulate gate --policy hybrid --usage usage.svg",),
+        _used,
+    ),
+    Piece(
+        "Gantt chart", "charts-and-report.md",
         "clients down, time to the right",
         f'orsched.solve({GATE}, "hybrid").plot("gantt")',
         ("orsched solve gate --method hybrid -o hybrid.json",
          "orsched gantt gate hybrid.json -o gate.png"),
+        _with_bound,
     ),
     Piece(
-        "slack of requests", "charts.md#slack",
-        r"latest start $-$ start, over the disjunctive graph",
+        "precedence graph", "charts-and-report.md",
+        r"longest path through the steps (networkx); slack is latest start $-$ start",
         f'orsched.request_slack({FLEET}, orsched.simulate({FLEET}, "fcfs"))',
         ("orsched simulate gate --workers 2 -o s.json --instance-output fleet.json",
          "orsched gantt fleet.json s.json --slack -o slack.png"),
@@ -154,8 +221,9 @@ PIECES = (
     Piece(
         "runner", "run.md",
         "the same policy on a worker that takes time",
-        f'orsched.simulate({GATE}, "hybrid")',
+        f'orsched.runner.run({GATE}, "hybrid", orsched.runner.RunSettings(worker="virtual"))',
         ("orsched run gate --policy hybrid --worker virtual -o run.json",),
+        _gantt,
     ),
 )  # fmt: skip
 
@@ -163,7 +231,7 @@ PIECES = (
 def table() -> str:
     """Return the table in Markdown."""
     head = (
-        "| piece | what it solves | Python | command | picture |\n| --- | --- | --- | --- | --- |"
+        "| piece | equation or rule | Python | command | picture |\n| --- | --- | --- | --- | --- |"
     )
     return "\n".join([head, *(piece.row() for piece in PIECES)])
 
@@ -179,7 +247,7 @@ def draw(piece: Piece) -> None:
     if piece.draw is None:
         return
     value, show = piece.value(), piece.draw
-    save_picture(lambda figure: show(value, figure.subplots()), piece.picture, (6.0, 2.8))
+    save_picture(lambda figure: show(value, figure), piece.picture, (6.0, 2.8))
 
 
 def run(piece: Piece) -> list[int]:
