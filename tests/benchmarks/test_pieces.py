@@ -1,7 +1,5 @@
 """The page of the pieces: written from the table, and every cell of it runs."""
 
-import re
-
 import pytest
 
 from benchmarks import pieces
@@ -24,12 +22,3 @@ def test_the_python_line_runs_and_its_picture_is_there(piece):
 def test_the_commands_run(piece, capsys):
     assert set(pieces.run(piece)) == {0}
     assert capsys.readouterr().out or "-o" in " ".join(piece.commands)
-
-
-def test_the_examples_of_the_page_run(capsys):
-    text = pieces.PAGE.read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    assert len(blocks) == 4
-    for block in blocks:
-        exec(compile(block, "pieces", "exec"), {"__name__": "pieces"})
-        assert capsys.readouterr().out.strip()
