@@ -9,13 +9,13 @@ from benchmarks import report_page, screenshots
 from benchmarks.screenshots import IN_DOCS, SHOTS, Shot, main
 
 
-def test_three_stand_in_the_gallery_and_are_small(repo_root):
-    gallery = (repo_root / "docs" / "gallery.md").read_text()
+def test_three_stand_on_the_page_of_charts_and_are_small(repo_root):
+    page = (repo_root / "docs" / "charts-and-report.md").read_text()
     assert len(IN_DOCS) == 3
     assert set(IN_DOCS) < {shot.name for shot in SHOTS}
     for name in IN_DOCS:
         path = repo_root / "docs" / "_static" / f"screenshot-{name}.png"
-        assert f"(_static/{path.name})" in gallery
+        assert f"(_static/{path.name})" in page
         assert path.stat().st_size < 120_000, name
 
 
