@@ -13,10 +13,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.reproductions.fidelity_runs import rows_of_runs
 from benchmarks.speed.section import table
 from orsched.calibration.candidates import calibrate
 from orsched.calibration.fit import fit
+from orsched.calibration.measurements import DECODE, PREFILL, Measurements
 from orsched.calibration.step_files import RunStep, judge, read_measurements, read_steps
 from orsched.instances.datasets import data_directory
 
@@ -28,11 +28,35 @@ if TYPE_CHECKING:
 
 PHASE, TOTAL = 5.0, 3.0
 """The goals: per cent by which each phase, and each run, may be missed."""
+COLUMNS = ("phase", "count", "duration_ns", "tokens", "longest", "context_sum", "context_max")
 
 
 def model_of_runs(runs: Sequence[list[RunStep]]) -> CostModel:
     """Return a roofline fitted to the steps of runs, in seconds, as frequent as they were."""
-    return fit("roofline", rows_of_runs(list(runs), {}), weighting="seconds", holdout=0).cost
+    return fit("roofline", rows_of_runs(list(runs)), weighting="seconds", holdout=0).cost
+
+
+def rows_of_runs(runs: list[list[RunStep]]) -> Measurements:
+    """Return the steps of runs as measurements."""
+    found: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    number: list[int] = []
+    for run, steps in enumerate(runs, start=1):
+        for step in steps:
+            for name, value in zip(COLUMNS, _row(step), strict=True):
+                found[name].append(value)
+            number.append(run)
+    return Measurements(**found, run=number)
+
+
+def _row(step: RunStep) -> tuple[Any, ...]:
+    """Return a step, or the mean of a run of rounds, as a row of measurements."""
+    middle = (step.rounds - 1) // 2
+    duration = max(1, (step.end_ns - step.start_ns) // step.rounds)
+    prompts = (step.tokens, step.longest) if step.phase != DECODE else (0, 0)
+    if step.phase == PREFILL:
+        return (step.phase, step.prompts, duration, *prompts, 0, 0)
+    contexts = (step.context_sum + step.active * middle, step.context_max + middle)
+    return (step.phase, step.active, duration, *prompts, *contexts)
 
 
 def rows_of(calibration: Path) -> list[dict[str, Any]]:

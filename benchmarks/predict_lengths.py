@@ -1,13 +1,12 @@
-"""How well output lengths are predicted, and what it costs: the tables of docs/predict.md.
+"""How well output lengths are predicted, within a source and across sources.
 
-    python -m benchmarks.predict_lengths [--rows N] [--large N] [--splits N] [--seed S] [--out FILE]
+    python -m benchmarks.predict_lengths [--rows N] [--seed S] [--out FILE]
 
 Sources: the three domains of the corpus (``orsched.prediction.make_corpus``) and two of real text,
 from Python's standard library (``benchmarks.text_sources``). Parts by conversation (by module for
 the library): 60 % to fit, 20 % to calibrate, 20 % to test on. The tables: in distribution; the
-order of requests over several splits; the default trained on one source and tested on the test
-part of another; the online predictor on a source that its base was not trained on; the quantile
-0.99 with straight lines and with log-t tails; times on one core.
+default trained on one source and tested on the test part of another; the online predictor on a
+source that its base was not trained on; the quantile 0.99 with straight lines and with log-t tails.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,13 +27,9 @@ from orsched.prediction import (
     make_corpus,
     train,
 )
-from orsched.prediction.evaluation import measured_latency
-from orsched.prediction.lexical import LexicalPredictor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from orsched.prediction import LengthPredictor
 
 KINDS = ("constant", "prompt_length", "lexical")
 SHOWN = ("accuracy", "f1", "mae_tokens", "pinball", "coverage_5_95", "coverage_25_75", "tau")
@@ -50,33 +44,6 @@ def within(sources: dict[str, LabelledPrompts], seed: int) -> list[dict[str, Any
             figures = evaluate(train(data, kind, seed=seed), test, latency=False)
             shown = {key: figures[key] for key in SHOWN}
             rows.append({"source": name, "predictor": kind, "rows": len(test), **shown})
-    return rows
-
-
-def splits(sources: dict[str, LabelledPrompts], seed: int, count: int) -> list[dict[str, Any]]:
-    """Return Kendall's tau of the default beside that of the prompt's length, over splits."""
-    rows = []
-    for name, data in sources.items():
-        taus = np.array(
-            [
-                [
-                    evaluate(train(data, kind, seed=s), data.part("test", s), latency=False)["tau"]
-                    for kind in KINDS[1:]
-                ]
-                for s in range(seed, seed + count)
-            ]
-        )
-        gain = taus[:, 1] - taus[:, 0]
-        mean = taus.mean(axis=0)
-        rows.append(
-            {
-                "source": name,
-                "splits": count,
-                "prompt_length": float(mean[0]),
-                "lexical": float(mean[1]),
-                "least difference": float(gain.min()),
-            }
-        )
     return rows
 
 
@@ -140,35 +107,6 @@ def tails(sources: dict[str, LabelledPrompts], seed: int) -> list[dict[str, Any]
     return rows
 
 
-def times(rows: int, seed: int) -> list[dict[str, Any]]:
-    """Return the time to fit the default on so many rows, and latencies of batches."""
-    data = make_corpus("chat", rows + 10_000, seed)
-    fit, held = data.rows(np.arange(rows)), data.rows(np.arange(rows, len(data)))
-    start = perf_counter()
-    model = LexicalPredictor.fit(fit, held, seed=seed)
-    fitted = perf_counter() - start
-    return [
-        {"what": f"fit on {rows:,} rows and calibration, s", "time": fitted},
-        *_latencies(model, held, "chat"),
-        *_latencies(model, _long(), "30,000 characters"),
-    ]
-
-
-def _long() -> LabelledPrompts:
-    """Return a prompt as long as a document, whose reply does not matter here."""
-    return LabelledPrompts(["What follows is a text, in words and lines.\n" * 682], [1])
-
-
-def _latencies(model: LengthPredictor, data: LabelledPrompts, name: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "what": f"batch of {size}, {name}, ms",
-            "time": 1e3 * measured_latency(model, data, size).seconds,
-        }
-        for size in (1, 64)
-    ]
-
-
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Return rows as a table in Markdown."""
     names = list(rows[0])
@@ -187,8 +125,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000, help="rows of each domain")
-    parser.add_argument("--large", type=int, default=100_000, help="rows of the timed fit")
-    parser.add_argument("--splits", type=int, default=5, help="splits by consecutive seeds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="write the figures as JSON, too")
     chosen = parser.parse_args(arguments)
@@ -197,11 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     heavy = heavy_tailed(chosen.rows, chosen.seed)
     found = {
         "within": within(sources, chosen.seed),
-        "splits": splits(sources, chosen.seed, chosen.splits),
         "across": across(sources, chosen.seed),
         "online": online(sources, chosen.seed),
         "tails": tails(sources | {"chat, heavy": heavy}, chosen.seed),
-        "times": times(chosen.large, chosen.seed),
     }
     for name, rows in found.items():
         print(f"## {name}\n\n{table(rows)}\n")

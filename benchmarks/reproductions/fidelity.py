@@ -3,9 +3,8 @@
 python -m benchmarks.reproductions.fidelity
 
 Needs ``ORSCHED_DATA``. Two runs of vLLM servers are fitted on their first 150 requests and scored
-on all and on the rest; choices of the recipe are made by the one run and scored on the other; runs
-of an H100 are predicted by what was measured without them. All simulated schedules of vLLM runs
-pass the checker.
+on all and on the rest; choices of the recipe are made by the one run and scored on the other. All
+simulated schedules pass the checker.
 """
 
 from __future__ import annotations
@@ -14,25 +13,18 @@ import argparse
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import orsched
 from benchmarks.reproductions import fidelity_setting as setting
 from benchmarks.reproductions.fidelity_families import Affine, Knots
-from benchmarks.reproductions.fidelity_little import little_load
-from benchmarks.reproductions.fidelity_runs import left_out
 from benchmarks.reproductions.findings import Findings
 from benchmarks.speed.section import table
 from orsched.calibration import fit_run
 from orsched.calibration.recipe import TimesOfShape
-from orsched.data.schedule import PREFILL
-from orsched.metrics.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.calibration import MeasuredRun, RunFit, Times
-    from orsched.costs import CostModel
+    from orsched.calibration import MeasuredRun, RunFit
 
 GOALS = {"makespan": 5.0, "mean TPOT": 5.0, "mean TTFT": 10.0}
 """Per cent."""
@@ -81,9 +73,8 @@ def compared(found: RunFit) -> list[dict[str, Any]]:
     ]
 
 
-def one_recipe(report: Findings) -> RunFit:
-    """Fit and score the runs; return the fit of the RTX 4090's profile."""
-    profile = None
+def one_recipe(report: Findings) -> None:
+    """Fit and score the runs."""
     for recorded, base, by in (
         (setting.RTX_4090, setting.RTX_4090.shape, "the model's shape"),
         (setting.RTX_PRO, setting.RTX_PRO.shape, "the model's shape"),
@@ -92,7 +83,7 @@ def one_recipe(report: Findings) -> RunFit:
         report.head(f"{recorded.name}, by {by}")
         offset = measured(recorded).offset_ns
         print(f"clocks: engine times + {offset / 1e6:.3f} ms")
-        found = profile = fitted(recorded, base)
+        found = fitted(recorded, base)
         checked(recorded, found)
         for constant in found.constants:
             print(f"fitted: {constant.text()}")
@@ -102,86 +93,6 @@ def one_recipe(report: Findings) -> RunFit:
             for name, goal in GOALS.items():
                 off = 100 * errors[name]
                 report.claim(f"{name}, {which}, within {goal:g} %: {off:+.2f} %", abs(off) <= goal)
-    assert profile is not None
-    return profile
-
-
-def parts(report: Findings, run: MeasuredRun, cost: CostModel) -> None:
-    """Print where the error of the RTX 4090 run can come from."""
-    report.head("RTX 4090 by its profile: parts of the error")
-    instance, schedule, times = run.simulate(cost, setting.RTX_4090.server)
-    true = run.times
-    late = (true.first[0] - times.first[0]) / 1e9
-    print(f"warm-up: the first token of request 0 comes {late:+.3f} s later than simulated")
-    # From request 13 on requests wait, so that measured and simulated steps hold the same.
-    ends = [(found.first[40] - found.first[13]) / 1e9 for found in (true, times)]
-    print("from the first token of request 13 to that of request 40, all steps but one full:")
-    print(f"{ends[0]:.3f} s, simulated {ends[1]:.3f} s ({100 * (ends[1] / ends[0] - 1):+.1f} %)")
-    print("\n".join(table(budget(run, instance, schedule, times))))
-    prefill, cached = instance.worker.cost.prefill, Timeline(instance, schedule).cached
-    behind = 0.0
-    for row in np.flatnonzero(schedule.work.phase == PREFILL).tolist():
-        chunk, before = int(schedule.work.tokens[row]), int(cached[row])
-        behind += float(prefill.at(chunk, before) - prefill.at(chunk, 0)) / 1e9
-    print(f"attention of chunks to what is cached before them: {behind:.3f} s")
-    print("\nms a round while no request waits")
-    print("\n".join(table(tail_rounds(instance))))
-
-
-def budget(run: MeasuredRun, instance: Any, schedule: Any, times: Times) -> list[dict[str, Any]]:
-    """Divide the makespan, as measured and as simulated.
-
-    The log gives tokens a second and requests running, so rounds; the cost model gives the time
-    of these rounds and of the prompts, and what is left of the makespan was prefilled again.
-    """
-    log, cost = setting.timeline(setting.RTX_4090), instance.worker.cost
-    running, cached = (
-        (column + np.append(0.0, column[:-1])) / 2
-        for column in (log["running"], log["kv_cache_pct"] / 100 * setting.CACHE_TOKENS)
-    )
-    logged = log["gen_throughput"] / np.maximum(running, 1)
-    round_s = [
-        cost.round_ns(max(1, round(n)), round(context), 0) / 1e9
-        for n, context in zip(running.tolist(), cached.tolist(), strict=True)
-    ]
-    token_s = (cost.mixed_ns([1000, 1000], 30, 30_000, 0) - cost.round_ns(30, 30_000, 0)) / 2e12
-    steps, work = schedule.steps, schedule.work
-    again = (work.phase == PREFILL) & (work.stay > 0)
-    rounds = int(steps.rounds[steps.phase != PREFILL].sum())
-    prompts_s = float(run.requests.prompt_tokens.sum() * token_s)
-    found = []
-    for name, count, rounds_s, end in (
-        ("measured", float(logged.sum()), float(logged @ np.array(round_s)), run.times.last),
-        ("simulated", rounds, None, times.last),
-    ):
-        makespan = int(end.max()) / 1e9
-        again_s = float(work.tokens[again].sum() * token_s)
-        if rounds_s is None:
-            rounds_s = makespan - prompts_s - again_s
-        else:
-            again_s = makespan - prompts_s - rounds_s
-        row = {"": name, "makespan s": makespan, "rounds": count, "rounds s": rounds_s}
-        row |= {"prompts s": prompts_s, "again s": again_s, "again tokens": again_s / token_s}
-        found.append({k: v if isinstance(v, str) else round(v, 1) for k, v in row.items()})
-    return found
-
-
-def tail_rounds(instance: Any) -> list[dict[str, Any]]:
-    """Compare rounds after the last admission: requests running over tokens a second."""
-    log, cost = setting.timeline(setting.RTX_4090), instance.worker.cost
-    tokens = setting.CACHE_TOKENS
-    found = []
-    for k in range(1, len(log["running"])):
-        running = (log["running"][k - 1] + log["running"][k]) / 2
-        steady = log["running"][k - 1] - log["running"][k] <= 1 and running >= 8
-        if log["waiting"][k - 1 : k + 1].any() or log["prompt_throughput"][k] or not steady:
-            continue
-        context = tokens * (log["kv_cache_pct"][k - 1] + log["kv_cache_pct"][k]) / 200
-        measured = 1e3 * running / log["gen_throughput"][k]
-        predicted = cost.round_ns(round(running), round(context), 0) / 1e6
-        row = {"second": k + 1, "running": running, "cached": round(context)}
-        found.append(row | {"measured": round(measured, 2), "simulated": round(predicted, 2)})
-    return found
 
 
 def choices(recorded: setting.Recorded) -> dict[str, tuple[Any, dict[str, Any]]]:
@@ -247,16 +158,6 @@ def leave_one_out(report: Findings, fits: dict[str, dict[str, RunFit]]) -> None:
             row |= {figure: f"{100 * errors[figure]:+.1f} %" for figure in GOALS}
             rows.append(row)
     print("\n".join(table(rows)))
-    for weighting in ("seconds", "relative"):
-        report.head(f"each run of an H100 left out: weights {weighting}")
-        rows = left_out(weighting)
-        print("\n".join(table(rows)))
-        errors = [abs(float(row["error %"])) for row in rows]
-        inside = sum(error <= 5 for error in errors)
-        print(
-            f"{inside} of {len(errors)} within 5 %, mean {np.mean(errors):.1f} %, "
-            f"worst {max(errors):.1f} %"
-        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -264,11 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fidelity", description=__doc__.splitlines()[0])
     parser.parse_args(arguments)
     report = Findings()
-    profile = one_recipe(report)
-    parts(report, measured(setting.RTX_4090), profile.cost)
+    one_recipe(report)
     leave_one_out(report, firmness(report))
-    report.head("little load, simulated by the profile, 0.6 ms of host and noise; shape; seconds")
-    print("\n".join(table(little_load(measured(setting.RTX_4090).requests))))
     print(f"\n{report.misses} goals are missed" if report.misses else "\nall goals are met")
     return 0
 

@@ -113,15 +113,3 @@ def kernel_rows() -> tuple[list[tuple[str, int, int]], list[AttentionRow]]:
 def _columns(path: Path, axes: Sequence[str]) -> list[Any]:
     table = read_table(path, dict.fromkeys(axes, cells.whole_numbers) | {"time_us": picoseconds})
     return list(zip(*(table.columns[name].tolist() for name in (*axes, "time_us")), strict=True))
-
-
-def decimals(texts: Sequence[str]) -> Any:
-    """Read decimal numbers that are only compared, not added up."""
-    return cells.seconds(texts) / 1e9
-
-
-def timeline(run: Recorded) -> Any:
-    """Return the server's own log, one row a second."""
-    names = ("running", "waiting", "prompt_throughput", "gen_throughput", "kv_cache_pct")
-    path = data_directory() / f"{run.file}_timeline.csv"
-    return read_table(path, dict.fromkeys(names, decimals)).columns

@@ -5,9 +5,8 @@ python -m benchmarks.reproductions.six_workloads [--load 0.9] [--cost means] [--
 
 Needs ``ORSCHED_DATA``. The workloads are those of ``four_workloads`` and two that no parameter was
 chosen on. Seeds 0 to 4 choose one setting of each family for each workload and load, seeds 0 to 9
-are shown, and what is said of them is said of 5 to 9 alone as well. Then what each part of
-``gittins`` adds, and the first requests that a server gets. With ``--keep`` every run is kept in a
-file, and made once; remove the file after a change of the code.
+are shown, and what is said of them is said of 5 to 9 alone as well. With ``--keep`` every run is
+kept in a file, and made once; remove the file after a change of the code.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from benchmarks.reproductions.six_workloads_choice import Choice
 from benchmarks.reproductions.six_workloads_report import Report
 from benchmarks.reproductions.six_workloads_runs import Case, Runs
 from benchmarks.reproductions.six_workloads_settings import (
-    ABLATIONS,
-    COLD_STARTS,
     FAMILIES,
     OURS,
     OURS_PREDICTED,
@@ -65,23 +62,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report.figures()
     report.differences()
     report.claims()
-    report.ablations()
-    report.cold()
     return 0
 
 
 def choice(runs: Runs, cases: Sequence[Case], tuning: int, cost: str) -> Choice:
     """Make all runs of a workload, first those that choose, with a cost that may be another."""
-    name, load = cases[0].workload, cases[0].load
+    name = cases[0].workload
     choosing = [case._replace(cost=cost) for case in cases[:tuning]]
-    settings = [PAGE, OURS, OURS_PREDICTED, *ABLATIONS.values()]
+    settings = [PAGE, OURS, OURS_PREDICTED]
     tried = [each for family in FAMILIES.values() for each in family.settings]
     runs.need(f"{name}, tuning", [(case, each) for case in choosing for each in tried])
     found = Choice(runs, cases, choosing)
     settings += [label.scheduler for label in found.chosen.values()]
     runs.need(f"{name}, all seeds", [(case, each) for case in cases for each in settings])
-    cold = [*found.cold(None), *found.cold(load)]
-    runs.need(f"{name}, cold", [(case, each) for case in cold for each in COLD_STARTS.values()])
     return found
 
 

@@ -59,10 +59,6 @@ class Choice:
         """The name of the workload."""
         return self.cases[0].workload
 
-    def cold(self, load: float | None) -> list[Case]:
-        """Return the first requests of each seed, with arrivals of a load or all at 0."""
-        return [case._replace(cold=True, load=load) for case in self.cases]
-
     def values(self, label: str, figure: str, first: int = 0) -> list[float]:
         """Return a figure of a chosen setting, from a seed on."""
         return self.of(self.chosen[label].scheduler, figure, self.cases[first:])

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.reproductions.findings import Findings
 from benchmarks.reproductions.page_tables import markdown, shown
 from benchmarks.reproductions.six_workloads_settings import (
-    ABLATIONS,
-    COLD_STARTS,
     FAMILIES,
-    OURS,
     spec,
 )
 from orsched.calibration.intervals import mean_interval
@@ -122,35 +119,6 @@ class Report(Findings):
         self.claim(
             f"{ours}: at least half of the gain in mean JCT of gittins, per cent: {text}", kept
         )
-
-    def ablations(self) -> None:
-        """Print what each part of our policy adds."""
-        self.head(f"{self.where}: parts of gittins, each off alone")
-        rows = []
-        for choice in self.choices:
-            for label, scheduler in ABLATIONS.items():
-                row = {"workload": choice.name, "parts": label}
-                row |= _columns(lambda f, c=choice, s=scheduler: c.of(s, f, c.cases))
-                pairs = zip(choice.of(scheduler, "mean_s", choice.cases),
-                            choice.of(OURS, "mean_s", choice.cases), strict=True)  # fmt: skip
-                row["mean JCT %"] = shown(mean_interval([100 * (a / b - 1) for a, b in pairs]))
-                rows.append(row)
-        print(markdown(rows), flush=True)
-
-    def cold(self) -> None:
-        """Print the first requests that a server gets."""
-        load = self.choices[0].cases[0].load
-        self.head("the first 31 requests alone: mean JCT s")
-        rows = []
-        for choice in self.choices:
-            for arrivals in (load, None):
-                when = "all at 0" if arrivals is None else f"load {arrivals:g}"
-                row = {"workload": choice.name, "arrivals": when}
-                cases = choice.cold(arrivals)
-                for label, scheduler in COLD_STARTS.items():
-                    row[label] = shown(mean_interval(choice.of(scheduler, "mean_s", cases)), 2)
-                rows.append(row)
-        print(markdown(rows), flush=True)
 
 
 def _columns(values: Any) -> dict[str, str]:

@@ -12,11 +12,12 @@ import numpy as np
 
 from benchmarks.reproductions import four_workloads_setting as setting
 from benchmarks.reproductions.four_workloads_runs import Scheduler
-from benchmarks.reproductions.six_workloads_ablations import build
-from benchmarks.reproductions.six_workloads_settings import COLD, spec
+from benchmarks.reproductions.six_workloads_settings import spec
 from orsched.checker import check
+from orsched.common import registry
 from orsched.metrics.flat_figures import distribution
 from orsched.simulator import simulate_policy
+from orsched.simulator.policy import Information
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,7 +38,6 @@ class Case(NamedTuple):
         seed: which window or draw.
         cost: as in ``four_workloads_setting``.
         short: what the number of requests is divided by.
-        cold: whether only the first few requests come.
     """
 
     workload: str
@@ -45,7 +45,6 @@ class Case(NamedTuple):
     seed: int
     cost: str
     short: int
-    cold: bool = False
 
 
 class Latencies(NamedTuple):
@@ -63,14 +62,18 @@ class Latencies(NamedTuple):
 @lru_cache(maxsize=2)
 def requests(case: Case) -> Instance:
     """Return the requests of a case."""
-    instance = setting.workload(case.workload, case.load, case.seed, case.short, case.cost)
-    return instance.replace(requests=instance.requests.take(range(COLD))) if case.cold else instance
+    return setting.workload(case.workload, case.load, case.seed, case.short, case.cost)
 
 
 def run(case: Case, scheduler: Scheduler) -> Latencies:
     """Run a setting; the checker accepts its schedule."""
     instance = requests(case)
-    schedule = simulate_policy(instance, build(instance, scheduler)).schedule
+    method, known = (
+        registry.resolve("methods", scheduler.method),
+        Information(scheduler.information),
+    )
+    policy = method.build(instance, known, dict(scheduler.options), 0)[0]
+    schedule = simulate_policy(instance, policy).schedule
     wrong = check(instance, schedule, limit=1)
     if wrong:
         raise AssertionError(f"the checker rejects {spec(scheduler)}: {wrong[0]}")

@@ -1,4 +1,4 @@
-"""The settings that the comparison on six workloads chooses from, and its ablations."""
+"""The settings that the comparison on six workloads chooses from."""
 
 from __future__ import annotations
 
@@ -31,9 +31,6 @@ LIMITS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0)
 """Values of ``ttft_s`` to choose from."""
 
 SHORTEST = {"policy": "priority", "priority": "length"}
-
-ONE_QUEUE, OWN_QUEUES = "gittins, one queue", "gittins, queue a worker"
-"""Ablations of placing, which are no registered methods (``six_workloads_ablations``)."""
 
 
 class Family(NamedTuple):
@@ -96,7 +93,7 @@ def _gittins(**grid: tuple[float, ...]) -> tuple[Scheduler, ...]:
 
 
 PAGE = scheduler("vllm", max_num_batched_tokens=2048, **DISPATCHING[4])
-"""``vllm`` as the page on four workloads has it."""
+"""``vllm`` with 2,048 tokens and ``least_work``."""
 
 FAMILIES = {
     "vllm": Family("none", _vllm()),
@@ -111,22 +108,3 @@ FAMILIES = {
 
 OURS = scheduler("gittins")
 OURS_PREDICTED = scheduler("gittins", "predicted")
-
-ABLATIONS = {
-    "gittins": OURS,
-    "index off: order of arrival": scheduler("gittins", aging=0.0),
-    "placing off: one queue, first free worker": scheduler(ONE_QUEUE),
-    "placing off: least_work, queue a worker": scheduler(OWN_QUEUES),
-    "gate off": scheduler("gittins", gate=1e9),
-    "all three off": scheduler("gittins", ttft_s=0.0),
-}
-
-COLD = 31
-"""Requests of the cold start: fewer than 32."""
-
-COLD_STARTS = {
-    "vllm": PAGE,
-    "gittins, nothing known": OURS,
-    "gittins, predicted": OURS_PREDICTED,
-    "gittins, lengths known": scheduler("gittins", "clairvoyant"),
-}

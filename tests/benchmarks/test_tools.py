@@ -2,17 +2,14 @@
 
 import ast
 import json
-from pathlib import Path
 
 import pytest
 
 from benchmarks import dispatching, exact_means, fleet_bounds, frozen, latency_search, lines
-from benchmarks.lines import ROOMS, Counts, Room, by_room, count, exceeded, now, room_of, rows
+from benchmarks.lines import ROOMS, ROOT, Counts, Room, by_room, count, exceeded, now, room_of, rows
 from benchmarks.mutants import TARGETS, mutants, outcome
 from benchmarks.reproductions import disaggregation, four_workloads, scls, six_workloads, ssjf
 from benchmarks.speed import packing_seeds, worker
-from benchmarks.speed.before_after import main, ratios
-from benchmarks.speed.by_turns import ROOT, TurnError, by_turns, once, other_work, work
 from benchmarks.speed.packing_seeds import Answer, summary
 from benchmarks.speed.section import Options
 from tests.certificates.kinds import kinds
@@ -35,48 +32,6 @@ def test_what_is_no_number_of_something_is_said(wrong, capsys):
 def test_what_is_no_load_is_said(wrong, capsys):
     refused("", six_workloads.main, [f"--load={wrong}"], kind=SystemExit)
     assert "above 0" in capsys.readouterr().err
-
-
-def document(wall, p99, simulated=9.0):
-    row = {"program": "orsched", "runs": 5, "wall_min_s": wall, "p99_us": p99, "max_us": 100 * p99}
-    row |= {"simulated_s": simulated, "checked": True, "start_s": 1e-5, "gap_s": None}
-    return {"sections": [{"name": "one", "rows": [row]}]}
-
-
-def test_the_least_of_each_side_is_compared():
-    found = ratios([document(3.0, 8.0), document(2.0, 9.0)], [document(1.0, 12.0)])
-    assert [(each.key[2], each.ratio) for each in found] == [("wall_min_s", 0.5), ("p99_us", 1.5)]
-    assert found[0].spread == 1.5
-    # results, largest figures and tiny ones are no speed
-    found = ratios([document(1.0, 0.1, 5.0)], [document(1.0, 0.1, 9.0)])
-    assert [each.key for each in found] == [("one", "orsched", "wall_min_s")]
-
-
-def test_slower_figures_are_marked(tmp_path, capsys):
-    before, same, slow = (str(tmp_path / f"{wall}.json") for wall in (1.0, 1.04, 1.06))
-    for path, wall in ((before, 1.0), (same, 1.04), (slow, 1.06)):
-        Path(path).write_text(json.dumps(document(wall, 2.0)))
-    assert main(["--before", before, "--after", same]) == 0
-    assert main(["--before", before, "--after", slow, slow]) == 1
-    assert "1 of 2 figures" in capsys.readouterr().out
-    assert main(["--before", before, "--after", slow, same]) == 0
-
-
-@pytest.mark.full
-def test_turns_of_this_checkout_do_the_same_work():
-    asked = work(tiny=True)
-    asked["decide"]["policies"] = [("fcfs", "none"), ("hybrid", "predicted")]
-    before, after = by_turns(ROOT, 1, asked)
-    assert other_work(before[0], after[0]) == []
-    rows = {(s["name"], row["name"]) for s in before[0]["sections"] for row in s["rows"]}
-    assert {part for part, _ in rows} == set(asked)
-    assert all(row["work"] > 0 for s in before[0]["sections"] for row in s["rows"])
-    after[0]["sections"][0]["rows"][0]["work"] += 1
-    assert other_work(before[0], after[0]) == ["decide: fcfs, none"]
-
-
-def test_a_checkout_without_an_interpreter_is_told(tmp_path):
-    refused(r"no \.venv", once, tmp_path, work(["windows"], tiny=True), kind=TurnError)
 
 
 @pytest.mark.parametrize("section", ["names", "files"])
