@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from orsched.simulator.policy import ClairvoyantView, PredictedView
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -329,3 +331,12 @@ class LearnedEnds:
                 return True
             longer += alive  # requests of older stages have outlived this age too
         return False
+
+
+def known_lengths(view: View) -> Sequence[int] | None:
+    """Return the output lengths that the view shows, true before predicted, or None."""
+    if isinstance(view, ClairvoyantView):
+        return view.output_tokens
+    if isinstance(view, PredictedView):
+        return view.predicted_tokens
+    return None

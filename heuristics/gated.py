@@ -14,7 +14,7 @@ from orsched.common.errors import InputError
 from orsched.common.scalars import is_number, require_bool, require_one_of
 from orsched.data.step import Step, decode_rounds, prefill_stage
 from orsched.heuristics.batch_builder import BatchBuilder
-from orsched.heuristics.forecast import ArrivalRate
+from orsched.heuristics.forecast import ArrivalRate, known_lengths
 from orsched.heuristics.gates import (
     Gate,
     ListeningGate,
@@ -23,14 +23,12 @@ from orsched.heuristics.gates import (
     name_of_gate,
     require_gate,
 )
-from orsched.simulator.policy import ClairvoyantView, Information, Policy, PredictedView, View
+from orsched.simulator.policy import Information, Policy, View
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
-
-    from orsched.simulator.policy import View
 
 
 _BITS = 32
@@ -249,9 +247,9 @@ class GatedParams:
         order: within a queue: ``arrival``, or ``longest``/``shortest`` by N^p + N^d as far as
             known (Pang, Algorithm 1 sorts longest first).
         steal: whether idle clients take from other clients' queues (Algorithm 1).
-        gate: ``prefill_first``, ``waited_time`` (Pang's C_p and C_d), ``idle_cost`` (derived for
-            the middle of a run) or ``shadow_price`` (derived, knows the end and arrivals); or one
-            of your own, as ``module:Class`` or, in Python, an object (``orsched.Gate``).
+        gate: ``prefill_first``, ``printed`` (Pang's eq. (43)), ``waited_time`` (Pang's words),
+            ``idle_cost`` (derived for the middle of a run) or ``shadow_price`` (derived, knows the
+            end and arrivals); or one of your own, as ``module:Class`` or, in Python, an object.
         gate_factor: multiplies the threshold of ``idle_cost``.
         use_clients: how many clients to use: ``all``, or, once no more arrivals are expected, as
             many as give those that wait and run the least mean JCT (``latency``).
@@ -325,7 +323,7 @@ class GatedPolicy(Policy):
         clients = view.worker.clients
         self.prefill_limit = view.worker.prefill_limit
         self.batch = BatchBuilder(view)
-        self.lengths: Sequence[int] | dict[int, int] | None = _known_lengths(view)
+        self.lengths: Sequence[int] | dict[int, int] | None = known_lengths(view)
         self.queues: Queues
         if self.params.assignment == "shared":
             self.queues = SharedQueue(clients)
@@ -347,7 +345,7 @@ class GatedPolicy(Policy):
         return make_gate(self.params.gate, self.params.gate_factor)
 
     def _pack(self, view: View) -> Sequence[int]:
-        if self.lengths is None or not isinstance(view, ClairvoyantView | PredictedView):
+        if self.lengths is None:
             raise InputError(
                 "packing needs predicted or clairvoyant lengths",
                 field="assignment",
@@ -432,12 +430,3 @@ class GatedPolicy(Policy):
         else:
             taken = set(clients)
             self.idle = [client for client in idle if client not in taken]
-
-
-def _known_lengths(view: View) -> Sequence[int] | None:
-    """Return the output lengths that the view shows, true before predicted, or None."""
-    if isinstance(view, ClairvoyantView):
-        return view.output_tokens
-    if isinstance(view, PredictedView):
-        return view.predicted_tokens
-    return None

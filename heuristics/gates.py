@@ -12,8 +12,8 @@ from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 from orsched.common.own_code import class_of
 from orsched.data.step import FOREVER
-from orsched.heuristics.forecast import ArrivalRate, KnownEnds, LearnedEnds
-from orsched.simulator.policy import ClairvoyantView, PredictedView
+from orsched.heuristics.forecast import ArrivalRate, KnownEnds, LearnedEnds, known_lengths
+from orsched.simulator.policy import ClairvoyantView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,13 +98,39 @@ class PrefillFirst:
         """Nothing to remember."""
 
 
+def stage_ns(view: View, waiting: Waiting) -> int:
+    """Return C_p of Pang, section IV-C: the time of the stage, over prompts of equal length."""
+    each, more = divmod(waiting.tokens, waiting.clients)
+    return view.worker.cost.prefill_ns([each + 1] * more + [each] * (waiting.clients - more))
+
+
+class Printed:
+    """Prefill when C_d of Pang's eq. (43), as printed, reaches the time of the stage: T^d times the
+    tokens that those who run have decoded since the last stage, whether a client waits or not.
+    T^d is what a request adds to a round; J of them have J tokens a round, so it hardly waits."""
+
+    def start(self, view: View) -> None:
+        """Read T^d off the worker."""
+        one = view.worker.cost.round_ns(1, _TYPICAL_PROMPT, _TYPICAL_PROMPT)
+        self.token_ns = max(1, one - fixed_costs(view.worker)[1] or one)
+        self.begun = 0
+
+    def rounds_to_wait(self, view: View, waiting: Waiting) -> int:
+        """Wait until C_d >= C_p."""
+        a_round = self.token_ns * len(view.running)
+        left = stage_ns(view, waiting) - a_round * (view.rounds - self.begun)
+        return 0 if waiting.full else max(0, -(-left // a_round))
+
+    def stage_taken(self, view: View) -> None:
+        """Start a new count."""
+        self.begun = view.rounds
+
+
 class WaitedTime:
     """Prefill when the decode time waited so far reaches the time of the stage (Pang's C_d, C_p).
 
-    A reading of the words of Pang, section IV-C: C_p is the time of the prefill stage that would
-    be inserted (over prompts of equal length), C_d, "the waited decode time", what has passed since
-    the first of its clients fell idle. The formula of eq. (43) is another: T^d times the tokens of
-    the decode stage, whether a client waits or not.
+    A reading of the words of Pang, section IV-C: C_d, "the waited decode time", is what has passed
+    since the first client of the stage fell idle. ``Printed`` is the formula.
     """
 
     def start(self, view: View) -> None:
@@ -118,9 +144,7 @@ class WaitedTime:
         if waiting.full:
             return 0
         cost = view.worker.cost
-        each, more = divmod(waiting.tokens, waiting.clients)
-        prompts = [each + 1] * more + [each] * (waiting.clients - more)
-        left = cost.prefill_ns(prompts) - (view.now_ns - self.since_ns)
+        left = stage_ns(view, waiting) - (view.now_ns - self.since_ns)
         if left <= 0:
             return 0
         if cost.context_matters:
@@ -155,9 +179,7 @@ class IdleCost:
         stage, one_round = fixed_costs(view.worker)
         price = one_round / view.worker.clients
         self.threshold = self.factor * stage / price if price > 0 else 0.0
-        self.idle_rounds = 0
-        self.last_round = 0
-        self.idle = 0
+        self.stage_taken(view)
 
     def rounds_to_wait(self, view: View, waiting: Waiting) -> int:
         """Wait until idle client-rounds reach the threshold."""
@@ -172,9 +194,8 @@ class IdleCost:
 
     def stage_taken(self, view: View) -> None:
         """Start a new count."""
-        self.idle_rounds = 0
+        self.idle_rounds = self.idle = 0
         self.last_round = view.rounds
-        self.idle = 0
 
 
 def fixed_costs(worker: Worker) -> tuple[int, int]:
@@ -216,11 +237,8 @@ class ShadowPrice:
         self.has_memory = view.worker.memory is not None
         self.arrivals = ArrivalRate()
         self.learned = LearnedEnds(view)
-        self.known: KnownEnds | None = None
-        if isinstance(view, ClairvoyantView):
-            self.known = KnownEnds(view, view.output_tokens)
-        elif isinstance(view, PredictedView):
-            self.known = KnownEnds(view, view.predicted_tokens)
+        lengths = known_lengths(view)
+        self.known = None if lengths is None else KnownEnds(view, lengths)
         self.sighted = isinstance(view, ClairvoyantView)
         self.idle_rounds = self.idle = self.last_round = 0
         self._started: list[tuple[int, Sequence[int]]] = []
@@ -359,6 +377,7 @@ def within_memory(view: View, clients: int) -> tuple[int, int]:
 
 GATES: dict[str, type[Gate]] = {
     "prefill_first": PrefillFirst,
+    "printed": Printed,
     "waited_time": WaitedTime,
     "idle_cost": IdleCost,
     "shadow_price": ShadowPrice,

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.heuristics.continuous.params import Queue
-    from orsched.solving.methods import Run
 
 
 _DECODE = decode_rounds()
@@ -99,10 +98,6 @@ class InOrder(FirstComeFirstServed):
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Forget the request."""
         self.queue.forget(request)
-
-    def waiting(self) -> int:
-        """Return how many requests wait."""
-        return len(self.queue)
 
     def surrender(self) -> int:
         """Give up the request that is last."""
@@ -230,11 +225,7 @@ def _try(
     return best, False
 
 
-_NONE, _PREDICTED, _CLAIRVOYANT = (
-    Information.NONE,
-    Information.PREDICTED,
-    Information.CLAIRVOYANT,
-)
+_NONE, _PREDICTED, _CLAIRVOYANT = ANY
 
 
 def _read(defaults: GatedParams, parameters: dict[str, Any]) -> GatedParams:

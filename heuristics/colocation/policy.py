@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.step import Step
     from orsched.heuristics.colocation.draft import Pool
-    from orsched.simulator.policy import View
 
 
 class Deadlines:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from orsched.heuristics.continuous.params import ContinuousParams, Queue
     from orsched.simulator.paging import PrefixView, Trial
-    from orsched.simulator.policy import View
 
 
 UNLIMITED = 2**62

@@ -8,8 +8,8 @@ from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 from orsched.costs.exact import numbers_of_equal
+from orsched.heuristics.forecast import known_lengths
 from orsched.heuristics.prices import Prices
-from orsched.simulator.policy import ClairvoyantView, PredictedView
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -188,12 +188,8 @@ class LeastWork(FewestRequests):
     name = "least_work"
 
     def _weight(self, view: View, request: int) -> int:
-        tokens = view.prompt_tokens[request]
-        if isinstance(view, PredictedView):
-            tokens += view.predicted_tokens[request]
-        elif isinstance(view, ClairvoyantView):
-            tokens += view.output_tokens[request]
-        return tokens
+        lengths = known_lengths(view)
+        return view.prompt_tokens[request] + (0 if lengths is None else lengths[request])
 
 
 class MostHits(FewestRequests):

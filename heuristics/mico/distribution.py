@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orsched.common.scalars import require_bool, require_one_of, set_whole
 from orsched.common.units import MAX_TOKENS
-from orsched.simulator.policy import ClairvoyantView, PredictedView
+from orsched.heuristics.forecast import known_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -227,11 +227,7 @@ class Lengths:
             min(-(-(bucket + 1) * self.longest // buckets), self.limit) for bucket in range(buckets)
         ]
         self.ends[-1] = self.limit
-        self.known = None
-        if isinstance(view, PredictedView):
-            self.known = view.predicted_tokens
-        elif isinstance(view, ClairvoyantView):
-            self.known = view.output_tokens
+        self.known = known_lengths(view)
 
     def bucket(self, request: int) -> int:
         """Return the bucket of a request, the last one without information."""

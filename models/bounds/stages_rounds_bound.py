@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from orsched.certificates.context import Context, Jobs
+    from orsched.certificates.context import Context
     from orsched.common.columns import IntColumn
     from orsched.costs import Floor
     from orsched.data.instance import Instance

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.models.compiled_kernels import Kernels
-    from orsched.models.latency_search.latency_plans import Plan, Problem
+    from orsched.models.latency_search.latency_plans import Plan
     from orsched.simulator.loop import Simulated
 
 

@@ -21,7 +21,6 @@ from orsched.certificates.step_lower_bounds import decode_floor, prefill_floor
 
 if TYPE_CHECKING:
     from orsched.certificates.context import Context, Jobs
-    from orsched.certificates.fields import Budget
     from orsched.certificates.scope import Scope
     from orsched.common.columns import IntColumn
     from orsched.costs import Floor

@@ -116,6 +116,21 @@ def test_idle_cost_opens_when_idle_rounds_have_paid_for_the_stage():
     assert gate.rounds_to_wait(view, Waiting(2, 3, True)) == 0
 
 
+def test_the_printed_gate_counts_the_tokens_of_the_decode_stage():
+    """Eq. (43): a prompt of 3 tokens takes 13; a round is 4 and 1 a request, so T^d is 1: 3 tokens
+    a round. Requests that have ended no longer count; a full stage does not wait."""
+    worker = Worker(4, in_order(AffineCost, 10, 1, 4, 1))
+    view = SimpleNamespace(worker=worker, rounds=0, running={0: 0, 1: 1, 2: 2})
+    gate = make_gate("printed")
+    gate.start(view)
+    for view.rounds, tokens, wait in ((0, 3, 5), (1, 3, 4), (4, 3, 1), (5, 3, 0), (4, 2, 0)):
+        assert gate.rounds_to_wait(view, Waiting(1, tokens, False)) == wait
+    gate.stage_taken(view)
+    view.running.pop(0)
+    assert gate.rounds_to_wait(view, Waiting(1, 3, False)) == 7
+    assert gate.rounds_to_wait(view, Waiting(1, 3, True)) == 0
+
+
 def test_waited_time_prices_the_prompts_that_would_be_prefilled():
     """Pooling, 2 tokens squared: prompts of 3 and 2 tokens take 13 ns, one of 5 tokens 25 ns."""
     worker = Worker(9, in_order(PoolingCost, 10**6, 0, 0, 10**6, 0))
