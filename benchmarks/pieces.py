@@ -140,9 +140,9 @@ PIECES = (
     ),
     Piece(
         "Lagrangian gate", "gates-and-orders.md",
-        r"prefill once $C_d \ge C_p$; Pang (41)-(43)",
-        f'orsched.solve({GATE}, "online", parameters={{"gate": "idle_cost"}})',
-        ("orsched simulate gate --policy online --param gate=idle_cost",),
+        r"prefill once $C_d \ge C_p$; Pang (41)-(43), by its words",
+        f'orsched.solve({GATE}, "online", parameters={{"gate": "waited_time"}})',
+        ("orsched simulate gate --policy online --param gate=waited_time",),
         _gantt,
     ),
     Piece(

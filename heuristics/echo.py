@@ -330,6 +330,7 @@ class Echo(Colocation):
         best, best_score = None, -1.0
         allowed = self.bulk_room(view, draft, room)
         alone = not view.running and not draft.chunks
+        step = sum(draft.chunks.values()) + len(draft.decode)  # eq. (4) has the whole step's tokens
         for request, (hit, leaving) in found.items():
             left = view.to_prefill(request) - hit
             new = room.needed(request, hit, left)
@@ -338,7 +339,7 @@ class Echo(Colocation):
                 continue
             others = needed_free - leaving
             lost = max(0, new - (room.free - leaving - others)) * room.size
-            benefit = chunk + self.own.hit_benefit * hit - lost
+            benefit = step + chunk + self.own.hit_benefit * hit - lost
             score = benefit / max(1, draft.ns_with_chunk(chunk, hit))
             if best is None or score > best_score:
                 best, best_score = request, score

@@ -95,6 +95,15 @@ def test_the_scheduler_takes_the_request_that_shares_the_cached_prefix(configura
     assert schedule.work.hit.tolist().count(4) == 1  # request 2 finds the block of request 0
 
 
+def test_the_other_tokens_of_a_step_count():
+    """Eq. (4): beside 12 that decode for nothing, 12 + 4 tokens in 14 ms are better than 12 + 30 in
+    40 ms, though 30 in 40 ms are better than 4 in 14 ms."""
+    rows = [(BULK, 4, 60, 0)] * 12 + [(BULK, 30, 1, 300), (BULK, 4, 1, 300)]
+    problem = instance(rows, clients=13, blocks=1000)
+    _, schedule = run(problem, configuration="bs+e+s", estimator="machine")
+    assert list(starts_of(schedule))[12:] == [13, 12]
+
+
 @pytest.mark.parametrize(("configuration", "waits"), [("bs+e+s", False), ("echo", True)])
 def test_the_manager_keeps_memory_free_for_interactive_requests(configuration, waits):
     """Request 0 had 5 of 8 blocks for most of the time; both bulk requests need 5 together."""
