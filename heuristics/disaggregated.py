@@ -44,7 +44,7 @@ class DisaggregatedParams:
         decode_place: where a prefilled request goes: ``requests``: to the worker with the fewest
             for each client; ``memory``: to the one with the most free blocks.
         local_prompt_tokens: prompts of at most so many tokens are prefilled where they decode, if a
-            worker of both roles is there (Dynamo: max_local_prefill_length).
+            worker has both roles (Dynamo: max_local_prefill_length).
         prefill_queue_tokens: the same for all prompts while each prefill worker has more prompt
             tokens to prefill than this (Dynamo: max_prefill_queue_size, in requests there;
             Splitwise: the queue from which on machines are mixed). None: never.

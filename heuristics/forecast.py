@@ -157,7 +157,7 @@ class Tally:
             self._up_to = -1
 
     def remove(self, numbers: Sequence[int]) -> None:
-        """Count numbers that are there once less each."""
+        """Count each of some present numbers once less."""
         counts, order = self.counts, self.order
         if min(numbers, default=0) <= self._up_to:
             self._up_to = -1

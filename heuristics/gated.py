@@ -171,7 +171,7 @@ _GROWTH = 1.5  # times of rounds are worked out again when so many times as many
 class ClientChoice:
     """Chooses how many clients b to use: the least t(b) (R / b + 1), with t(b) the time of a
     round of b and R the requests that wait or run. While arrivals are expected R is not known,
-    and more than what is there: then it uses all. Contexts, where times depend on them, are
+    and more than what has arrived: then it uses all. Contexts, where times depend on them, are
     those of a mean request in the middle of its answer, by the requests seen so far."""
 
     def __init__(self, view: View) -> None:

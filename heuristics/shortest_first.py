@@ -69,7 +69,7 @@ class AfterPrediction(Policy):
         return self.inner.surrender()
 
     def decide(self, view: View) -> Step | Wait | None:
-        """Tell of the predictions that are there by now, and ask."""
+        """Tell of the predictions made by now, and ask."""
         awaited, now, latency = self.awaited, view.now_ns, self.latency_ns
         while awaited and view.arrival_ns[awaited[0]] + latency <= now:
             self.inner.on_arrival(view, awaited.popleft())

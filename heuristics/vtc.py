@@ -1,4 +1,4 @@
-"""The virtual token counter: tenants that wait are served alike (Sheng et al., OSDI 2024)."""
+"""The virtual token counter: waiting tenants get equal service (Sheng et al., OSDI 2024)."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ class VirtualTokenCounter(ContinuousBatching):
 VTC = PolicyMethod(
     "vtc",
     ANY,
-    "continuous batching that serves waiting tenants alike: virtual token counters (Sheng et al.)",
+    "continuous batching, equal service for waiting tenants: virtual token counters (Sheng et al.)",
     lambda instance, params, information, seed: VirtualTokenCounter(params, information),
     VtcParams,
 )

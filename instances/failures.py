@@ -33,7 +33,7 @@ class Exponential:
 
     Attributes:
         mtbf: mean time from a start or a repair to the next failure, in seconds.
-        mttr: mean time from a failure until the worker is there again, its start included.
+        mttr: mean time from a failure until the worker is available again, its start included.
         horizon: seconds after the last arrival in which a worker may still fail; later it stays.
     """
 
@@ -48,7 +48,7 @@ class Exponential:
         require_number(self.horizon, "horizon", 0, 1e9)
 
     def intervals(self, seed: int, worker: int, until_ns: int) -> tuple[Interval, ...]:
-        """Return when a worker is there; ``()`` where it does not fail before the horizon."""
+        """Return when a worker is available; ``()`` where it does not fail before the horizon."""
         draws, start = stream(f"failures/{worker}", seed), 0
         found: list[Interval] = []
         while True:

@@ -1,4 +1,4 @@
-"""Rollouts: groups of samples of one prompt whose lengths are alike, all at time 0.
+"""Rollouts: groups of samples of one prompt with similar lengths, all at time 0.
 
 The laws are those of heavy-tailed rollout lengths: the logarithm of an answer's length is normal
 around a mean of its prompt, and that of the prompt is normal again.

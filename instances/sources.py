@@ -87,7 +87,7 @@ def mix_files(name: str, directory: str | PathLike[str] | None = None) -> list[P
     folder = folder_of(name, base)
     if folder is None:
         raise InputError(
-            f"neither {tables[0].name} nor ServeGen's {FOLDERS[name]} is there",
+            f"neither {tables[0].name} nor ServeGen's {FOLDERS[name]} exists",
             file=str(base),
             field="mix",
             remedy=f"put ServeGen's folder data/{FOLDERS[name]} below it",
@@ -166,7 +166,7 @@ def draw_sources(
         mix: a mix, or what ``load_mix`` takes.
         workers: one or more workers.
         start_s, duration_s: the span; times in the instance count from its start.
-        rate: mean requests a second over the span; all sources are scaled alike. Default: the
+        rate: mean requests a second over the span; all sources are scaled equally. Default: the
             mix's own rate.
         seed: seed of the random streams, two for each source.
         fields: fields of ``Instance`` (``first_token``, ``output_limit_tokens``, ...).

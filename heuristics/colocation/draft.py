@@ -327,7 +327,7 @@ class Room:
         return -(-(cached + tokens) // self.size) + (-cached // self.size)
 
     def extend(self, request: int, tokens: int) -> bool:
-        """Take the blocks for further tokens of a running request, if they are there."""
+        """Take the blocks for further tokens of a running request, if they are free."""
         new = self.more(request, tokens)
         if new > self.free:
             return False

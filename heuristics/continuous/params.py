@@ -320,8 +320,8 @@ class PriorityQueue:
     """Smallest level first, then arrival; the largest of both is preempted first.
 
     With aging, request i is served before j if ``level_i - wait_i / aging < level_j - wait_j /
-    aging``. Both wait alike from then on, so the order of two requests never changes, and ``level *
-    aging_ns + arrival`` is the key: nothing is ever sorted again.
+    aging``. Both age equally from then on, so the order of two requests never changes, and
+    ``level * aging_ns + arrival`` is the key: nothing is ever sorted again.
     """
 
     arrival_may_lead = True

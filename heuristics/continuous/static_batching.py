@@ -29,7 +29,7 @@ class StaticBatching(Policy):
     """Sequence-level batches: none joins or leaves before the longest request is done.
 
     A worker that is free forms a batch of the next requests once ``size`` wait, or once the
-    oldest has waited for ``wait_ns`` (0: at once, with what is there). The batch ends at the first
+    oldest has waited for ``wait_ns`` (0: at once, with what waits). The batch ends at the first
     request that does not fit: clients, prefill cap (padded on a worker that pads), and the blocks
     that the batch fills if every request yields as many tokens as the longest (blind: as the
     output limit). A batch of one is never refused for memory that the output limit asks for.

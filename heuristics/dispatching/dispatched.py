@@ -68,7 +68,7 @@ class Dispatched(Policy):
                 self.dispatcher.lose(own.index)
 
     def on_arrival(self, view: View, request: int) -> int:
-        """Let the dispatcher choose; a request waits while no worker that is there can hold it."""
+        """Let the dispatcher choose; a request waits while no available worker can hold it."""
         dispatcher = self.dispatcher
         if len(dispatcher.away) == len(self.given):
             self.homeless.append(request)
@@ -89,7 +89,7 @@ class Dispatched(Policy):
         return chosen
 
     def _next_there(self, view: View, request: int, chosen: int) -> int | None:
-        """Return the first worker after another one that is there and can hold a request."""
+        """Return the first worker after another one that is available and can hold a request."""
         many, dispatcher = len(self.given), self.dispatcher
         able = dispatcher.able(view, request)
         turn = [(chosen + step) % many for step in range(1, many)]

@@ -26,7 +26,7 @@ class Dispatcher(ABC):
     Attributes:
         room: the memory of each worker, and the most prompt tokens of its prefill step.
         away: the workers that are not there now: those that fail are told by ``lose``. A request
-            for which one of them is chosen goes to the next worker that is there.
+            for which one of them is chosen goes to the next available worker.
     """
 
     name: ClassVar[str]

@@ -102,7 +102,7 @@ def bins(limit: int) -> list[int]:
 
 
 def _prior(edges: list[int], center: int | None) -> list[float]:
-    """Return what is taken as finished at first: any length alike, or some near a prediction."""
+    """Return what is taken as finished at first: each length equally, or some near a prediction."""
     limit = edges[-1]
     weights = [0.0] * len(edges)
     wide = _PRIOR if center is None else _LIMIT_PRIOR
@@ -117,8 +117,8 @@ def _prior(edges: list[int], center: int | None) -> list[float]:
 
 class LengthModel:
     """Length distributions by group: a service class, and a class of predicted lengths. Each starts
-    from a prior, any length up to the limit alike or near the prediction, and is learned from the
-    requests that are done: a prediction is worth what predictions like it turned out to be
+    from a prior, each length up to the limit equally or near the prediction, and is learned from
+    the requests that are done: a prediction is worth what predictions like it turned out to be
     worth."""
 
     def __init__(self, limit: int) -> None:

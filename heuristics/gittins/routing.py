@@ -138,7 +138,7 @@ class RoutingDecision:
             the stamp up to which requests wait for its step to end, for how long, its pace, how
             many run there, and its time a round over that of rounds alone.
         due_ns: requests that came by then have waited long enough (``ttft_s``); -1: none has.
-        open_ns: up to which delay the gate is open even for a request that has just come.
+        open_ns: up to which delay the gate is open even for a request that has come now.
     """
 
     __slots__ = (

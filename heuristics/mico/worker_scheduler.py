@@ -37,7 +37,7 @@ class MicoBatch(BatchBuilder):
         self.evicted: set[int] = set()  # requests whose prefill is more than their prompt
 
     def see_pages(self) -> None:
-        """Begin a batch, which is open, beside the caches that are there now."""
+        """Begin a batch, which is open, beside the present caches."""
         self.blocks = self.view.blocks_unused or 0
         if self.padding:
             self.longest_expected = max(self.expected.values(), default=0)

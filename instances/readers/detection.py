@@ -120,7 +120,7 @@ def _refuse_by_kind(keys: list[str]) -> None:
 
 
 def _match(kinds: tuple[str, ...], names: list[str]) -> str:
-    """Return the first format all of whose fields are there, else that of one's own columns."""
+    """Return the first format all of whose fields exist, else that of one's own columns."""
     found = set(names)
     own = _own(names)
     if {*headings.REQUIRED} <= found and not found & _MEASURED:

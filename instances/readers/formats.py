@@ -47,7 +47,7 @@ class Format(NamedTuple):
         times: parser of that column.
         may_lack_times: whether there are files without arrival times, which get a note.
         id: column of the requests' names, and ``names`` its parser; None: they have none.
-        further: other columns that are read where they are there.
+        further: optional further columns that are read.
         finish: is given the table and what was found in it; it checks the further columns, or adds
             what they say.
         block_tokens: tokens of a block, in formats that have them.

@@ -121,7 +121,7 @@ def assemble(columns: Columns, drop_empty: bool = False) -> Trace:
 def left_out(
     columns: Columns, prompts: NDArray[np.int64], outputs: NDArray[np.int64], drop_empty: bool
 ) -> dict[int, str]:
-    """Return row -> why it is no request; raises ``InputError`` if none may be left out."""
+    """Return row -> why it is not a request; raises ``InputError`` if none may be left out."""
     reasons = _reasons(columns, prompts, outputs)
     if reasons and not drop_empty:
         raise _refusal(columns, prompts, min(reasons), reasons)
@@ -188,7 +188,7 @@ def _names(columns: Columns) -> tuple[str, ...] | None:
 def _reasons(
     columns: Columns, prompts: NDArray[np.int64], outputs: NDArray[np.int64]
 ) -> dict[int, str]:
-    """Row -> why it is no request."""
+    """Row -> why it is not a request."""
     reasons: dict[int, str] = {}
     for row in np.flatnonzero((prompts == 0) | (outputs == 0)).tolist():
         if not prompts[row] and not outputs[row]:

@@ -152,7 +152,7 @@ def dominated(
 ) -> bool:
     """Return whether some point is better in one objective and as good in the other.
 
-    Of equal points the first one stands.
+    Of equal points the first one stays.
     """
     own = values[place]
     for other_place, other in enumerate(values):

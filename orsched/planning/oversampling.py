@@ -127,7 +127,7 @@ def oversample(instance: Instance, policy: str = "vllm", *, keep: int) -> Oversa
 
     Args:
         instance: requests with groups, on workers without prefix caches.
-        policy: a method by name, with parameters if wanted: ``vllm`` and what is built on it.
+        policy: a method by name, with optional parameters: ``vllm`` and what is built on it.
         keep: how many of each group.
 
     Raises ``InputError`` for requests without groups or with later arrivals, another ``keep``, a

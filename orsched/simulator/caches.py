@@ -54,7 +54,7 @@ class Caches:
             self.pages.drop(tokens)
 
     def grow(self, request: int, tokens: int) -> None:
-        """Let a request's cache of so many tokens, which is there already, grow from now on."""
+        """Let a request's cache of so many tokens, already in memory, grow from now on."""
         self.bases[request] = base = tokens - self.state.rounds
         if self.context_matters:
             self.base_sum += base
@@ -89,7 +89,7 @@ class Caches:
         return 0 if self.pages is None else self.pages.used
 
     def require_room(self, rounds: int) -> None:
-        """Raise ``PolicyError`` unless memory holds what is there, after some rounds (0 or 1)."""
+        """Raise ``PolicyError`` unless memory holds the present caches after 0 or 1 rounds."""
         if not self.blocks:
             return
         pages, blocks = self.pages, self.blocks

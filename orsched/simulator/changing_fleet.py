@@ -244,7 +244,7 @@ class ChangingLoop(Loop):
         )
 
     def _leave(self, index: int) -> None:
-        """Ask a worker nothing until it is there."""
+        """Ask a worker nothing until it is available."""
         self.views[index]._state.available = False
         self.to_ask.discard(index)
         self.asleep.discard(index)

@@ -57,7 +57,7 @@ class FreeBlocks(Protocol):
     """Blocks with content that no request holds."""
 
     def put(self, block: int) -> None:
-        """Let a block that was freed just now be the last of its kind."""
+        """Let a block that was freed now be the last of its kind."""
 
     def unput(self, block: int) -> None:
         """Undo ``put``, the last that there was."""

@@ -39,7 +39,7 @@ class Pages:
         self.used -= -(-tokens // self.size)
 
     def grow(self, base: int, request: int) -> None:
-        """Let a request's cache of ``base + rounds`` tokens, which is there already, grow."""
+        """Let a request's cache of ``base + rounds`` tokens, already in memory, grow."""
         self.residues.setdefault(base % self.size, {})[request] = None
         self.growing += 1
 
@@ -154,7 +154,7 @@ class SharedPages(Pages):
         """Let a cache go that does not grow: ``release`` frees its blocks."""
 
     def grow(self, base: int, request: int) -> None:
-        """Let a request's cache of ``base + rounds`` tokens, which is there already, grow."""
+        """Let a request's cache of ``base + rounds`` tokens, already in memory, grow."""
         super().grow(base, request)
         self.bases[request] = base
 
@@ -238,7 +238,7 @@ class PaddedPages:
         self.present -= 1
 
     def grow(self, base: int, request: int) -> None:
-        """Let a request's cache of ``base + rounds`` tokens, which is there already, grow."""
+        """Let a request's cache of ``base + rounds`` tokens, already in memory, grow."""
         count_down(self.still, base + self.rounds)
         count_up(self.bases, base)
 
@@ -314,8 +314,8 @@ class PrefixView:
         return self._pages.size
 
     def hit_tokens(self, request: int) -> int:
-        """Return the tokens that a waiting request would find now, 0 before it arrives. As it
-        stands: a step may take the blocks before the request starts. With the prefill chunks of a
+        """Return the tokens that a waiting request would find now, 0 before it arrives. As of
+        now: a step may take the blocks before the request starts. With the prefill chunks of a
         step in progress, and without the tokens of its rounds. Closes a trial that is open."""
         self._pages.cache.undo()
         due = due_tokens(self._view, request)

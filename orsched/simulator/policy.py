@@ -82,9 +82,9 @@ class WorkerState:
 class View:
     """What a policy without information on lengths sees; read-only, live, incremental.
 
-    Of another worker in the middle of a step, the view shows its requests, prefilled tokens and
-    filled blocks with the step's prefill chunks included; rounds, and the tokens that they yield,
-    as before the step (or before the current one of the runs into which finishes divide it).
+    Another worker may be in the middle of a step. Its requests, prefilled tokens and filled blocks
+    then include the step's prefill chunks. Its rounds, and the tokens that they yield, are those
+    before the step, or before the current one of the runs into which finishes divide it.
 
     Attributes:
         index: index of the worker.
@@ -105,7 +105,7 @@ class View:
         deadline_ns: the requests' own limits from arrival to finish, 0 for that of the class; None
             where no request has one.
         weights: how much each request counts in the weighted mean JCT, or None where all count
-            alike.
+            the same.
     """
 
     information: ClassVar[Information] = Information.NONE
@@ -147,8 +147,8 @@ class View:
 
     @property
     def available(self) -> bool:
-        """Whether the worker is there: False before its start, and after a failure until repaired;
-        how long that takes no policy knows."""
+        """Whether the worker is available: False before its start, and from a failure to repair; no
+        policy knows how long that takes."""
         return self._state.available
 
     @property
@@ -374,7 +374,7 @@ class Policy(ABC):
         asked after it."""
 
     def on_available(self, view: View) -> None:  # noqa: B027
-        """Handle a worker's start or repair: it is there, with nothing in its memory."""
+        """Handle a worker's start or repair: it is available, with an empty memory."""
 
     def on_draining(self, view: View) -> None:  # noqa: B027
         """Handle that a worker is to get no new requests; ``on_available`` may take it back. It is

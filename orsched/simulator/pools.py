@@ -53,8 +53,8 @@ class Handovers:
         self.wake(handed.target)
 
     def send(self, request: int, stay: int, now_ns: int) -> bool:
-        """Let a cache go over its link, after those that were asked for before; say if it is there,
-        as it is at once where the link takes no time and is free."""
+        """Let a cache go over its link, after those that were asked for before; say if it has
+        arrived, as it has at once where the link takes no time and is free."""
         sent = self.under_way[request] = self.handed.pop(request)
         start = max(now_ns, self.free_ns[sent.source])
         end = self.free_ns[sent.source] = start + self.link.transfer_ns(sent.tokens)
@@ -166,7 +166,7 @@ class PoolRunningSet(RunningSet):
         for request in requests:
             if self.came.get(request) == self.view.generated(request):
                 raise PolicyError(
-                    f"the cache of request {request} has just come: it decodes before an eviction"
+                    f"the cache of request {request} has come now; it decodes before an eviction"
                 )
         super().evict(requests)
         self.handovers.wake_all()

@@ -146,7 +146,7 @@ _UNLIMITED = 2**62
 
 
 LABELS = ("service_class", *LABELLED, "deadline_ns", "weights")
-"""Columns of requests that every view holds, whatever its information class, if they are there."""
+"""Columns of requests, where the instance has them, that views of every information class hold."""
 
 
 def build_views(

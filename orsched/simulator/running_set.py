@@ -300,7 +300,7 @@ class RunningSet:
 
     def take_finishes(self, hold: bool, done: Sequence[int] = ()) -> bool:
         """Let the requests go, or be held, that have all their tokens; say if there were any. Those
-        that a prefill has just completed are ``done`` otherwise: what is left of them in the queue
+        that a prefill has now completed are ``done`` otherwise: what is left of them in the queue
         is from an earlier stay."""
         state, finishes = self.state, self.finishes
         border = (state.rounds + 1) << _REQUEST_BITS
@@ -328,7 +328,7 @@ class RunningSet:
 
     def free_blocks(self, done: Sequence[int], decoding: bool) -> None:
         """Free the shared blocks of all that are done now, before they go one by one. Those that a
-        prefill has just completed are ``done``; ``decoding``: rounds have passed."""
+        prefill has now completed are ``done``; ``decoding``: rounds have passed."""
         assert self.prefix_stays is not None
         border, some = (self.state.rounds + 1) << _REQUEST_BITS, list(done)
         popped = []

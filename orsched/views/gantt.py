@@ -86,9 +86,9 @@ def gantt(
     ``transfers``, ``restarts``, ``stages``,
     ``mixed``, ``last`` or ``density``; what does not occur is neither drawn nor explained.
 
-    Where bars would be thinner than a pixel (the median one, or rows below two pixels), and with
-    more than ``MAX_BARS`` of a kind, the schedule is drawn as an image in which each pixel shows
-    the exact shares of decode, prefill and bubble in its time.
+    The schedule becomes an image where the median bar would be thinner than a pixel or a row lower
+    than two pixels, and with more than ``MAX_BARS`` of a kind. Each pixel then shows the exact
+    shares of decode, prefill and bubble in its time.
 
     Args:
         instance: the problem.

@@ -1,4 +1,4 @@
-"""What a Gantt chart shows, and what stands around its bars: axes, lines, title, names."""
+"""What a Gantt chart shows, and what surrounds its bars: axes, lines, title, names."""
 
 from __future__ import annotations
 

@@ -152,12 +152,12 @@ def write_report(
 ) -> None:
     """Write an interactive page that compares schedules of one instance.
 
-    The page holds tables of all schedules, those of latency first where requests arrive over time
-    or limits are given, distributions of latencies and the attainment over the limits, a Gantt
-    chart and charts over time for each schedule, client-time by use and an explanation of the
-    words. All numbers are computed again and every schedule is checked; exact
-    values stand in ``data-`` attributes. Equal input gives equal bytes; what comes from the
-    ``run`` blocks of the schedules stands in the element ``orsched-run``, but for the status.
+    The page holds tables of all schedules, distributions of latencies, and the attainment over the
+    limits. Each schedule has a Gantt chart, charts over time and its client-time by use. Tables of
+    latency come first where requests arrive over time or limits are given. The words are explained.
+    All numbers are computed again and every schedule is checked; exact values are in ``data-``
+    attributes. Equal input gives equal bytes; what comes from the ``run`` blocks of the schedules
+    is in the element ``orsched-run``, but for the status.
 
     Args:
         instance: the problem.

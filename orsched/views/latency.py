@@ -194,7 +194,7 @@ def _steps(
 def _mark(ax: Axes, at: float, word: str) -> None:
     """Draw a limit with its words beside it, at the foot of the axes.
 
-    One far outside of the data stands at the border with its value: it would flatten the curves.
+    One far outside of the data is drawn at the border with its value: it would flatten the curves.
     """
     low, high = ax.get_xlim()
     if high < at <= MOST_OF_DATA * high:

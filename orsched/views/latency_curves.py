@@ -84,7 +84,7 @@ def latencies(instance: Instance, schedule: Schedule) -> Latencies:
 def ecdf(values: IntColumn | Values, points: int = POINTS) -> Ecdf:
     """Return exact points of the empirical distribution function, the slowest all among them.
 
-    The k-th smallest of n values stands at the share k / n: percentiles are by nearest rank.
+    The k-th smallest of n values is at the share k / n: percentiles are by nearest rank.
     """
     ordered = np.sort(np.asarray(values, np.float64))
     n = len(ordered)

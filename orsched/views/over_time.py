@@ -59,9 +59,9 @@ def usage(
     """Draw the clients by use, stacked, and below them the KV blocks of each worker, over time.
 
     The upper axes show busy clients (prefill, decode), clients with invalid tokens, and those
-    whose request is paused, up to the number of clients; the lower ones, where a worker has a
-    memory model, the blocks held (one line a worker, or their sum above ``curves.MAX_WORKERS``) and
-    the blocks that there are. Areas carry the ``gid`` of their use, lines that of their worker.
+    whose request is paused, up to the number of clients. If a worker has a memory model, the lower
+    axes show the blocks held and all blocks: one line per worker, or their sum above
+    ``curves.MAX_WORKERS``. Areas carry the ``gid`` of their use, lines that of their worker.
 
     Args:
         instance: the problem.

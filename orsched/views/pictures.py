@@ -209,9 +209,9 @@ def legend_below(figure: Figure, handles: Iterable[Any], words: Iterable[str]) -
 
 
 def fitting(draw: Callable[[int], Legend], entries: int, room: float) -> Legend | None:
-    """Return a legend in one row, or else with as many columns as surely fit; None if empty.
+    """Return a legend in one row, or else with as many columns as certainly fit; None if empty.
 
-    ``draw`` makes it with a number of columns; its words are no formulas, whatever they hold.
+    ``draw`` makes it with a number of columns; its words are not read as formulas.
     """
     if entries == 0:
         return None
@@ -243,7 +243,7 @@ def _width(legend: Legend) -> float:
 def mark_limit(
     ax: Axes, value: float, word: str, gid: str, colour: str = "black", top: float | None = None
 ) -> None:
-    """Draw a limit as a dotted line; one far above the data stands at the border with its value.
+    """Draw a limit as a dotted line; one far above the data is at the border with its value.
 
     There it would flatten everything else. Without a word there is the line alone. Call it after
     the data are drawn; ``top`` is the largest value of axes that share a scale.

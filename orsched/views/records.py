@@ -108,7 +108,7 @@ def write_records(instance: Instance, schedule: Schedule, path: str | os.PathLik
 
     Times are milliseconds: exact decimals in CSV and JSONL, the nearest float in Parquet. A missing
     value is empty, null. Equal input gives equal bytes. Raises ``InputError`` for another suffix, a
-    name that is no valid Unicode or a file that cannot be written, ``MissingDependencyError`` for
+    name that is not valid Unicode or a file that cannot be written, ``MissingDependencyError`` for
     Parquet without pyarrow.
     """
     suffix = require_suffix(os.fspath(path), WRITERS)

@@ -107,7 +107,7 @@ class Ranking(NamedTuple):
 def ranking_of(instance: Instance, rows: Sequence[Row]) -> Ranking:
     """Return the ranking by the objective that fits: never the makespan where requests arrive.
 
-    Where all rivals attain the limits alike, the least mean JCT decides among them. The best are
+    Where all rivals attain the limits equally, the least mean JCT decides among them. The best are
     those of each class of information; none where nothing is to choose between.
     """
     rivals = tuple(
@@ -168,7 +168,7 @@ def _count(head: str, field: str, *path: str) -> Column:
 def _marked(
     columns: Sequence[Column], items: Mapping[int, Any], told: Mapping[int, str]
 ) -> set[tuple[int, int]]:
-    """Return (column, item) of the best of each group, ``told``; none where all are alike."""
+    """Return (column, item) of the best of each group, ``told``; none where all are equal."""
     found: set[tuple[int, int]] = set()
     for k, column in enumerate(columns):
         values = {r: column.value(item) for r, item in items.items() if column.better}
@@ -319,7 +319,7 @@ def _cells(
     marked: set[tuple[int, int]],
     bounds: Mapping[str, Sequence[int | None]],
 ) -> str:
-    """Return the cells of a row; a bound on a figure, by its field, stands below it."""
+    """Return the cells of a row; a bound on a figure, by its field, is below it."""
     cells = []
     for k, column in enumerate(columns):
         value, below = column.value(row), ""

@@ -77,7 +77,7 @@ class Question:
 
 
 def trace_of(instance: Instance, sample: int | None, arrivals: str | None, seed: int) -> Instance:
-    """Return an instance with requests drawn and arrivals made, if wanted."""
+    """Return an instance with the requests drawn and the arrivals made that a question asks for."""
     from orsched.instances.arrivals import sampled, with_arrivals
 
     if sample is not None:
@@ -251,7 +251,7 @@ def _share(value: object, field: str, *, one: bool) -> Fraction:
     if not number or not 0 < value <= 1 or (value == 1 and not one):  # type: ignore[operator]
         upto = "1" if one else "below 1"
         raise InputError(
-            f"{value!r} is no such share", field=field, remedy=f"a number above 0, up to {upto}"
+            f"{value!r} is not such a share", field=field, remedy=f"a number above 0, up to {upto}"
         )
     return Fraction(str(value))
 

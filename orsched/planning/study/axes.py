@@ -52,7 +52,7 @@ def data_hash(generator: str, arguments: Mapping[str, Any]) -> str | None:
 def grid(table: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the combinations, counted first, of a table's values; a list is a grid, all else one.
 
-    A value that is itself a list stands in a list of its own: ``[[1, 128]]``.
+    A value that is itself a list is in a list of its own: ``[[1, 128]]``.
     """
     for name, value in table.items():
         if value == []:
@@ -91,7 +91,7 @@ def _require_plain(value: object, field: str) -> None:
 
 
 def entry(item: object, field: str, example: str) -> dict[str, Any]:
-    """Return an entry of an axis that is no name; raises ``InputError`` unless it is a table."""
+    """Return an entry of an axis that is not a name; raises ``InputError`` unless it is a table."""
     if not isinstance(item, dict):
         raise InputError(
             f"{item!r} is neither a name nor a table",
@@ -121,7 +121,7 @@ _LOG = logging.getLogger("orsched.planning.study")
 class InstanceChoice:
     """An instance of the grid: ``content`` is all that it follows from, beside the seed.
 
-    ``label`` is for the table; ``path`` is the file of those that lie in one, which is no part of
+    ``label`` is for the table; ``path`` is the file of those that lie in one, which is not part of
     the content; ``made`` the instance itself, for those given as objects.
     """
 

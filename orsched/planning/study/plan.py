@@ -376,7 +376,7 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
     ``[policy]`` has ``name``, ``information`` and the table ``parameters``; ``[workers]`` has
     ``count``, ``split`` or ``files`` (relative to the file); ``[arrivals]``, ``[predictions]`` and
     ``[failures]`` have ``law`` and the law's parameters, ``[autoscale]`` what
-    ``read_autoscaling`` takes. ``seed`` stands before the tables.
+    ``read_autoscaling`` takes. ``seed`` comes before the tables.
     """
     file = os.fspath(path)
     try:

@@ -293,8 +293,8 @@ def draw_over(
 ) -> None:
     """Draw one line for each value of some columns over a choice, with its confidence band.
 
-    One without that choice, a policy without the parameter, is level. Choices that are no numbers
-    have points with bars. ``order`` names all lines of the figure: a line looks alike everywhere.
+    One without that choice, a policy without the parameter, is level. Choices that are not numbers
+    have points with bars. ``order`` names all lines of the figure, so a line always looks the same.
     """
     places, numeric = _places(rows, x), numbers(rows, x)
     for name, part in split(rows, lines).items():
@@ -352,7 +352,7 @@ def _ticks(ax: Any, places: Mapping[Any, float], numeric: bool) -> None:
 
 
 def _places(rows: Sequence[Row], x: str) -> dict[Any, float]:
-    """Return where each value of the x column stands."""
+    """Return the position of each value of the x column."""
     values = list(dict.fromkeys(row[x] for row in rows if row[x] is not None))
     if numbers(rows, x):
         return {value: float(value) for value in values} | {None: float("nan")}

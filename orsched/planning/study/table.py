@@ -205,8 +205,8 @@ def paired(rows: Sequence[Mapping[str, Any]], value: str, policy: str, other: st
     """Return the relative difference of two policies on equal workloads, over the seeds.
 
     ``(policy - other) / other`` of a column, seed by seed: below 0 the first has less. Groups are
-    the choices beside policy and its parameters; a policy that stands with several parameters is
-    averaged over them first. Raises ``InputError`` for a missing policy or column.
+    the choices beside policy and its parameters; a policy with several parameters is averaged
+     over them first. Raises ``InputError`` for a missing policy or column.
     """
     require_numbers(rows, value)
     for name in (policy, other):
@@ -257,7 +257,7 @@ def _require_column(rows: Sequence[Mapping[str, Any]], name: object, field: str)
 
 
 def require_numbers(rows: Sequence[Mapping[str, Any]], name: str, field: str = "column") -> None:
-    """Raise ``InputError`` unless a column is there and holds numbers."""
+    """Raise ``InputError`` unless a column exists and holds numbers."""
     _require_column(rows, name, field)
     for row in rows:
         value = row[name]

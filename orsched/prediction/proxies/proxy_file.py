@@ -109,7 +109,9 @@ class ProxyPredictor(LengthPredictor):
     def from_document(cls, values: dict[str, Any]) -> NoReturn:
         """Refuse: its weights have a file of their own, see ``load_predictor``."""
         raise InputError(
-            "a proxy model stands in no other predictor", field="kind", remedy="load it by itself"
+            "a proxy model is not part of another predictor",
+            field="kind",
+            remedy="load it by itself",
         )
 
 
