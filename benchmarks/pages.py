@@ -140,7 +140,6 @@ PARTS = (
     ),
     Part("ssjf.md", SSJF, ("Figs. 4 to 7, stricter",)),
     Part("ssjf.md", f"{SSJF} --predictors --aging --sensitivity", ("Aging",)),
-    Part("bounds.md", "python -m benchmarks.where_ranks_lose", ("Where ranks lose",)),
 )  # fmt: skip
 
 

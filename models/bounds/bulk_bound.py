@@ -265,7 +265,7 @@ def bulk_bound(
     The instance's classes say which requests are bulk, and which limits the others have
     (``Instance.classes``). Each token of a bulk request's output counts when it is there, and
     brings its part of the prompt with it, computed or found in a cache: a request that is finished
-    counts prompt and output. A linear program over time windows; docs/bulk-bound.md has the proof.
+    counts prompt and output. A linear program over time windows; docs/proofs.md has the proof.
 
     Args:
         instance: one or several workers, equal or not.

@@ -1,6 +1,6 @@
 """Lower bounds on the sums of completion times: mean JCT and mean TTFT, with certificates.
 
-Four relaxations, each exact in integers (docs/bounds.md has the proofs). A request cannot end
+Four relaxations, each exact in integers (docs/proofs.md has the proofs). A request cannot end
 before it would if served alone where it is fastest. All workers are one machine
 (``aggregate_machine``): what all requests are charged is a preemptive schedule of one machine,
 where shortest remaining time first is optimal. On one worker each step is paid by the requests that

@@ -1,4 +1,4 @@
-"""What is proven of the rounds by where clients begin and end (docs/bounds.md).
+"""What is proven of the rounds by where clients begin and end (docs/proofs.md).
 
 Requests have roles on a client: its first and last short request, those between, those alone, and
 longs; each weighs something in its role, and besides in its window. If all requests weigh more than

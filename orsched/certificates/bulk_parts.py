@@ -2,7 +2,7 @@
 
 By when requests with limits need their prefills and rounds; what every step of every worker takes
 at least, in parts that add up over steps (exact fractions of nanoseconds, from the floors that cost
-models state; docs/bulk-bound.md); and a linear program whose dual prices prove a bound.
+models state; docs/proofs.md); and a linear program whose dual prices prove a bound.
 """
 
 from __future__ import annotations

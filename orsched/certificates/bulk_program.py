@@ -1,7 +1,7 @@
 """The linear program that bounds bulk work beside requests that meet their limits.
 
 Time is cut into windows; each step is spread evenly over its time, so that a window has a part of
-it. What holds of every step then holds of the sums over the parts of a window (docs/bulk-bound.md
+it. What holds of every step then holds of the sums over the parts of a window (docs/proofs.md
 proves each row). Any schedule is a solution; the program's value bounds them all.
 """
 

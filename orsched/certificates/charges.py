@@ -1,7 +1,7 @@
 """What each request is charged of each worker's time.
 
 A step's time is divided among the requests in it, so that no request is charged more than its part
-and no step charges more than it takes (docs/bounds.md has the proofs). Until its end a request has
+and no step charges more than it takes (docs/proofs.md has the proofs). Until its end a request has
 been charged a *machine time*; whatever a schedule does, it serves these on one machine per worker.
 """
 

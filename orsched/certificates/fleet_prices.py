@@ -3,7 +3,7 @@
 Suppose that a schedule ends all requests by T. A worker that hosts some of them, in R steps that
 yield tokens, is above each line of its floor, has R times its clients and its memory, and yields
 at most R tokens of each. With a factor on each of these it earns at most a profit that is linear
-in R; where no worker's profit can pay for its share of the prices, T is too early (docs/bounds.md
+in R; where no worker's profit can pay for its share of the prices, T is too early (docs/proofs.md
 has the proof). The bound does not hold where requests may move to another worker.
 """
 

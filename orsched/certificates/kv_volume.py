@@ -3,7 +3,7 @@
 A step yields at most one token of a request, and at most J in all; the requests that get one hold
 their caches, in blocks, of which there are at most M. So the number S of these steps is at least
 the largest D, the sum of D over J, and the sum of the block-rounds V over M, and every step is
-above the lines that the cost model's floor states (docs/bounds.md has the proof). It holds with
+above the lines that the cost model's floor states (docs/proofs.md has the proof). It holds with
 chunks, mixed steps, restarts and prefix caches: each is restated, none drops the bound.
 """
 

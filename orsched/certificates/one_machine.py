@@ -1,4 +1,4 @@
-"""All workers as one machine: sums on it, and makespans by charges (docs/bounds.md has proofs)."""
+"""All workers as one machine: sums on it, and makespans by charges (docs/proofs.md has proofs)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A schedule pays each step's time once for every request that has not ended. The one that ends j-th
 from last pays ``rounds[j]`` for each of its rounds, such that no step pays more than it costs,
 for any requests in it. So no schedule is cheaper than the cheapest way to give requests to ranks
-(docs/bounds.md has the proofs), and prices of the ranks bound that from below.
+(docs/proofs.md has the proofs), and prices of the ranks bound that from below.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """For which schedules a bound holds (``data.schedule_classes``), and what caches can hold for them.
 
 A block of a prompt that is full, and whose key stands in another request too, may be found in a
-prefix cache; everything else a request computes itself (docs/bounds.md, under prefix caches).
+prefix cache; everything else a request computes itself (docs/proofs.md, under prefix caches).
 """
 
 from __future__ import annotations

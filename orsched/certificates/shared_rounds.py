@@ -4,7 +4,7 @@ A request waits for more than itself: for its prefill, in each round that it sha
 for the other's part, and of two that share a round one waits for the prefill of the other after
 its own. Which requests share rounds is the schedule's choice, but all tokens have to be yielded in
 the rounds for which there is time. Prices of windows of time bound the least of both
-(docs/bounds.md has the proof).
+(docs/proofs.md has the proof).
 """
 
 from __future__ import annotations

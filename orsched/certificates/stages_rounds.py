@@ -2,7 +2,7 @@
 
 Few stages make few windows: between the stage that prefills a request and the first one after its
 end its client serves no other request, and lengths are rounded up to those of windows. What that
-costs at least is bounded by a price for each length used (docs/bounds.md).
+costs at least is bounded by a price for each length used (docs/proofs.md).
 """
 
 from __future__ import annotations

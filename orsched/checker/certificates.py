@@ -1,7 +1,7 @@
 """Bounds and their certificates: each claim is recomputed from the instance and the choices made.
 
 This is done by the kernel, ``orsched.certificates``, as when the bound was made, without any search
-of ``models`` (docs/bounds.md): bounds on the makespan, on means, on bulk work and on packings.
+of ``models`` (docs/proofs.md): bounds on the makespan, on means, on bulk work and on packings.
 """
 
 from __future__ import annotations
