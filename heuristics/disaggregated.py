@@ -43,8 +43,8 @@ class DisaggregatedParams:
         watermark_blocks: blocks that stay free when a request joins others.
         decode_place: where a prefilled request goes: ``requests``: to the worker with the fewest
             for each client; ``memory``: to the one with the most free blocks.
-        local_prompt_tokens: prompts of at most so many tokens are prefilled where they decode, if a
-            worker has both roles (Dynamo: max_local_prefill_length).
+        local_prompt_tokens: longest prompts that are prefilled where they decode, if a worker has
+            both roles (Dynamo: max_local_prefill_length).
         prefill_queue_tokens: the same for all prompts while each prefill worker has more prompt
             tokens to prefill than this (Dynamo: max_prefill_queue_size, in requests there;
             Splitwise: the queue from which on machines are mixed). None: never.

@@ -61,7 +61,7 @@ class EchoParams(ColocationParams):
         hit_benefit: what a cached prompt token counts in the benefit, where a computed one counts
             1 (b is not specified in the paper).
         margin: share of the SLO of the iteration that is kept free for errors of the estimator.
-        window_s: past that the memory forecast looks at (an hour in the paper).
+        window_s: seconds of the past that the memory forecast uses (an hour in the paper).
         sigmas: deviations above the mean that interactive requests are expected to need (2).
     """
 

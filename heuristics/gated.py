@@ -249,7 +249,7 @@ class GatedParams:
         steal: whether idle clients take from other clients' queues (Algorithm 1).
         gate: ``prefill_first``, ``printed`` (Pang's eq. (43)), ``waited_time`` (Pang's words),
             ``idle_cost`` (derived for the middle of a run) or ``shadow_price`` (derived, knows the
-            end and arrivals); or one of your own, as ``module:Class`` or, in Python, an object.
+            end and arrivals); or your own, as ``module:Class`` or, in Python, an object.
         gate_factor: multiplies the threshold of ``idle_cost``.
         use_clients: how many clients to use: ``all``, or, once no more arrivals are expected, as
             many as give those that wait and run the least mean JCT (``latency``).

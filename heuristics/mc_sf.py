@@ -122,8 +122,8 @@ class MarginParams:
     """Parameters of ``mc_sf``.
 
     Attributes:
-        margin: predicted lengths count as so much longer, 0.1 for 10 %, rounded up, at most as the
-            output limit; true lengths count as they are.
+        margin: share by which predicted lengths are increased (0.1: 10 %), rounded up, at most to
+            the output limit; true lengths stay as they are.
     """
 
     margin: float = 0.0

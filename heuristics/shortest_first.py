@@ -171,9 +171,9 @@ class ShortestFirstParams(BatchingParams):
     """Parameters of ``ssjf`` and ``sjf``.
 
     Attributes:
-        aging_s: a wait of so many seconds counts as much as one token less; None: no aging, as in
-            the paper's experiments, so that a long request may wait forever. A request of known
-            length L is overtaken only by those that arrive within (L - 1) * aging_s after it.
+        aging_s: seconds of waiting that count as one token less. None: no aging, as in the paper's
+            experiments, so that a long request may wait forever. A request of known length L is
+            overtaken only by those that arrive within (L - 1) * aging_s after it.
         predictor_latency_s: time from a request's arrival until its length is predicted; it cannot
             start before. 0: the prediction is off the critical path, made while others are served.
             The paper measures 0.0076 on average.

@@ -34,14 +34,14 @@ class SlackParams(ColocationParams):
     """Parameters of ``slack``.
 
     Attributes:
-        max_num_batched_tokens: the token budget of a step; time is what limits it.
+        max_num_batched_tokens: the token budget of a step; time usually limits it first.
         quantile: the slack of an interactive request is spread over the tokens that it still yields
             at this quantile of the answers seen so far; longer answers may be late at their end.
-        idle_step_s: what a step may last beside which no interactive request runs.
-        late_pace: a request with a late token is served at so many times its TPOT from then on.
-        margin_s: time that is kept between the end of a step and the earliest due token.
-        window_s, sigmas: bulk requests leave free what interactive ones need more than now at the
-            mean and sigmas deviations of what they held over this past.
+        idle_step_s: longest step in seconds while no interactive request runs.
+        late_pace: multiple of its TPOT at which a request with a late token is served.
+        margin_s: seconds between the end of a step and the earliest due token.
+        window_s, sigmas: bulk requests leave blocks free for interactive ones: up to the mean plus
+            ``sigmas`` deviations of what these held over the last ``window_s`` seconds.
         order: ``rate``: the group of bulk requests with a common prefix that yields most tokens per
             second of its computation is next; ``tree``: the next one in a walk of the prefix tree.
         groups: most groups whose rates are compared; the largest ones.

@@ -29,7 +29,7 @@ class VtcParams(ContinuousParams):
     """Parameters of ``vtc``: those of ``vllm`` but for the order, and the weights of tokens.
 
     Attributes:
-        policy, priority: ``priority`` by counters is the only one.
+        policy, priority: ``priority`` by counters is the only order.
         prompt_weight, output_weight: what a prompt token and an output token count (w_p, w_q).
     """
 

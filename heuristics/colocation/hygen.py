@@ -22,9 +22,9 @@ class HygenParams(ColocationParams):
     """Parameters of ``hygen``.
 
     Attributes:
-        latency_budget_s: what a step with bulk work may last, with interactive requests in it or
-            not; HyGen profiles it for each service. None: the least TPOT of the interactive
-            classes, no limit where none has one.
+        latency_budget_s: longest step in seconds with bulk work, with or without interactive
+            requests; HyGen profiles it for each service. None: the least TPOT of the interactive
+            classes, or no limit where no class has one.
     """
 
     latency_budget_s: float | None = None
@@ -73,10 +73,10 @@ class ConserveParams(ColocationParams):
     """Parameters of ``conserve``.
 
     Attributes:
-        latency_budget_s: what a step with interactive requests in it may last; None: the least TPOT
-            of their classes.
-        safepoint_s: what a step without them may last. ConServe interrupts such a step between two
-            layers when a request arrives; a step of the simulator ends before anything else begins.
+        latency_budget_s: longest step in seconds with interactive requests; None: the least TPOT of
+            their classes.
+        safepoint_s: longest step in seconds without them. ConServe interrupts such a step between
+            two layers when a request arrives; a step of the simulator is not interrupted.
     """
 
     latency_budget_s: float | None = None

@@ -65,14 +65,14 @@ def require_seconds(value: float | None, field: str) -> None:
 
 @dataclass(frozen=True)
 class ColocationParams:
-    """What is common to the policies that serve bulk work beside interactive requests.
+    """Common parameters of policies that serve bulk work beside interactive requests.
 
     Attributes:
         ttft_s, tpot_s: limits of the interactive requests; None: those of their service classes.
         max_num_batched_tokens: the token budget of a step, as in vLLM: one for each request that
             decodes, and the prompt tokens.
-        least_chunk: an interactive prefill gets at least so many tokens in a step, even if a token
-            of another request is late by that.
+        least_chunk: least tokens of an interactive prefill in a step, even if this makes a token of
+            another request late.
     """
 
     ttft_s: float | None = None

@@ -38,9 +38,8 @@ class Order:
             smallest priority of a file); ``shortest`` or ``longest`` by output tokens; ``volume``:
             the most blocks over its rounds. The last three need information on lengths. Ties go by
             arrival, then row.
-        aging_s: a wait of so many seconds counts as much as one level of the order (a service
-            class, a token, a block in a round); None: no aging, so that a request may wait for
-            ever.
+        aging_s: seconds of waiting that count as one level of the order (a service class, a token,
+            a block in a round); None: no aging, so that a request may wait for ever.
     """
 
     order: str = "arrival"
@@ -112,8 +111,8 @@ class ContinuousParams(Ordering):
 
     Attributes:
         max_num_batched_tokens: the token budget, most tokens of a step: one for each request that
-            decodes, and the prompt tokens. ``ridge``: as many as a step takes in the time in which
-            it reads the weights, by the workers' cost models; of several the least.
+            decodes, and the prompt tokens. ``ridge``: the tokens that a step computes in the time
+            in which it reads the weights, by the cost model; the least of several workers'.
         long_prefill_token_threshold: most prompt tokens of one request in a step; 0: no limit.
             Not with the mode ``prefill_first``.
         chunked_prefill: whether a prompt may be split over steps.
@@ -184,9 +183,9 @@ class VllmParams(ContinuousParams):
     Attributes:
         async_scheduling: whether each step is planned while the one before runs (vLLM:
             async_scheduling): arrivals join, and what finished frees its place, a step later.
-        lengths: by what ``longest`` and ``shortest`` go: ``known``: what the information class
-            shows; ``group``: the mean of the samples of the same prompt that are done. A group
-            without any is next.
+        lengths: the lengths that ``longest`` and ``shortest`` use: ``known``: what the information
+            class shows; ``group``: the mean of finished samples of the same prompt. A group without
+            a finished sample is next.
     """
 
     async_scheduling: bool = False

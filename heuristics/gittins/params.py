@@ -37,23 +37,23 @@ class GittinsParams:
     Attributes:
         index: what a waiting request is ranked by: ``gittins`` (the least ratio of expected work
             to the chance of being done by it) or ``serpt`` (expected remaining work).
-        aging: seconds of waiting that make up for one second of work more: 0 is first come first
-            served, infinity would be the index alone, under which a request may wait forever.
+        aging: seconds of waiting that offset one second of additional work. 0 is first come first
+            served; without limit the index alone decides, and a request may wait forever.
         max_num_batched_tokens: most prompt tokens of a step.
         gate: a prefill waits while it would delay expected finishes by more than this many times
             what its own request loses by a round of delay.
-        gate_aging: how much the gate opens while a request waits, for each time it takes to be
-            served at the present speed.
-        window_s: over how many seconds a worker's time a round is averaged.
+        gate_aging: how much the gate opens for each service time, at the present speed, that a
+            request has waited.
+        window_s: seconds over which a worker's time per round is averaged.
         reserve: share of the expected growth of the running caches that an admission leaves free.
-        batch_weight: what a second of a batch request counts against one of an interactive request.
-        ttft_s: a limit on TTFT to respect: after so long a wait neither gate nor placing holds a
-            request back, and the index lets none pass that comes more than twice as long after it.
-            None: no limit, the least mean JCT.
-        boost_s: for the tail of the JCT: a request is put forward by its boost, and how far large
-            ones fall behind does not grow with their size; over so many seconds. None: no boost.
-        crowd: for the tail too: with more than so many decoding requests a step has the fewer
-            prompt tokens, down to a quarter, the more there are. None: always as many.
+        batch_weight: weight of a second of a batch request; one of an interactive request counts 1.
+        ttft_s: a limit on TTFT in seconds. After this wait neither gate nor placing holds a request
+            back, and no request that comes more than twice as long after it passes it. None: no
+            limit, the least mean JCT.
+        boost_s: scale of the boost in seconds, for the tail of the JCT: small requests move
+            forward, large ones stay in the order of arrival. None: no boost.
+        crowd: for the tail too: with more decoding requests than this, a step has fewer prompt
+            tokens, down to a quarter. None: always the same number.
 
     Raises:
         InputError: a value is out of range.

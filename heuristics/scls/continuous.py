@@ -93,8 +93,8 @@ class ContinuousParams:
     Attributes:
         slice_tokens: S, most tokens that a request yields before its place is reconsidered.
         renew: when a request whose slice is over gets another one where it is, and keeps its cache:
-            fits (if memory holds the next slice), idle (if none waits for that worker, either) or
-            never.
+            fits (if memory holds the next slice), idle (if, besides, no request waits for that
+            worker) or never.
     """
 
     slice_tokens: int = 128

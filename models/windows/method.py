@@ -80,7 +80,8 @@ class WindowsParams:
     """Parameters of ``windows``.
 
     Attributes:
-        threads: that search at once; the same on every machine, so that a seed's schedule is.
+        threads: threads of the search; a fixed number makes a seed's schedule the same on every
+            machine.
     """
 
     threads: int = THREADS
