@@ -65,7 +65,7 @@ def test_the_picture_is_drawn_from_the_table(repo_root):
     assert drawn == svg(), "python -m tests.packaging.layers_picture draws it anew"
 
 
-@pytest.mark.parametrize("name", ["docs/layout.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("name", ["LAYOUT.md", "CONTRIBUTING.md"])
 def test_the_files_that_the_pages_on_the_code_name_exist(name, repo_root):
     named = re.findall(r"`([\w/]+(?:\.py|/))`", (repo_root / name).read_text())
     assert named
