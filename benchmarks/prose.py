@@ -50,7 +50,8 @@ class Text(NamedTuple):
 
 def pages() -> Iterator[Text]:
     """Yield README, CONTRIBUTING and the pages of the documentation."""
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "LAYOUT.md", *sorted(ROOT.glob("docs/*.md"))):
+    beside = (ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "LAYOUT"))
+    for path in (*beside, *sorted(ROOT.glob("docs/*.md"))):
         kind = "generated" if path.name.startswith("results-") else "page"
         yield Text(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"), kind)
 
