@@ -101,7 +101,7 @@ def packing() -> Instance:
 
 
 def gate() -> Instance:
-    """The lengths of ``packing``, but a prefill stage is dear: waiting pays."""
+    """The lengths of ``packing``, but a prefill stage is expensive: waiting pays."""
     return _small("gate", [1, 1, 1, 1, 1], [3, 2, 3, 2, 2], 2, cost=affine_ms(prefill=50))
 
 

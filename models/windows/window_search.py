@@ -104,7 +104,7 @@ MOST_ROUNDS, TOLERANCE, FEW_ROUNDS = 12, 1, 4
 """Most rounds put in where a state falls short, by how many above the best estimate, and most where
 whole paths fall short of fractional ones."""
 SHIFTS = (0, -1, -2, 1, 2)
-"""Rounds by which a reduction moves the end, where it can make stages cheaper or dearer instead."""
+"""Rounds by which a reduction moves the end, where it can change the price of stages instead."""
 LAST = 3  # how many of the last states that were best are kept
 LEAST_GAIN = 20_000  # the makespan over this is the least gain that reductions ask for
 

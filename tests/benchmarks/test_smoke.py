@@ -5,7 +5,6 @@ import json
 import pytest
 
 from benchmarks.speed import peers, run
-from benchmarks.speed.packing_ablation import ATTACKS, lines
 from benchmarks.speed.processes import Program, measure
 from benchmarks.speed.section import Options, Section, Target, number
 from orsched.instances.synthetic import peers_workload
@@ -93,14 +92,6 @@ def test_a_missed_target_is_printed():
 ])  # fmt: skip
 def test_numbers_are_printed_short(value, text):
     assert number(value) == text
-
-
-def test_packing_is_measured_without_each_attack_that_it_calls():
-    whole, *others = lines("L6", 1, ["dives", "best fit", "exchanges"], 6000)
-    assert whole.split()[:4] == ["L6", "all", "1", "1/1"]
-    assert [line.partition(" no ")[2][:8] for line in others] == ["best fit"]
-    for owner, attribute, _ in ATTACKS.values():
-        assert callable(getattr(owner, attribute))
 
 
 pytest.importorskip("torch", reason="the extra 'runner' is not installed")
