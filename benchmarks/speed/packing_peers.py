@@ -21,7 +21,7 @@ GRACE_S = 60
 
 MODEL = """
 import json, sys, time
-from orsched.models.pcmax.assignment import solve_assignment
+from benchmarks.speed.assignment_model import solve_assignment
 case = json.load(sys.stdin)
 begin = time.perf_counter()
 found = solve_assignment(case["jobs"], case["clients"], case["way"], case["limit"])

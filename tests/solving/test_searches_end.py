@@ -238,7 +238,7 @@ import json
 
 import orsched
 from orsched.cli.commands import run
-from orsched.models.pcmax.assignment import solve_assignment
+from orsched.models.mip import build
 from orsched.models.packing import pack
 from orsched.runner.policy_source import policy_source
 
@@ -252,11 +252,10 @@ found["policy_source"] = policy_source(instance, "hybrid", iterations=1).plan.ma
 lengths = [17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67] * 3
 packed = pack(lengths, 7, moves=1)
 found["packed"] = [packed.makespan, packed.bound, sum(lengths), packed.assignment]
-for solver in ("scip", "cp-sat"):
-    try:
-        solve_assignment(lengths, 7, solver)
-    except orsched.common.errors.MissingDependencyError as error:
-        found[solver] = str(error)
+try:
+    build(orsched.load("gate"), "packing")
+except orsched.common.errors.MissingDependencyError as error:
+    found["mip"] = str(error)
 found["exit"] = [run(["solve", "two-by-two", "--method", "fcfs"]), run(["bound", "two-by-two"])]
 print(json.dumps(found))
 """
@@ -276,6 +275,5 @@ def test_what_needs_no_solver_works_without(tmp_path):
     makespan, bound, total, assignment = found["packed"]
     assert max(bound, -(-total // 7)) <= makespan
     assert set(assignment) == set(range(7))
-    assert "pip install pyscipopt" in found["scip"]
-    assert "pip install ortools" in found["cp-sat"]
+    assert "pip install ortools" in found["mip"]
     assert found["exit"] == [0, 0]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.speed.assignment_model import solve_assignment
 from benchmarks.speed.packing_families import FAMILIES, lawrinenko, planted, triplets
 from orsched.checker.certificates import packing_violations
 from orsched.common.errors import InputError
@@ -14,7 +15,6 @@ from orsched.common.stop import Clock
 from orsched.instances.synthetic import output_tokens
 from orsched.models import packing as packing_module
 from orsched.models.packing import pack, packing_bound
-from orsched.models.pcmax.assignment import solve_assignment
 
 
 def brute_force(jobs, clients):
@@ -188,12 +188,6 @@ def test_an_interrupt_amid_a_change_loses_no_job(monkeypatch):
 
     monkeypatch.setattr(packing_module, "repartition", half_done)
     assert packed(FAMILIES["L1"](3).jobs, 7).interrupted
-
-
-def test_unknown_solver_is_refused():
-    with pytest.raises(InputError):
-        solve_assignment([1], 1, "abacus")
-    assert solve_assignment([], 2).makespan == 0
 
 
 @pytest.mark.full
