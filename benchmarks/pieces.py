@@ -203,7 +203,7 @@ PIECES = (
         _used,
     ),
     Piece(
-        "Gantt chart", "charts-and-report.md",
+        "Gantt chart", "charts-and-report.md#schedule",
         "clients down, time to the right",
         f'orsched.solve({GATE}, "hybrid").plot("gantt")',
         ("orsched solve gate --method hybrid -o hybrid.json",
@@ -211,7 +211,7 @@ PIECES = (
         _with_bound,
     ),
     Piece(
-        "precedence graph", "charts-and-report.md",
+        "precedence graph", "charts-and-report.md#slack",
         r"longest path through the steps (networkx); slack is latest start $-$ start",
         f'orsched.request_slack({FLEET}, orsched.simulate({FLEET}, "fcfs"))',
         ("orsched simulate gate --workers 2 -o s.json --instance-output fleet.json",

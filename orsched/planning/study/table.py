@@ -206,7 +206,7 @@ def paired(rows: Sequence[Mapping[str, Any]], value: str, policy: str, other: st
 
     ``(policy - other) / other`` of a column, seed by seed: below 0 the first has less. Groups are
     the choices beside policy and its parameters; a policy with several parameters is averaged
-     over them first. Raises ``InputError`` for a missing policy or column.
+    over them first. Raises ``InputError`` for a missing policy or column.
     """
     require_numbers(rows, value)
     for name in (policy, other):
