@@ -1,9 +1,10 @@
-"""Screenshots of a report, a study plot and the start page of the documentation.
+"""Screenshots of a report, a study plot and five pages of the documentation.
 
-python -m benchmarks.screenshots [--out FOLDER] [--docs] takes them with Chromium: light,
-dark, and 800 pixels wide. ``--docs`` also puts three of them, with fewer colours, into
-``docs/_static``. The report is that of the example ``own_trace.py``, the study that of
-``study_with_plots.py``; the start page is read from ``docs/_build/html`` (``make docs``).
+python -m benchmarks.screenshots [--out FOLDER] [--docs] [--html FOLDER] takes them with Chromium:
+light, dark, and 800 pixels wide, pages of the documentation in full length. It names what is cut
+off on a page: text wider than its box that does not scroll. ``--docs`` also puts three of them,
+with fewer colours, into ``docs/_static``. The report is that of the example ``own_trace.py``, the
+study that of ``study_with_plots.py``; pages are read from ``docs/_build/html`` (``make docs``).
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
-START = ROOT / "docs" / "_build" / "html" / "index.html"
+HTML = ROOT / "docs" / "_build" / "html"
+PAGES = ("index", "pieces", "own-data", "concepts", "results-exact-and-packing")
+"""The start page, the pieces, a how-to, an explanation and a page of results."""
 TRACE = ROOT / "examples" / "data" / "requests.csv"
 CHARTS = "Latency of requests"
 IN_DOCS = ("report-light", "report-charts-dark-800", "study-light-800")
@@ -55,10 +58,22 @@ SHOTS = (
     Shot("report", 1200, 1000, "light", CHARTS),
     Shot("report", 800, 1000, "dark", CHARTS),
     Shot("study", 800, 560),
-    Shot("start", 1200, 900),
-    Shot("start", 1200, 900, "dark"),
-    Shot("start", 800, 900),
+    *(
+        Shot(page, *size)
+        for page in PAGES
+        for size in ((1200, 900), (1200, 900, "dark"), (800, 900), (800, 900, "dark"))
+    ),
 )
+CUT = """() => [...document.querySelectorAll('article *')].filter(each => {
+  const scrolls = element => {
+    for (let at = element; at && at.tagName != 'ARTICLE'; at = at.parentElement)
+      if (['auto', 'scroll'].includes(getComputedStyle(at).overflowX)) return true
+    return false
+  }
+  const edge = document.querySelector('article').getBoundingClientRect().right
+  return each.getBoundingClientRect().right > edge + 1 && !scrolls(each)
+}).map(each => `${each.tagName} ${each.textContent.trim().slice(0, 60)}`)"""
+"""What is wider than the text of its page and cannot be scrolled."""
 
 
 def instance() -> orsched.Instance:
@@ -112,8 +127,8 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-def take(started: Any, shot: Shot, page: Path, target: Path) -> None:
-    """Take one screenshot; errors on the page end the command."""
+def take(started: Any, shot: Shot, page: Path, target: Path) -> list[str]:
+    """Take one screenshot and return what is cut off; errors on the page end the command."""
     sheet = started.new_page(
         viewport={"width": shot.width, "height": shot.height}, color_scheme=shot.colours
     )
@@ -128,10 +143,12 @@ def take(started: Any, shot: Shot, page: Path, target: Path) -> None:
     if shot.page == "study":
         sheet.locator("body").screenshot(path=target)
     else:
-        sheet.screenshot(path=target)
+        sheet.screenshot(path=target, full_page=shot.page in PAGES)
+    cut = list(sheet.evaluate(CUT)) if shot.page in PAGES else []
     sheet.close()
     if faults:
         raise SystemExit(f"{page.name}: {faults[0]}")
+    return cut
 
 
 def shrink(source: Path, target: Path) -> None:
@@ -146,23 +163,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Take all screenshots."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.screenshots", description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "bench-out" / "screenshots")
+    parser.add_argument("--html", type=Path, default=HTML, help="the built documentation")
     parser.add_argument("--docs", action="store_true", help="three of them into docs/_static")
     options = parser.parse_args(argv)
-    if not START.is_file():
-        print(f"{START.relative_to(ROOT)} is missing: make docs", file=sys.stderr)
+    if not (options.html / "index.html").is_file():
+        print(f"{options.html / 'index.html'} is missing: make docs", file=sys.stderr)
         return 2
     options.out.mkdir(parents=True, exist_ok=True)
+    cut = 0
     with tempfile.TemporaryDirectory() as temporary, browser() as started:
         folder = Path(temporary)
         write_report(folder / "report.html")
-        pages = {"report": folder / "report.html", "study": write_study(folder), "start": START}
+        pages = {page: options.html / f"{page}.html" for page in PAGES}
+        pages |= {"report": folder / "report.html", "study": write_study(folder)}
         for shot in SHOTS:
             target = options.out / f"{shot.name}.png"
-            take(started, shot, pages[shot.page], target)
-            print(target)
+            found = take(started, shot, pages[shot.page], target)
+            print(target, *(f"  cut off: {each}" for each in found), sep="\n")
+            cut += len(found)
             if options.docs and shot.name in IN_DOCS:
                 shrink(target, ROOT / "docs" / "_static" / f"screenshot-{shot.name}.png")
-    return 0
+    return 1 if cut else 0
 
 
 if __name__ == "__main__":

@@ -19,18 +19,17 @@ def test_three_stand_on_the_page_of_charts_and_are_small(repo_root):
         assert path.stat().st_size < 120_000, name
 
 
-def test_report_and_start_page_are_taken_light_dark_and_narrow():
+def test_report_and_pages_of_each_kind_are_taken_light_dark_and_narrow(repo_root):
     names = [shot.name for shot in SHOTS]
     assert len(names) == len(set(names))
-    for page in ("report", "start"):
+    for page in ("report", *screenshots.PAGES):
         assert {f"{page}-light", f"{page}-dark", f"{page}-light-800"} <= set(names)
+    assert all((repo_root / "docs" / f"{page}.md").is_file() for page in screenshots.PAGES)
 
 
-def test_without_the_built_documentation_it_says_what_to_do(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(screenshots, "ROOT", tmp_path)
-    monkeypatch.setattr(screenshots, "START", tmp_path / "index.html")
-    assert main(["--out", str(tmp_path / "out")]) == 2
-    assert capsys.readouterr().err == "index.html is missing: make docs\n"
+def test_without_the_built_documentation_it_says_what_to_do(tmp_path, capsys):
+    assert main(["--out", str(tmp_path / "out"), "--html", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"{tmp_path}/index.html is missing: make docs\n"
     assert not (tmp_path / "out").exists()
 
 
@@ -40,12 +39,14 @@ def test_a_page_with_an_error_is_not_taken(tmp_path):
     if not any(map(screenshots.shutil.which, ("chromium", "google-chrome"))):
         pytest.skip("there is no Chromium on this system")
     good, bad = Path(tmp_path / "good.html"), Path(tmp_path / "bad.html")
-    good.write_text("<!doctype html><p>good")
+    wide = '<pre style="width: 500px">wide</pre>'
+    good.write_text(f"<!doctype html><article style='width: 250px'><p>good</p>{wide}</article>")
     bad.write_text("<!doctype html><script>throw new Error('broken')</script>")
     with screenshots.browser() as started:
-        screenshots.take(started, Shot("start", 300, 200), good, tmp_path / "good.png")
+        cut = screenshots.take(started, Shot("index", 300, 200), good, tmp_path / "good.png")
+        assert cut == ["PRE wide"]
         with pytest.raises(SystemExit, match="broken"):
-            screenshots.take(started, Shot("start", 300, 200), bad, tmp_path / "bad.png")
+            screenshots.take(started, Shot("index", 300, 200), bad, tmp_path / "bad.png")
     screenshots.shrink(tmp_path / "good.png", tmp_path / "small.png")
     assert 0 < (tmp_path / "small.png").stat().st_size <= (tmp_path / "good.png").stat().st_size
 
