@@ -35,9 +35,13 @@ DOCS = ROOT / "docs"
 KEYS = ("command", "nth", "commit", "seeds", "machine", "date", "note")
 PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.S)
 NUMBER = re.compile(r"[+\-\N{MINUS SIGN}]?\d[\d,]*(\.\d+)?")
-NOT_ROWS = ("==", "PASS", "MISS", "  - ", "```", "$ ")
+NOT_ROWS = ("==", "PASS", "MISS", "HOLDS", "FAILS", "  - ", "```", "$ ")
 
-CHEAP: dict[str, float] = {"latency-and-bounds/where-ranks-lose": 0}
+CHEAP: dict[str, float] = {
+    "latency-and-bounds/where-ranks-lose": 0,
+    "predictions-and-gates/robust": 0,
+    "fidelity-speed-peers/long-prompts": 0,
+}
 """Tables, as PAGE/NAME, that the full tests record again: a few CPU seconds each at most.
 
 The value is the relative difference that a number may have; 0 where it is exact. Columns whose

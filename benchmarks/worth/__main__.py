@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 SOURCE = {
     "command": [
-        "ORSCHED_DATA=DATA python -m benchmarks.worth --seeds 10 "
-        "--save benchmarks/worth/figures.csv",
+        "python -m benchmarks.worth --seeds 10 --save benchmarks/worth/figures.csv",
         "python -m benchmarks.worth --from benchmarks/worth/figures.csv --record",
     ],
     "seeds": ["0 to 9"],

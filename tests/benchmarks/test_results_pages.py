@@ -1,5 +1,6 @@
 """The tables of the result pages are those of their CSV files, and these name their source."""
 
+import os
 import re
 
 import pytest
@@ -20,6 +21,7 @@ from benchmarks.write_results import (
     record,
     write,
 )  # fmt: skip
+from orsched.instances.datasets import VARIABLE
 from tests.refusals import refused
 
 CPU_NAMES = r"AMD|EPYC|Intel|Xeon|Ryzen|shared cores"
@@ -62,6 +64,8 @@ def test_dates_and_machines_stand_in_the_sources_alone(page):
 @pytest.mark.parametrize("which", CHEAP)
 def test_a_cheap_table_is_what_its_command_prints_now(which):
     recorded = read(*which.split("/"))
+    if VARIABLE in " ".join(recorded.source.get("note", [])) and not os.environ.get(VARIABLE):
+        pytest.skip(f"{VARIABLE} does not name the data sets")
     (command,) = recorded.source["command"]
     again = record(command, int(recorded.source.get("nth", ["1"])[0]), None)
     assert differences(recorded.rows, again.rows, CHEAP[which]) == []
