@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.common import registry
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
+from orsched.files.parquet import holds_rows
 from orsched.files.sheets import is_spreadsheet
 from orsched.files.tables import header_of
 from orsched.files.text import head_of
@@ -72,7 +73,7 @@ def detect(path: str | PathLike[str]) -> str:
 
 
 def _detect(path: str | PathLike[str]) -> str:
-    if is_spreadsheet(path):
+    if is_spreadsheet(path) or holds_rows(path):
         return OWN
     head = head_of(path).lstrip()
     if head.startswith("["):

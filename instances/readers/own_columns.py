@@ -17,6 +17,7 @@ from orsched.data.requests import SERVICE_CLASSES, Requests
 from orsched.data.service_classes import MAX_CLASSES
 from orsched.files import cells
 from orsched.files.cells import CellError
+from orsched.files.parquet import frame_of, holds_rows
 from orsched.files.request_columns import (
     COLUMNS,
     PREFIX_COLUMNS,
@@ -56,7 +57,8 @@ def read_own(
 ) -> Trace:
     """Read requests whose columns are named as people name them (``headings.ALIASES``).
 
-    A CSV file with commas, semicolons or tabs, JSON lines, or the first sheet of a spreadsheet.
+    A CSV file with commas, semicolons or tabs, JSON lines, the first sheet of a spreadsheet, or a
+    Parquet table.
     Arrivals are seconds, or in the unit that the column's name ends in; dates, Unix times and times
     of a column that names no unit count from the earliest one, which the report says. ``classes``
     are the names of the service classes. Columns that stand for nothing are named in the report;
@@ -64,6 +66,9 @@ def read_own(
     """
     reading = _Reading(str(path), classes)
     try:
+        if holds_rows(path):
+            table = table_of_frame(frame_of(path), reading.choose, str(path))
+            return reading.trace(table, drop_empty)
         return reading.trace(read_chosen(path, reading.choose), drop_empty)
     except InputError as error:
         raise error.located(file=str(path)) from None

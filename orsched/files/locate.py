@@ -199,9 +199,10 @@ class Loaded(NamedTuple):
 def holds_requests(source: str | os.PathLike[str]) -> bool:
     """Whether a source is a file of requests or a data set, and no native instance.
 
-    Native are the shipped names, Parquet files and what names a format of orsched; a JSON file
-    that is neither native nor a known trace counts as a native one that is broken.
+    Native are the shipped names and files that name a format of orsched; a JSON file that is
+    neither native nor a known trace counts as a native one that is broken.
     """
+    from orsched.files.parquet import holds_rows
     from orsched.instances.catalog import names
     from orsched.instances.datasets import DATA_SETS
     from orsched.instances.readers import detect
@@ -210,10 +211,8 @@ def holds_requests(source: str | os.PathLike[str]) -> bool:
     if not path.is_file():
         known = str(source) in DATA_SETS and str(source) not in names() and not path.exists()
         return known or path.suffix.lower() in REQUEST_SUFFIXES
-    if path.suffix.lower() == ".parquet":
-        return False
-    if path.suffix.lower() in REQUEST_SUFFIXES:
-        return True
+    if path.suffix.lower() in (".parquet", *REQUEST_SUFFIXES):
+        return path.suffix.lower() != ".parquet" or holds_rows(path)
     with path.open("rb") as stream:
         head = stream.read(4096)
     if b'"orsched/' in head:
@@ -292,7 +291,7 @@ def load(
     """Return the instance with this name, in this file, or of the requests in it.
 
     A text with a suffix or a folder in it is a path; everything else is a name. A native file (JSON
-    or Parquet) and a shipped name hold their workers. Requests alone (CSV, JSON lines, and every
+    or Parquet) and a shipped name hold their workers. Requests alone (CSV, JSON lines, Parquet, each
     trace that ``orsched convert`` reads) need ``clients``, and get one worker, or ``workers``
     copies of it:
 

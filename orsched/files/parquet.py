@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orsched.common.errors import InputError, unavailable
+from orsched.common.frames import required_pandas
 from orsched.common.limits import ROWS
 from orsched.common.near_names import known_names
 from orsched.data.length_quantiles import LEVELS, QUANTILES
@@ -28,9 +30,11 @@ from orsched.files.schedule_document import (
     schedule_header,
     work_columns,
 )
-from orsched.files.text import parse_json
+from orsched.files.text import parse_json, read_bytes
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
 
@@ -159,7 +163,41 @@ def _file(table: Any, header: dict[str, Any]) -> bytes:
     return sink.getvalue()
 
 
+def holds_rows(path: str | PathLike[str]) -> bool:
+    """Whether a path is that of a Parquet table which orsched did not write, and can be read."""
+    if Path(path).suffix.lower() != ".parquet":
+        return False
+    try:
+        import pyarrow.parquet as pq
+
+        return METADATA_KEY not in (pq.read_schema(path).metadata or {})
+    except (ImportError, OSError, ValueError):
+        return False
+
+
+def frame_of(path: str | PathLike[str]) -> Any:
+    """Return the rows of a Parquet table as a data frame."""
+    required_pandas()
+    return _read(read_bytes(path)).to_pandas()
+
+
 def _table(raw: bytes) -> tuple[Any, dict[str, Any]]:
+    table = _read(raw)
+    text = (table.schema.metadata or {}).get(METADATA_KEY)
+    if text is None:
+        raise InputError(
+            "the metadata has no key 'orsched'",
+            field="orsched",
+            remedy="give a file that orsched wrote; requests alone go into orsched.load",
+        )
+    try:
+        header = parse_json(text.decode())
+    except (InputError, UnicodeDecodeError) as error:
+        raise InputError(f"the metadata: {error}", field="orsched", remedy="correct it") from None
+    return table, require_object(header, "orsched")
+
+
+def _read(raw: bytes) -> Any:
     pa = _pyarrow()
     import pyarrow.parquet as pq
 
@@ -172,24 +210,12 @@ def _table(raw: bytes) -> tuple[Any, dict[str, Any]]:
         leaves = {file.schema.column(i).path for i in range(len(file.schema))}
         texts = sorted(leaves.intersection(TEXTS))
         # Texts stay in dictionaries: what many rows share is held once.
-        table = pq.ParquetFile(pa.BufferReader(raw), read_dictionary=texts).read()
+        return pq.ParquetFile(pa.BufferReader(raw), read_dictionary=texts).read()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(
             f"not a Parquet file, or cut short: {reason:.200}", remedy="write it again"
         ) from None
-    text = (table.schema.metadata or {}).get(METADATA_KEY)
-    if text is None:
-        raise InputError(
-            "the metadata has no key 'orsched'",
-            field="orsched",
-            remedy="read foreign tables with pandas and Instance.from_pandas",
-        )
-    try:
-        header = parse_json(text.decode())
-    except (InputError, UnicodeDecodeError) as error:
-        raise InputError(f"the metadata: {error}", field="orsched", remedy="correct it") from None
-    return table, require_object(header, "orsched")
 
 
 def _require_size(metadata: Any) -> None:

@@ -464,7 +464,7 @@ INSTANCE_PARQUET = [
     ("cut short", raw(lambda b: b[:-20]), None, "not a Parquet file, or cut short", "write it again"),
     ("overwritten", raw(lambda b: b[:4] + b"\xff" * 300 + b[304:]), None, "", "write it again"),
     ("JSON", raw(lambda b: b"{}" * 20), None, "not a Parquet file", "write it again"),
-    ("no header", lambda t: t.replace_schema_metadata(None), "orsched", "no key 'orsched'", "from_pandas"),
+    ("no header", lambda t: t.replace_schema_metadata(None), "orsched", "no key 'orsched'", "orsched.load"),
     ("header no JSON", lambda t: t.replace_schema_metadata({b"orsched": b"{"}), "orsched", "line 1, column 2", "correct it"),
     ("header a list", lambda t: t.replace_schema_metadata({b"orsched": b"[]"}), "orsched", "not a list", ""),
     ("header not UTF-8", lambda t: t.replace_schema_metadata({b"orsched": b"\xff"}), "orsched", "the metadata", "correct it"),

@@ -396,3 +396,32 @@ def test_a_column_that_is_left_out_is_named_and_no_other_format_guessed(tmp_path
     assert missing in str(error)
     assert error.remedy == f'add "{missing}": tokens, in whole numbers'
     assert "looks like" not in str(error)
+
+
+@pytest.mark.parametrize(("columns", "said"), [
+    ({}, None),
+    ({"prompt_tokens": [5, -1, 7]}, "row 1, field 'prompt_tokens': "),
+    ({"prompt_tokens": [5, 6, None]}, "row 2, field 'prompt_tokens': "),
+    ({"completion_tokens": ["1", "many", "3"]}, "row 1, field 'completion_tokens': "),
+    ({"prio": [1, 2, 3]}, "field 'prio': "),
+])  # fmt: skip
+def test_a_parquet_table_holds_requests_as_a_csv_file_does(tmp_path, columns, said):
+    pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    times = pandas.to_datetime(
+        ["2026-01-01T00:00:00", "2026-01-01T00:00:01", "2026-01-01T00:01"], format="ISO8601"
+    )
+    own = {"id": ["a", "b", "c"], "prompt_tokens": [5, 6, 7], "completion_tokens": [1, 2, 3]}
+    frame = pandas.DataFrame({**own, "created_at": times, **columns})
+    table, text = tmp_path / "mine.parquet", tmp_path / "mine.csv"
+    frame.to_parquet(table)
+    frame.to_csv(text, index=False)
+    if said is not None:
+        assert str(refusal(orsched.load, table, clients=2)).startswith(f"{table}, {said}")
+        return
+    instance = orsched.load(table, clients=2)
+    assert instance.requests == orsched.load(text, clients=2).requests
+    assert instance.requests.arrival_ns.tolist() == [0, 10**9, 60 * 10**9]
+    orsched.save_instance(instance, tmp_path / "native.parquet")
+    assert orsched.load(tmp_path / "native.parquet") == instance
+    (tmp_path / "cut.parquet").write_bytes(table.read_bytes()[:40])
+    assert "not a Parquet file" in str(refusal(orsched.load, tmp_path / "cut.parquet", clients=2))
