@@ -291,8 +291,8 @@ def load(
     """Return the instance with this name, in this file, or of the requests in it.
 
     A text with a suffix or a folder in it is a path; everything else is a name. A native file (JSON
-    or Parquet) and a shipped name hold their workers. Requests alone (CSV, JSON lines, Parquet, each
-    trace that ``orsched convert`` reads) need ``clients``, and get one worker, or ``workers``
+    or Parquet) and a shipped name hold their workers. Requests alone (CSV, JSON lines, Parquet,
+    each trace that ``orsched convert`` reads) need ``clients``, and get one worker, or ``workers``
     copies of it:
 
         orsched.load("mine.csv", clients=64, cost="cost.json", memory_blocks=4000)
