@@ -66,10 +66,9 @@ def read_own(
     """
     reading = _Reading(str(path), classes)
     try:
-        if holds_rows(path):
-            table = table_of_frame(frame_of(path), reading.choose, str(path))
-            return reading.trace(table, drop_empty)
-        return reading.trace(read_chosen(path, reading.choose), drop_empty)
+        choose, own = reading.choose, holds_rows(path)
+        table = table_of_frame(frame_of(path), choose, path) if own else read_chosen(path, choose)
+        return reading.trace(table, drop_empty)
     except InputError as error:
         raise error.located(file=str(path)) from None
 

@@ -115,13 +115,15 @@ def read_chosen(
 FRAME = "the data frame"
 
 
-def table_of_frame(frame: Any, choose: Choice, file: str = FRAME) -> Table:
+def table_of_frame(frame: Any, choose: Choice, file: object = FRAME) -> Table:
     """Return the columns of a data frame that ``choose`` picks; rows count from 0."""
     try:
         header = parse_header([str(name) for name in frame.columns])
         gathered = Gathered(choose(header))
     except InputError as error:  # the heading is not a row of a frame
-        raise InputError(error.problem, file=file, field=error.field, remedy=error.remedy) from None
+        raise InputError(
+            error.problem, file=str(file), field=error.field, remedy=error.remedy
+        ) from None
     columns = {}
     for name in gathered.parsers:
         column = frame.iloc[:, header.index(name)]
@@ -129,7 +131,7 @@ def table_of_frame(frame: Any, choose: Choice, file: str = FRAME) -> Table:
     try:
         gathered.add_values(np.arange(len(frame)), columns)
     except InputError as error:
-        raise error.located(file=file) from None
+        raise error.located(file=str(file)) from None
     return gathered.table()
 
 
