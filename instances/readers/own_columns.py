@@ -57,8 +57,7 @@ def read_own(
 ) -> Trace:
     """Read requests whose columns are named as people name them (``headings.ALIASES``).
 
-    A CSV file with commas, semicolons or tabs, JSON lines, the first sheet of a spreadsheet, or a
-    Parquet table.
+    CSV with commas, semicolons or tabs, JSON lines, Parquet, or the first sheet of a spreadsheet.
     Arrivals are seconds, or in the unit that the column's name ends in; dates, Unix times and times
     of a column that names no unit count from the earliest one, which the report says. ``classes``
     are the names of the service classes. Columns that stand for nothing are named in the report;

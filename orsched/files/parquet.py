@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -168,17 +169,15 @@ def holds_rows(path: str | PathLike[str]) -> bool:
     if Path(path).suffix.lower() != ".parquet":
         return False
     try:
-        import pyarrow.parquet as pq
-
-        return METADATA_KEY not in (pq.read_schema(path).metadata or {})
+        schema = import_module("pyarrow.parquet").read_schema(path)
     except (ImportError, OSError, ValueError):
         return False
+    return METADATA_KEY not in (schema.metadata or {})
 
 
 def frame_of(path: str | PathLike[str]) -> Any:
     """Return the rows of a Parquet table as a data frame."""
-    required_pandas()
-    return _read(read_bytes(path)).to_pandas()
+    return required_pandas() and _read(read_bytes(path)).to_pandas()
 
 
 def _table(raw: bytes) -> tuple[Any, dict[str, Any]]:
