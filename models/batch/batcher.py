@@ -15,7 +15,7 @@ from orsched.common.near_names import known_names
 from orsched.common.registry import attached
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.models.batch.batch_problem import build, linear_in_size
-from orsched.models.batch.recurrences import as_printed, by_groups, by_lines, fits, structure
+from orsched.models.batch.recurrences import as_printed, by_groups, by_lines, by_lines_holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -182,7 +182,6 @@ METHODS = {
     "fast": by_groups,
     "lines": by_lines,
 }
-MAX_FAST_WORK = 10**9
 
 
 def batch(
@@ -215,12 +214,13 @@ def batch(
         memory: rule for the largest batch; None: no limit.
         max_batch: another limit on the number of requests in a batch; None: none.
         method: ``reference`` (the published loop), ``fast`` (numpy, a group of equal lengths at
-            a time), ``lines`` (line queries, any size of numbers) or ``auto``.
+            a time), ``lines`` (line queries, for costs and memory rules of the usual kind) or
+            ``auto``: ``lines`` where it applies, else ``fast``.
 
     Raises:
         InputError: a length is not a whole number of at least 1, a request does not fit into the
             memory even alone, an admissible batch would take a negative time, the cost is not
-            bilinear, a time exceeds 2**62 ns, or the method is unknown.
+            bilinear, a time exceeds 2**62 ns, or the method is unknown or does not apply.
     """
     if method != "auto" and method not in METHODS:
         remedy = known_names(method, ["auto", *METHODS], "one of ")
@@ -230,18 +230,18 @@ def batch(
     why = "as asked"
     if method == "auto":
         method, why = choose(problem)
-    if method == "lines":
-        why += f"; {structure(problem)}"
+    elif method == "lines" and not by_lines_holds(problem):
+        raise InputError(
+            "lines needs queries and windows in order (``Batches.conditions``)",
+            field="method",
+            remedy="take auto, fast or reference",
+        )
     cuts = METHODS[method](problem) if len(problem) else [0]
     return make(problem, cuts, bilinear, slice_tokens, method, why)
 
 
 def choose(problem: Problem) -> tuple[str, str]:
     """Return the method for ``auto`` and the reason."""
-    conditions = problem.conditions
-    if conditions["slope_grows"] and conditions["windows_advance"]:
+    if by_lines_holds(problem):
         return "lines", "queries and windows come in order"
-    work = sum(min(size, end) for size, end in zip(problem.sizes, problem.ends, strict=True))
-    if work <= MAX_FAST_WORK and fits(problem):
-        return "fast", "queries or windows are out of order, and the numbers fit into 64 bits"
-    return "lines", "queries or windows are out of order, and numpy would be slow or overflow"
+    return "fast", "queries or windows are out of order"
