@@ -95,9 +95,8 @@ class Piece(NamedTuple):
     def row(self) -> str:
         """Return the row of the table."""
         shown = "" if self.draw is None else f"![{self.noun}](_static/{self.picture.name})"
-        commands = "<br>".join(f"`{each}`" for each in self.commands)
-        noun = f"[{self.noun}]({self.page})"
-        return f"| {noun} | {self.equation} | `{self.python}` | {commands} | {shown} |"
+        calls = "<br>".join(f"`{each}`" for each in (self.python, *self.commands))
+        return f"| **[{self.noun}]({self.page})**<br>{self.equation}<br>{calls} | {shown} |"
 
 
 PIECES = (
@@ -230,9 +229,7 @@ PIECES = (
 
 def table() -> str:
     """Return the table in Markdown."""
-    head = (
-        "| piece | equation or rule | Python | command | picture |\n| --- | --- | --- | --- | --- |"
-    )
+    head = "| piece, equation, Python line, commands | picture |\n| --- | --- |"
     return "\n".join([head, *(piece.row() for piece in PIECES)])
 
 
