@@ -32,6 +32,7 @@ SOURCE = {
     "seeds": ["0 to 9"],
     "machine": ["any; the figures are the same on each"],
     "date": ["2026-11-23"],
+    "note": ["The first command needs ORSCHED_DATA"],
 }
 """Where the recorded figures are from."""
 PAGE = "predictions-and-gates"

@@ -45,7 +45,7 @@ def tables(rows: Sequence[Row]) -> dict[str, Table]:
 
 def answers(found: Sequence[Case]) -> Table:
     """Return what the oracle and the measured predictor gain, by policy and load over workloads."""
-    table = [["policy", "load", "oracle's gain, %", f"gain with {MEASURED}, %",
+    table = [["policy", "load", "oracle, %", f"{MEASURED}, %",
               f"at least {100 * WORTH:.0f} % on", "more than 0 on (95 %)"]]  # fmt: skip
     for family in _families(found):
         for load in LOADS:
