@@ -239,7 +239,7 @@ def worth(figure: Any, found: list[Table]) -> None:
 
 def searches(figure: Any, found: list[Table]) -> None:
     """Draw median CPU seconds by size of each exact search; hollow marks did not prove all."""
-    (head, *rows) = found[0]
+    rows = found[0][1:]
     sizes = list(dict.fromkeys(row[0] for row in rows))
     names = list(dict.fromkeys(row[2] for row in rows))
     panels = figure.subplots(1, 2, sharey=True)
@@ -253,7 +253,7 @@ def searches(figure: Any, found: list[Table]) -> None:
                 whole = numbers(row[3])[0] == numbers(row[3])[1]
                 face = colour if whole else "white"
                 ax.plot(*point, marker, color=colour, markerfacecolor=face, markersize=7)
-        ax.set(title=title, yscale="log", xlabel=head[0])
+        ax.set(title=title, yscale="log", xlabel="requests x clients")
         ax.set_xticks(range(len(sizes)), sizes)
         ax.grid(alpha=0.3)
     for name, colour, marker in zip(names, WORKER_COLOURS, "oDs", strict=False):
