@@ -179,7 +179,7 @@ class IdleCost:
         stage, one_round = fixed_costs(view.worker)
         price = one_round / view.worker.clients
         self.threshold = self.factor * stage / price if price > 0 else 0.0
-        self.stage_taken(view)
+        self.idle_rounds = self.idle = self.last_round = 0
 
     def rounds_to_wait(self, view: View, waiting: Waiting) -> int:
         """Wait until idle client-rounds reach the threshold."""
