@@ -1,5 +1,5 @@
 """The four methods of Pang: fcfs, offline, online, hybrid. Where the paper is vague the choices are
-those that reproduce its makespans best (the page *Reproducing Pang*); every other one is a
+those that reproduce its makespans best (the page *Results: Pang*); every other one is a
 parameter."""
 
 from __future__ import annotations

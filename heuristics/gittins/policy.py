@@ -36,7 +36,7 @@ _LONGEST_GROWTH = 512  # tokens up to which the growth of a running cache is res
 
 
 class Gittins(Policy):
-    """Serve the request of the best index, where it costs least (the page *Gittins* has the terms).
+    """Serve the request of the best index, where it costs least (*Methods and online policies*).
 
     Waiting requests are in one queue for all workers, by arrival and Gittins index. A worker that
     is free takes a request if no other worker would serve it at less cost to all, and if its

@@ -24,7 +24,7 @@ MODELS = ("affine", "levels", "bilinear", "pooling", "profiled", "linear", "roof
 """The cost models that can be fitted."""
 
 SIMPLEST_FIRST = ("affine", "levels", "roofline", "linear", "bilinear", "pooling", "profiled")
-"""Of models that are as good but for noise, the first: so repeats choose alike."""
+"""Of models that are as good but for noise, the first: so repeats choose the same."""
 
 NOISE = 0.1  # share by which scores of repeats on one device differ
 EVERY = 4  # one of this many points is held out
@@ -212,7 +212,7 @@ def anchored(grid: Measurements, run: Measurements) -> tuple[Measurements, dict[
 
     A step of a grid finds the worker as the same step left it; in a run others came between, and
     decisions. What of a run's time the best fit to the grid says, and what it took, gives the
-    factor. Steps of the run that are averages of equally long times (``averaged``) count alike.
+    factor. Steps of the run that are averages of equally long times (``averaged``) count equally.
 
     Also returns the factors by phase; mixed steps have that of rounds. Raises as ``calibrate``.
     """

@@ -91,7 +91,7 @@ def data_sheet_cost(
     an addition for each number in the layers, at ``efficiency`` of the peak; the output layer,
     which a prompt passes once, is left out. A token of context is read once for each token that a
     round makes. On several GPUs all of it is divided, and each layer waits for two sums. Raises
-    ``InputError`` for an efficiency that is no share in (0, 1], or a wrong number of GPUs.
+    ``InputError`` for an efficiency outside (0, 1], or a wrong number of GPUs.
     """
     if memory_efficiency is None:
         memory_efficiency = efficiency

@@ -232,7 +232,7 @@ def step_works(instance: Instance, schedule: Schedule) -> list[StepWork]:
 
 MOST_ITERATIONS = 20
 BLOCKS = 10
-"""Blocks of consecutive requests, each left out once: neighbours share steps and are no
+"""Blocks of consecutive requests, each left out once: neighbours share steps and are not
 independent measurements."""
 
 WEIGHTINGS = ("seconds", "relative")

@@ -72,7 +72,7 @@ class Fit(NamedTuple):
 class Context:
     """An instance and a class of schedules, and what bounds derive of both, each part once.
 
-    Workers that are equal but for their names, and for when they are there, are of one kind: it has
+    Workers that are equal but for their names, and for their times, are of one kind: it has
     the number of the first of them.
     """
 

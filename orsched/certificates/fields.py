@@ -129,7 +129,7 @@ def by_kind(field: str, kinds: Mapping[str, Field]) -> Field:
 
 
 def _node(value: object, where: str) -> None:
-    """A node of a tree: integers, and the two lengths to branch on, if it is no leaf."""
+    """A node of a tree: integers, and the two lengths to branch on, if it is not a leaf."""
     listed(_anything, 2, 2)(value, where)
     assert isinstance(value, list)
     _INTEGERS(value[0], f"{where}[0]")

@@ -158,7 +158,7 @@ def _busy_squares(releases: Sequence[int], times: Sequence[int]) -> list[int]:
 
 
 class Part(NamedTuple):
-    """Workers that charge alike, by how much is multiplied on the machine, at least and at most."""
+    """Workers with equal charges, and the least and most that multiply them on the machine."""
 
     worker: OneWorker
     least: int
@@ -169,7 +169,7 @@ class Part(NamedTuple):
 class Workers:
     """The workers that can serve a request at all, as parts of one machine.
 
-    ``numbers`` are theirs in the instance; ``parts``, their charges, are the same of workers alike.
+    ``numbers`` are theirs in the instance; ``parts``, their charges, are equal for equal workers.
     """
 
     context: Context
@@ -197,7 +197,7 @@ class Workers:
         return sum(part.charges.clients for part in self.parts)
 
     def choices(self, weights: Sequence[int]) -> list[dict[str, Any]]:
-        """Return how the workers' steps are shared, as it stands in a certificate."""
+        """Return how the workers' steps are shared, as a certificate has it."""
         rows = zip(self.numbers, weights, self.parts, strict=True)
         return [{"worker": k, "weight": w, **part.charges.shares.stated()} for k, w, part in rows]
 
@@ -284,7 +284,7 @@ class Charged:
     """What is charged of the requests released at or after a moment, for given weights.
 
     ``arrivals`` give the order. ``ends`` and ``times``: earliest ends, and charges on the machine,
-    of a request on the workers that can serve it, those that are alike once; ``stages``: the most
+    of a request on the workers that can serve it, equal ones once; ``stages``: the most
     that its stage is charged.
     """
 

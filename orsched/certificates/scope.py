@@ -1,6 +1,6 @@
 """For which schedules a bound holds (``data.schedule_classes``), and what caches can hold for them.
 
-A block of a prompt that is full, and whose key stands in another request too, may be found in a
+A block of a prompt that is full, and whose key another request has too, may be found in a
 prefix cache; everything else a request computes itself (docs/proofs.md, under prefix caches).
 """
 

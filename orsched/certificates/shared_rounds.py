@@ -299,8 +299,8 @@ def least_costs(
     """Return the least that each request can cost, wherever it is served.
 
     It ends in a window, takes each part of its time in that and those before, at most as much as a
-    window has after its arrival, and pays the cheapest of them. Of windows that it is there through
-    it pays what is not ``shares`` for the time without being served, and ``shares`` before its
+    window has after its arrival, and pays the cheapest of them. For windows that it spans it
+    pays what is not ``shares`` for the time without being served, and ``shares`` before its
     prefill. Whole numbers give whole numbers.
 
     Args:

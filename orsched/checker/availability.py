@@ -269,7 +269,7 @@ def _check_lost(
         if begin is None:
             problem = "ends with no failure"
         elif not begin <= start < end:
-            problem = "does not begin while its worker is there"
+            problem = "does not begin while its worker is available"
         elif (worker, end) in seen:
             problem = "is the second that one failure cuts"
         elif last_end.before(worker, end) > start:

@@ -32,7 +32,7 @@ def check_transfers(line: Timeline, findings: Findings, measured: bool) -> None:
         return
     about = _Report(sent, findings)
     if line.instance.link is None:
-        about(np.ones(len(sent), bool), "is there, but the instance has no link")
+        about(np.ones(len(sent), bool), "exists, but the instance has no link")
         return
     about(sent.request >= len(line.instance), "is of an unknown request")
     many = len(line.instance.workers)

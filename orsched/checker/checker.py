@@ -130,8 +130,8 @@ def check(
         budget: cells of tables that may be filled to verify the bound's certificate (the default
             is several times what any of orsched's own takes); None: any number.
 
-    Raises ``InputError`` if ``times`` is neither of the two, or an argument is no instance or no
-    schedule. No schedule makes the checker raise.
+    Raises ``InputError`` if ``times`` is neither of the two, or an argument is not an instance or
+    a schedule. No schedule makes the checker raise.
 
     >>> case = orsched.load("gate")
     >>> orsched.check(case, orsched.solve(case, "fcfs"))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """Workers whose steps are priced alike: one of them, and the places of their steps.
+    """Workers whose steps have the same prices: one of them, and the places of their steps.
 
     ``batches``: the numbers of their steps with prefill rows, among ``Timeline.batches``.
     """

@@ -263,7 +263,7 @@ def _compare(findings: Findings, where: str, expected: Any, found: Any) -> None:
 
 
 def same(expected: object, found: object) -> bool:
-    """Equality of JSON values: True is no 1, but 1.0 may be written 1, where 1.0 is expected."""
+    """Equality of JSON values: True is not 1, but 1.0 may be written 1, where 1.0 is expected."""
     if type(expected) is float:
         return type(found) in (float, int) and bool(expected == found)
     return type(expected) is type(found) and bool(expected == found)

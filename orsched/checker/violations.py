@@ -41,7 +41,7 @@ DEFAULT_LIMIT = 100
 
 
 class ViolationKind(StrEnum):
-    """What is wrong with a schedule; the page *Invariants* explains each kind."""
+    """What is wrong with a schedule; the page *Guarantees* explains each kind."""
 
     COMPLETENESS = "completeness"
     CLIENT_OVERLAP = "client_overlap"

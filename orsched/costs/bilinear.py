@@ -40,7 +40,7 @@ class BilinearCost:
 
     A coefficient may be negative, as an unconstrained fit can make it; ``warnings`` says so. A step
     whose exact duration is below 0 raises ``InputError``: it is never clipped, since a clipped
-    model is no longer the fitted one. So does a coefficient that is no whole number up to 2**62.
+    model is no longer the fitted one. So does a coefficient that is not a whole number up to 2**62.
     """
 
     p1_fs: int
@@ -170,7 +170,7 @@ class BilinearCost:
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """Read the eight coefficients and, if it is there, ``time_scale``."""
+        """Read the eight coefficients and, if given, ``time_scale``."""
         return cls(**read_parameters(parameters, cls.model, COEFFICIENTS, ["time_scale"]))
 
 

@@ -100,9 +100,10 @@ class RoundFloor:
 class StepLine:
     """A line that no step's time is below, whichever parts the step has; all of at least 0.
 
-    It has ``stage`` for a step that only prefills, else ``round``; ``prompt`` for each prompt token
-    that is computed; ``request`` for each request of its round and ``context`` for each token of
-    their contexts; ``attended`` for each token that a prompt token attends to, cached ones too.
+    It has ``stage`` for a step that only prefills, else ``round``, and ``prompt`` for each prompt
+    token that is computed. A round adds ``request`` for each of its requests and ``context`` for
+    each token of their contexts. ``attended`` counts each token that a prompt token attends to,
+    cached ones too.
     """
 
     stage: int = 0
@@ -132,9 +133,9 @@ class Floor:
 
     A floor looks at the tokens of a chunk and not at what is cached before it, so it has to hold
     whatever that is: with nothing cached, if the model takes no less with more. The attended tokens
-    of c tokens behind k cached ones are ``c (c + 1) / 2 + c k``, at least those at k = 0, so that
-    the floors of the roofline and the linear model hold of chunks, of prefills that begin again and
-    behind hits in a prefix cache: every bound that adds floors of steps stays below every schedule.
+    of c tokens behind k cached ones are ``c (c + 1) / 2 + c k``, at least those at k = 0. So the
+    floors of the roofline and the linear model hold for chunks, repeated prefills and prefills
+    behind hits in a prefix cache. A bound that adds floors of steps stays below every schedule.
 
     Attributes:
         stage, round: the parts.
@@ -248,7 +249,7 @@ class Floor:
 def floor_of(cost: CostModel) -> Floor | None:
     """Return the floor that a cost model states of its own type, or None.
 
-    Raises ``InputError`` for what is no ``Floor``, and for levels that end below the prefill limit.
+    Raises ``InputError`` for anything but a ``Floor``, and for levels below the prefill limit.
     """
     floor = stated(cost, "floor")
     if floor is None:

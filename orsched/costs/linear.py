@@ -44,7 +44,7 @@ class LinearCost:
     are the requests of a round and C the sum of their contexts. A step that does both takes
     ``max(s, r) + m + t x + q N + (c + d) C + a A``: one of the fixed parts, and what such steps
     take more, ``m`` alone and ``d`` a token of context. This is what workers are like whose stages,
-    rounds and mixed steps run through different kernels; one whose steps are alike is a roofline.
+    rounds and mixed steps run through different kernels; one with equal steps is a roofline.
 
     The coefficients are whole femtoseconds (1e-15 s) from 0 to 2**62 (else ``InputError``), in the
     order of the letters s, t, a, r, q, c, m, d. A step is rounded once, half up, to a nanosecond;
@@ -104,7 +104,7 @@ class LinearCost:
         context_max: int,
         cached: Sequence[int] = (),
     ) -> int:
-        """Duration of a step with prefill and round, or of the one that is there, in ns."""
+        """Duration of a step with prefill and round, or with only one of both, in ns."""
         if not active:
             return self.prefill_ns(prompts, cached)
         if not prompts:

@@ -74,7 +74,7 @@ class PoolingCost:
         """Build from coefficients in milliseconds; ``lambda_`` has no unit.
 
         Each is rounded to the nearest femtosecond, lambda to the nearest millionth. Raises
-        ``InputError`` for what is no finite number.
+        ``InputError`` for anything but a finite number.
         """
         pairs = zip(COEFFICIENTS, (alpha, beta, c, gamma, delta), strict=True)
         values = {name: to_whole_units(value, FS_PER_MS, name) for name, value in pairs}

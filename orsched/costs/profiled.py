@@ -36,9 +36,9 @@ class ProfiledCost:
     of the n sequences in the step (chunks, and requests in the round), such as the output layer.
 
     All tokens of a step go through the dense layers together: x prompt tokens p = sum c_i plus N
-    requests in the round. Attention is apart: that of each prompt's c_i tokens, of which k_i are
-    cached already, and that of the N requests beside the p tokens, by their mean context (it reads
-    every cache once, so that it depends on the sum). Tables, of whole numbers of at least 0, are
+    requests in the round. Attention is apart. That of a prompt goes by its c_i tokens and the k_i
+    cached before them. That of the N requests beside the p tokens goes by their mean context: it
+    reads every cache once, so it depends on the sum. Tables, of whole numbers of at least 0, are
     interpolated (``Grid``), the sum is rounded once, half up, to a nanosecond, and ``time_scale``
     multiplies the rounded duration, so that a scaled model keeps every schedule exactly. A step
     without a round has no decode part.

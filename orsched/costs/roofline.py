@@ -44,13 +44,13 @@ class RooflineCost:
     The coefficients are whole femtoseconds (1e-15 s) from 0 to 2**62 (else ``InputError``):
     ``fixed_fs`` a step, ``weights_fs`` the reading of the weights, ``token_fs`` a token,
     ``context_fs`` a token of context that a round reads, ``attended_fs`` an attended token. Six
-    more are 0 by default: ``row_fs`` a token, on both sides of the larger part; ``longest_fs`` a
-    token of the round's longest context, for which the others wait; ``beside_request_fs`` a request
-    of a round beside prompts, and ``beside_context_fs`` a token of its contexts, where such steps
-    read caches in a slower way; ``launch_fs`` and ``beside_launch_fs`` steps with prompts, whose
-    kernels the host launches one by one. A step is rounded once, half up, to a nanosecond;
-    ``time_scale`` multiplies the rounded duration, so that a scaled model keeps every schedule
-    exactly.
+    more are 0 by default. ``row_fs`` is a token, on both sides of the larger part. ``longest_fs``
+    is a token of the round's longest context, for which the others wait. ``beside_request_fs`` is a
+    request of a round beside prompts, and ``beside_context_fs`` a token of its contexts, where such
+    steps read caches in a slower way. ``launch_fs`` and ``beside_launch_fs`` are the least times of
+    steps with prompts, whose kernels the host launches one by one. A step is rounded once, half up,
+    to a nanosecond; ``time_scale`` multiplies the rounded duration, so that a scaled model keeps
+    every schedule exactly.
     """
 
     fixed_fs: int

@@ -53,7 +53,7 @@ class Autoscaling:
     Attributes:
         least, most: bounds on the number of workers that are on or start; None: all.
         target: open requests for each client.
-        startup_ns: from the decision until a worker is there.
+        startup_ns: time from the decision until a worker is available.
         interval_ns: time between two looks.
         cooldown_ns: least time from a change to a decision to drain.
         rule: reactive, or policy: its ``workers_wanted`` says how many.

@@ -16,7 +16,7 @@ RULES = ("lru", "task_aware", "least_future_use")
 
 
 def require_rule(rule: object) -> None:
-    """Raise ``InputError`` for what is no name of a rule."""
+    """Raise ``InputError`` for anything but the name of a rule."""
     if not isinstance(rule, str) or rule not in RULES:
         raise InputError(
             f"{shown(rule)} is not an eviction rule",
@@ -36,8 +36,8 @@ class Eviction:
       bulk requests with this block in what is due; where there are none, 0 if the last user was
       bulk, else 0.5. Ties go to the first that became free.
     * ``least_future_use``: as before, with the number of all unfinished requests without a client,
-      of whatever class, arrived or not; 0 where there are none. It knows the future, and is there
-      to compare with.
+      of whatever class, arrived or not; 0 where there are none. It knows the future, and serves as
+      a comparison.
 
     Attributes:
         rule: one of ``RULES``.

@@ -131,7 +131,7 @@ class Prefixes:
 
     ``ids[offsets[r]:offsets[r + 1]]`` are the blocks of request r (n + 1 offsets, first 0); each
     block stands for ``block_tokens`` tokens and all before: a hash chain. So an identifier always
-    stands at the same place, behind the same one. The last one of a request may stand for fewer
+    has the same place, behind the same one. The last one of a request may stand for fewer
     tokens; what is behind the last one no other request shares. Raises ``InputError`` if offsets,
     identifiers or their chains are wrong; the row is the request.
     """
@@ -186,7 +186,7 @@ class Prefixes:
     def _require_chains(self) -> None:
         """Raise ``InputError`` unless each identifier always follows the same one, or none.
 
-        Then it also stands at the same place everywhere, and no request has it twice: the chain
+        Then it also has the same place everywhere, and no request has it twice: the chain
         before it is the same, back to the start.
         """
         if len(self.ids) == 0:
@@ -215,7 +215,7 @@ class Prefixes:
             )
         here, was = (_behind(int(before[x]), y) for x, y in ((at, place), (known, there)))
         return InputError(
-            f"hash chains disagree: the id {name} stands {here}, in request {other} {was}",
+            f"hash chains disagree: the id {name} is {here}, in request {other} {was}",
             row=row,
             field="prefix_ids",
             remedy=remedy,
@@ -307,4 +307,4 @@ class Prefixes:
 
 
 def _behind(before: int, place: int) -> str:
-    return f"as block {place}, " + ("the first one" if before < 0 else f"behind {before}")
+    return f"block {place}, " + ("the first one" if before < 0 else f"behind {before}")

@@ -60,7 +60,7 @@ class Requests:
         deadline_ns: limits on the time from arrival to finish, in place of that of the request's
             class where they are above 0; None where no request has one of its own.
         weights: how much each request counts in ``weighted_jct_mean``, whole numbers from 0, not
-            all 0; None where all count alike. Files have them as the column ``weight``.
+            all 0; None where all count the same. Files have them as the column ``weight``.
         arrival_s, deadline_s: the same in seconds, in place of ``arrival_ns`` and ``deadline_ns``:
             rounded exactly to nanoseconds.
 
@@ -170,7 +170,7 @@ class Requests:
         if quantiles is None or levels is None:
             given, missing = (LEVELS, QUANTILES) if quantiles is None else (QUANTILES, LEVELS)
             if not (quantiles is None and levels is None):
-                raise InputError(f"is there without {missing}", field=given, remedy="give both")
+                raise InputError(f"is given without {missing}", field=given, remedy="give both")
             return
         read = read_levels(levels)
         found = read_quantiles(quantiles, read, n)

@@ -55,7 +55,7 @@ def _numbered(values: Sequence[object], n: int, field: str) -> tuple[IntColumn, 
     for row, value in enumerate(values):
         if not isinstance(value, str):
             raise InputError(
-                f"{shown(value)} stands among names",
+                f"{shown(value)} is among names",
                 row=row,
                 field=field,
                 remedy=f"give every {field} a name, or every one a number",
@@ -84,7 +84,7 @@ def _names(names: Iterable[str], field: str) -> tuple[str, ...]:
 
 
 def _require_name(name: object, row: int, field: str, what: str) -> None:
-    """Refuse what is no name; digits alone would be read as a number in a table."""
+    """Refuse anything but a name; digits alone would be read as a number in a table."""
     wrong = not isinstance(name, str) or not name or name != name.strip() or name.isdecimal()
     if wrong or "\0" in str(name):  # no table of text holds NUL
         raise InputError(
@@ -109,7 +109,7 @@ class SLO:
     Attributes:
         ttft_ns, tpot_ns: the limits in whole nanoseconds, None where there is none.
 
-    Raises ``InputError`` if no limit is given, one is given in both units, or one is no time.
+    Raises ``InputError`` if no limit is given, one is given in both units, or one is not a time.
     """
 
     ttft_ns: int | None
@@ -173,7 +173,7 @@ class ServiceClass:
         bulk: whether the class is work that fills gaps, measured by its throughput; by default
             every class without limits on TTFT and TPOT but ``interactive``.
 
-    Raises ``InputError`` if the name is empty, or a limit is no time.
+    Raises ``InputError`` if the name is empty, or a limit is not a time.
     """
 
     name: str

@@ -22,7 +22,7 @@ FOREVER = 2**62
 class Step(NamedTuple):
     """Work for a worker: request -> tokens, a repeat count, and the events that end it early.
 
-    One type covers every batching mode; the page *Batching modes* shows the values of each.
+    One type covers every batching mode; the page on costs and batching shows each.
     Requests in ``prefill`` beside ``decode`` None or a list make a mixed step of one round.
 
     Attributes:

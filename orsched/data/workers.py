@@ -1,4 +1,4 @@
-"""Workers: one model instance on one device with its cost and memory, and when it is there."""
+"""Workers: one model instance on one device with its cost and memory, and when it is available."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class Worker:
         name: a label.
         padding: whether the requests of a stage are padded to the longest of them, and the caches
             in a round to the longest (static batching engines).
-        available_ns: when the worker is there: intervals from a start or a repair to a failure, the
-            last without an end (None) if it stays for good; ``()``: always. What it does and holds
-            at a failure is lost (the page *Fleets that change*).
+        available_ns: when the worker is available: intervals from a start or repair to a failure,
+            the last without an end (None) if it stays for good; ``()``: always. What it does and
+            holds at a failure is lost (the page *Fleets*).
         role: ``both``, or ``prefill`` or ``decode`` alone; caches then go over the instance's link.
         device: workers that name the same device share it: no two of their steps overlap. Empty:
             the worker has its own.

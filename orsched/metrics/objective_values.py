@@ -90,7 +90,7 @@ def weighted_times(instance: Instance, objective: str | Objective) -> WeightedTi
 
 
 def require_linear(objective: Objective) -> None:
-    """Raise ``InputError`` for an objective that is no sum of times."""
+    """Raise ``InputError`` for an objective that is not a sum of times."""
     if not objective.is_linear:
         raise InputError(
             f"{objective.name} is not a sum of times",

@@ -125,8 +125,8 @@ def _fairness(line: Timeline) -> dict[str, Any]:
 
 
 def fleet_figures(line: Timeline, makespan_ns: int) -> dict[str, Any]:
-    """Return ``fleet`` for an instance whose workers are not always there, else nothing.
-    ``available_ns`` is the time that the workers are there until the makespan, all together;
+    """Return ``fleet`` for an instance with workers that come and go, else nothing.
+    ``available_ns`` is the time that workers are available until the makespan, all together;
     ``busy_ns`` that of their steps, and ``utilization`` its share. ``lost_steps`` were in progress
     when their worker failed, for ``lost_ns`` in all, which are not busy; ``recomputed_tokens`` were
     prefilled although an earlier stay of the request had them. With autoscaling there are
@@ -175,8 +175,8 @@ def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -
     number of requests prefilled in a step that prefills any, and of those that take part in a
     round. ``kv_blocks`` has the most that a worker holds in a step, ``block_ns``, blocks
     times the durations of the steps, and the mean of that over workers with memory and makespan.
-    Where a worker has a prefix cache, ``hit_tokens`` are those that stays found in it, ``hit_rate``
-    their share of all that stays needed before they decoded, and ``recomputed_tokens`` those that
+    Where a worker has a prefix cache, ``hit_tokens`` are those that stays found in it, and
+    ``hit_rate`` is their share of all that stays needed before they decoded. ``recomputed_tokens``
     were prefilled although an earlier stay of the request had them.
     ``itl_ns`` is the distribution of the largest time between two successive tokens of a request
     (``largest_gaps_ns``), over the requests of two tokens or more.
@@ -184,9 +184,9 @@ def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -
     deadlines there is ``due``: the mean tardiness by weight and the largest lateness.
     With groups there is ``tail_ns``: from the finish of nine tenths of the requests to the end.
     Where workers come and go there is ``fleet`` beside (``fleet_figures``).
-    An instance with a link has ``transfers``: how many, their tokens, the time that links were
-    busy, its share of the makespan for each worker that prefills, and the distribution of the times
-    from the end of a prefill to that of its transfer.
+    An instance with a link has ``transfers``: how many, their tokens, and the time that links were
+    busy. It also has that time's share of the makespan for each worker that prefills, and the
+    distribution of the times from the end of a prefill to that of its transfer.
     Where requests were refused (``Instance.refused``) there is ``refused``, and each attainment
     counts them as not attained.
     An instance that names classes has ``classes`` beside (``class_figures``), and ``slo`` counts
@@ -344,7 +344,7 @@ def _cache_figures(line: Timeline) -> dict[str, Any]:
 
 
 def _weighted(weights: IntColumn | None, jct_ns: IntColumn) -> dict[str, Any]:
-    """Return the weighted mean JCT and the sum of weights; nothing where all count alike."""
+    """Return the weighted mean JCT and the sum of weights; nothing where all count the same."""
     if weights is None:
         return {}
     total = exact_sum(weights)

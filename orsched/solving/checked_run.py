@@ -360,7 +360,7 @@ def _not_worse(
 
 
 def judged(result: Result, aim: Objective | None = None) -> Result:
-    """Return a result with its verdict, which stands in the schedule's run block as well. A value
+    """Return a result with its verdict, which is in the schedule's run block as well. A value
     that meets its certified bound is optimal, whatever the method proved. ``aim`` is another
     objective than that of the method, whose own proof says nothing of it."""
     if aim is not None:

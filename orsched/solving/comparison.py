@@ -190,8 +190,8 @@ class Comparison(Sequence[Result]):
 
     @property
     def objective(self) -> Objective:
-        """The objective that was asked for, or that fits: with limits the attainment (where all
-        attain them alike the mean JCT, as in tables and reports), with arrivals the mean JCT, else
+        """The objective that was asked for, or that fits: with limits the attainment (the mean JCT
+        where all attain them equally, as in tables and reports), with arrivals the mean JCT, else
         the makespan."""
         if self.asked is not None or self.instance is None:
             return self.asked or objective_named("makespan")

@@ -305,7 +305,7 @@ MAKESPAN = OBJECTIVES["makespan"]
 
 def fitting_objective(instance: Instance, results: Sequence[Any]) -> Objective:
     """Return the objective by which results on an instance are best compared: with limits (an SLO,
-    or those of classes) the attainment, or the mean JCT where several results attain them alike;
+    or those of classes) the attainment, or the mean JCT where several results attain them equally;
     without, the makespan where all requests arrive together and the mean JCT where they do not:
     then the makespan is mostly that of the last arrival. Results are those of ``solve``, rows, or
     what schedules report."""

@@ -44,7 +44,7 @@ VERDICT = (
     "objective", "objective_value", "objective_bound", "gap", "status", "best_of", "certified",
     "termination", "notes",
 )  # fmt: skip
-"""What is said of a result's objective: the gap stands behind its figure and its bound."""
+"""What is said of a result's objective: the gap follows its figure and its bound."""
 
 EVENTS = (
     "restarts", "mixed_steps", "invalid_tokens", "pad_tokens", "kv_blocks_peak", "hit_rate",
@@ -81,7 +81,7 @@ class Result:
         checked: whether the independent checker accepted the schedule.
         runtimes: seconds spent in ``solve``, ``bound``, ``check`` and in ``total``.
         notes: remarks, such as that ordering cannot help here.
-        reference: values that are no bounds (Pang's (31)-(32)), in nanoseconds.
+        reference: values that are not bounds (Pang's (31)-(32)), in nanoseconds.
         label: the method as it was given, with its parameters; else its name.
         mean_bounds: proven bounds on means by objective (``mean_jct``, ``mean_ttft``), each with
             ``name``, ``value_ns`` and ``certificate``: those that ``solve`` was asked for, and

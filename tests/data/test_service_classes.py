@@ -65,7 +65,7 @@ def of_group(group, groups=None):
     (lambda: of_tenant([0, 1], ["a", "a"]), "tenants", 1, ""),
     (lambda: of_tenant([0, 1], "ab"), "tenants", None, ""),
     (lambda: of_tenant(None, ["a"]), "tenants", None, ""),
-    (lambda: of_group(["a", 1]), "group", 1, "stands among names"),
+    (lambda: of_group(["a", 1]), "group", 1, "is among names"),
     (lambda: of_group(["a", "1"]), "group", 1, "'1' is not a name of a group"),
     (lambda: of_group([0, 2], ["a", "b"]), "group", 1, "2 is above 1"),
     (lambda: of_group(None, ["a"]), "groups", None, "without the column 'group'"),

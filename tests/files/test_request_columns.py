@@ -179,7 +179,7 @@ def test_lines_hold_what_csv_holds(tmp_path):
 
 @pytest.mark.parametrize(("change", "field", "says"), [
     ({"class": "fast"}, "class", "'fast' is not a service class"),
-    ({"tenant": 7}, "tenant", "stands among names"),
+    ({"tenant": 7}, "tenant", "is among names"),
     ({"deadline_s": -1}, "deadline_s", "-1.0 s is negative"),
     ({"deadline_s": "soon"}, "deadline_s", "is not a number of seconds"),
     ({"prompt_tokens": 1.5}, "prompt_tokens", "1.5 is not a whole number"),

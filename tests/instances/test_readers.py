@@ -226,7 +226,7 @@ def test_mooncake_blocks_become_prefixes_also_when_a_request_is_left_out(write):
     assert requests.prefixes.ids.tolist() == [0, 1, 0]
 
 
-@pytest.mark.parametrize(("ids", "said"), [("[1]", "stands as block 0"), ("[9, 9]", "twice")])
+@pytest.mark.parametrize(("ids", "said"), [("[1]", "is block 0"), ("[9, 9]", "twice")])
 def test_mooncake_chains_that_disagree_are_named_by_their_line(write, ids, said):
     length = 512 * len(ids.split(","))
     third = f'{{"timestamp": 9, "input_length": {length}, "output_length": 1, "hash_ids": {ids}}}'
