@@ -13,6 +13,7 @@ from orsched.common.errors import InputError
 from orsched.common.frames import frame
 from orsched.common.near_names import did_you_mean
 from orsched.common.stop import MaxRuntime
+from orsched.common.units import NS_PER_S
 from orsched.data.schedule import as_schedule
 from orsched.models.full_mip.linear_solvers import CONTINUOUS, load_scip
 from orsched.models.full_mip.mathopt_solvers import (
@@ -86,13 +87,13 @@ class MipResult:
     termination: MipTermination
     objective: float | None
     bound: float | None
-    values: Mapping[str, float] = field(repr=False)
+    values: Mapping[str, float]
     schedule: Schedule | None
-    history: tuple[MipStep, ...] = field(repr=False)
+    history: tuple[MipStep, ...]
     seconds: float = field(compare=False)
     solver: str = ""
     notes: tuple[str, ...] = ()
-    solver_result: Any = field(default=None, repr=False, compare=False)
+    solver_result: Any = field(default=None, compare=False)
 
     @property
     def gap(self) -> float | None:
@@ -101,6 +102,16 @@ class MipResult:
             return None
         difference = abs(self.objective - self.bound)
         return difference / abs(self.objective) if self.objective else (difference and None)
+
+    @property
+    def makespan(self) -> float | None:
+        """Seconds of the schedule, None without one."""
+        return None if self.schedule is None else self.schedule.makespan_ns / NS_PER_S
+
+    def __repr__(self) -> str:
+        end = "no schedule" if self.makespan is None else f"makespan {self.makespan:.4g} s"
+        known = f"objective {self.objective}, bound {self.bound}"
+        return f"MipResult of {self.solver}: {self.status} ({self.termination}), {end}, {known}"
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a data frame with a row for each variable: its name and its value."""

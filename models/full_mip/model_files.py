@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from math import inf
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Protocol
 
 from orsched.common.errors import InputError
@@ -229,25 +228,14 @@ def write_model(program: Program | HasProgram, path: str | os.PathLike[str]) -> 
 def _write(target: Path, suffix: str, lines: Iterable[str]) -> None:
     """Write beside the target, then put the file in its place."""
     try:
-        folder = Path(mkdtemp(prefix=".orsched-", dir=target.parent or "."))
+        with TemporaryDirectory(prefix=".orsched-", dir=target.parent or ".") as folder:
+            made = Path(folder, f"model{suffix}")
+            with made.open("w", encoding="utf-8", newline="\n") as stream:
+                stream.writelines(lines)
+            os.replace(made, target)
     except OSError as error:
         raise InputError(
             f"cannot write: {error.strerror}",
             file=str(target),
             remedy="choose a folder that exists and may be written to",
         ) from None
-    made = folder / f"model{suffix}"
-    try:
-        with made.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.writelines(lines)
-        os.replace(made, target)
-    except OSError as error:
-        raise InputError(
-            f"cannot write: {error.strerror}",
-            file=str(target),
-            remedy="choose a folder that exists and may be written to",
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            made.unlink()
-        folder.rmdir()

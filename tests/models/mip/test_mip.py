@@ -41,6 +41,8 @@ def test_known_optima(name, program, solver):
     assert result.bound == pytest.approx(result.objective)
     assert result.gap == pytest.approx(0, abs=1e-6)
     assert orsched.check(instance, result.schedule) == []
+    assert result.makespan == least / 1e9
+    assert repr(result).startswith(f"MipResult of {solver}: optimal (finished), makespan ")
 
 
 @pytest.mark.parametrize("seed", [2, 5, 11, 17])
