@@ -12,7 +12,8 @@ module ``<paper>.py`` beside it has ``RERUNS``, what makes its rows. To add a fi
    - ``quick`` and ``full``, settings by name; ``full`` has what differs in the paper's size.
    - ``columns``, names of the columns of the table that belong to this figure (default: all).
    - ``chart``, keywords of ``charts.lines``, ``charts.bars`` or ``charts.points`` with ``kind``;
-     or ``{kind = "gantt"}``, for which the rerun has ``schedules``.
+     ``{kind = "gantt"}``, for which the rerun has ``schedules``; or ``{parts = [...]}``, charts
+     beside each other, of the rows that have what ``only`` says.
    - ``[[entry.printed]]``: ``value``, a name in ``Rerun.values``; ``printed``, a number or
      ``[low, high]``; ``where``, the place, which has it printed or drawn.
    - ``[[entry.claim]]``: ``text``, the statement; ``where``; ``holds``, a comparison of values and

@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 
 
 def draw(figure: Figure, entry: Entry, rows: list[Row], settings: Mapping[str, Any]) -> None:
-    """Draw the chart of an entry on a figure."""
-    given = dict(entry.chart)
-    kind = given.pop("kind")
+    """Draw the chart of an entry on a figure; ``parts`` are charts beside each other."""
     figure.suptitle(shortened(f"{entry.name}: {entry.caption}", 100), fontsize=10)
-    if kind == "gantt":
+    if entry.chart.get("kind") == "gantt":
         _gantt(figure, entry, settings)
-    else:
-        {"lines": lines, "bars": bars, "points": points}[kind](figure, rows, **given)
+        return
+    parts = entry.chart.get("parts") or [entry.chart]
+    places: Any = [figure] if len(parts) == 1 else figure.subfigures(1, len(parts))
+    for place, part in zip(places, parts, strict=True):
+        given = dict(part)
+        kind, only = given.pop("kind"), given.pop("only", {})
+        {"lines": lines, "bars": bars, "points": points}[kind](place, pick(rows, **only), **given)
 
 
 def _gantt(figure: Figure, entry: Entry, settings: Mapping[str, Any]) -> None:
@@ -121,6 +124,7 @@ def _grid(
         for ax, name in zip(axes, y, strict=True):
             ax.set_ylabel(f"{value}: {words(name)}" if panels else words(name))
             ax.grid(alpha=0.3)
+            ax.set_axisbelow(True)
         found.append((list(axes), pick(rows, **{panels: value}) if panels else list(rows)))
     return found
 
@@ -128,9 +132,13 @@ def _grid(
 def _groups(rows: Sequence[Row], by: Sequence[str]) -> list[tuple[str, list[Row]]]:
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        label = ", ".join(str(row[name]) for name in by if row.get(name) is not None)
+        label = ", ".join(_label(name, row[name]) for name in by if row.get(name) is not None)
         groups.setdefault(label, []).append(row)
     return list(groups.items())
+
+
+def _label(name: str, value: Any) -> str:
+    return value if isinstance(value, str) else f"{words(name)} {value:g}"
 
 
 def _finish(figure: Figure) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -51,15 +51,15 @@ class Rerun:
         values: rows to named numbers.
         rows: finished runs and settings to rows.
         schedules: settings to an instance and its schedules, for Gantt charts.
+        share: the name of another rerun that has the same runs.
     """
 
     jobs: Callable[[Mapping[str, Any]], list[Row]]
     run: Callable[[Row], Row]
     values: Callable[[list[Row]], Values] = _no_values
     rows: Callable[[Sequence[tuple[Row, Row]], Mapping[str, Any]], list[Row]] = means
-    schedules: Callable[[Mapping[str, Any]], tuple[Instance, list[Schedule]]] | None = field(
-        default=None
-    )
+    schedules: Callable[[Mapping[str, Any]], tuple[Instance, list[Schedule]]] | None = None
+    share: str = ""
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,17 @@ def beside(printed: Sequence[Printed], values: Values) -> list[Row]:
         {
             "value": each.value.replace("_", " "),
             "printed": to_text(each.printed),
-            "ours": "-" if each.value not in values else short(values[each.value]),
+            "ours": _ours(each.value, values),
             "where": each.where,
         }
         for each in printed
     ]
+
+
+def _ours(name: str, values: Values) -> str:
+    """Return a value, or a range of which both ends have the name."""
+    ends = [name] if name in values else [f"{name}_low", f"{name}_high"]
+    return " to ".join(short(values[end]) for end in ends if end in values) or "-"
 
 
 def to_text(printed: float | list[float]) -> str:

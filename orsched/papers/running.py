@@ -107,7 +107,7 @@ def paper(
     entry = find(name, figure, table)
     chosen = entry.settings(full, settings or {})
     rerun = entry.reruns()
-    kept = _Finished(state, f"{entry.paper}-{entry.runs}")
+    kept = _Finished(state, f"{entry.paper}-{rerun.share or entry.runs}")
     done, jobs = [], rerun.jobs(chosen)
     for place, job in enumerate(jobs, 1):
         figures = kept.get(job)
@@ -119,8 +119,8 @@ def paper(
         done.append((job, figures))
     rows = rerun.rows(done, chosen)
     values = rerun.values(rows)
-    shown = [{k: v for k, v in r.items() if k in entry.columns} if entry.columns else r
-             for r in rows]  # fmt: skip
+    names = entry.columns
+    shown = [{k: row[k] for k in names if k in row} for row in rows] if names else rows
     printed, verdicts = beside(entry.printed, values), [judge(c, values) for c in entry.claim]
     return Rerunning(entry, chosen, shown, values, printed, verdicts)
 

@@ -8,7 +8,7 @@ nothing is said (assumed).
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,10 +67,6 @@ PARALLEL = 12
 """Limit on parallel requests of ILS. FastGen's is not stated; this is the number that the paper
 holds safe on the same engine at the longest total, by Algorithm 2 and for SLS (assumed)."""
 
-SECOND_PARALLEL = 6
-"""A second reading, chosen AFTER the comparison with the first: the same 12 x 2,048 tokens over
-4,096 a request, the length that LLaMA2's configuration allows and FastGen assumes by default."""
-
 MEAN_CONTEXT = 446.5
 """Mean context of a decoded token of the workload, for ILS, which does not pad."""
 
@@ -85,10 +81,6 @@ class Constants:
     prefill_s: float
     context_s: float
     fixed_s: float
-
-    def scaled(self, name: str, factor: float) -> Constants:
-        """Return the same with one coefficient multiplied."""
-        return replace(self, **{name: getattr(self, name) * factor})
 
     def bilinear(self) -> BilinearCost:
         """Return the cost of a padding worker (eq. 3-4)."""
@@ -141,7 +133,7 @@ ENGINES = {"HF": HF, "DS": DS}
 
 
 def lengths(count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
-    """Return prompt and output tokens, cut at the limits, and where they come from.
+    """Return prompt and output tokens, and where they come from.
 
     Drawn from ShareGPT's pairs, with replacement, where ``ORSCHED_DATA`` has them; else from two
     log-normals of the same shape (medians and spreads of the cut ShareGPT lengths).
@@ -150,26 +142,26 @@ def lengths(count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
         path = data_directory() / "sharegpt_10k_llama2_tokens.csv"
         pairs = read(path).requests
         rows = stream("scls/rows", seed).integers(0, len(pairs), count)
-        prompts = np.minimum(pairs.prompt_tokens[rows], LIMIT)
-        return prompts, np.minimum(pairs.output_tokens[rows], LIMIT), "ShareGPT"
+        return pairs.prompt_tokens[rows], pairs.output_tokens[rows], "ShareGPT"
     prompts = lognormal_tokens("scls/prompts", seed, count, 295, 2.0, 1, LIMIT)
     outputs = lognormal_tokens("scls/outputs", seed, count, 372, 0.8, 3, LIMIT)
     return prompts, outputs, "synthetic"
 
 
 def workload(
-    rate: float, seed: int, seconds: int = SECONDS, answers: float = 1.0
-) -> tuple[Requests, str]:
-    """Return the requests that arrive within the time, and the source of their lengths.
+    rate: float, seed: int, seconds: float = SECONDS, answers: float = 1.0, prompts: float = 1.0
+) -> Requests:
+    """Return the requests that arrive within the time, cut at the limits.
 
-    ``answers``: what their output tokens are multiplied by.
+    ``answers`` and ``prompts``: what their lengths are multiplied by.
     """
     most = int(rate * seconds * 1.2) + 100
     arrivals = poisson_arrivals_ns("scls/arrivals", seed, most, rate)
     arrivals = arrivals[arrivals < seconds * 10**9]
-    prompts, outputs, source = lengths(len(arrivals), seed)
-    outputs = np.maximum(1, (outputs * answers).astype(np.int64))
-    return Requests(prompts, outputs, arrival_ns=arrivals), source
+    given, outputs, _ = lengths(len(arrivals), seed)
+    given = np.clip((given * prompts).astype(np.int64), 1, LIMIT)
+    outputs = np.maximum(1, (np.minimum(outputs, LIMIT) * answers).astype(np.int64))
+    return Requests(given, outputs, arrival_ns=arrivals)
 
 
 def static_worker(constants: Constants) -> Worker:
@@ -190,7 +182,7 @@ def instance(requests: Requests, worker: Worker, workers: int = WORKERS) -> Inst
     )
 
 
-def slice_params(engine: str, **changes: Any) -> dict[str, Any]:
-    """Return the parameters of SCLS for an engine (paper, 5.1)."""
-    memory = {"HF": {"memory_share": 0.9}, "DS": {"memory": "deepspeed"}}[engine]
-    return {"interval_s": INTERVAL_S[engine], **memory, **changes}
+def slice_params(engine: str, memory_share: float = 0.9) -> dict[str, Any]:
+    """Return the parameters of SCLS for an engine; zeta of eq. (9) is 0.9 (paper, 5.1)."""
+    memory = {"HF": {"memory_share": memory_share}, "DS": {"memory": "deepspeed"}}[engine]
+    return {"interval_s": INTERVAL_S[engine], **memory}
