@@ -36,82 +36,18 @@ class Part(NamedTuple):
         page: name of a file in ``docs``.
         command: as on the page.
         headings: the sections whose tables are compared, all of them.
-        sweep: values that take the place of ``S`` in the command; a row of the page is such a value
-            with the makespan of each method.
         data: whether it reads ``ORSCHED_DATA``; the others run without, since some would.
     """
 
     page: str
     command: str
     headings: tuple[str, ...]
-    sweep: tuple[str, ...] = ()
     data: bool = False
 
 
-COMPARE = "orsched compare gsm8k --seeds 0:10"
-K_R = "--columns method,information,makespan_s,slot_utilization,prefill_stages,decode_rounds,gap"
-CASE_COLS = "--columns method,information,seeds,makespan_s,slot_utilization,tokens_per_s,gap"
-CASES = "orsched compare pang-case --seeds 0:100"
-LITERAL = "hybrid+gate=waited_time+assignment=packing"
-FAITHFUL = f"hybrid@predicted{LITERAL.removeprefix('hybrid')}+order=arrival"
-SCLS, MICO = "python -m benchmarks.reproductions.scls", "python -m benchmarks.reproductions.mico"
+MICO = "python -m benchmarks.reproductions.mico"
 SSJF = "python -m benchmarks.reproductions.ssjf"
 PARTS = (
-    Part("pang.md", f"{COMPARE} --methods fcfs,offline,online,hybrid {K_R}", ("The four methods",)),
-    Part(
-        "pang.md",
-        f"{COMPARE} --methods online,online+gate=idle_cost,online@predicted,hybrid@predicted {K_R}",
-        ("What a server can know",),
-    ),
-    Part(
-        "pang.md",
-        f"{COMPARE} --set prediction_sigma=0.1 --methods fcfs,offline@predicted,online,{FAITHFUL}",
-        ("What the offline packing knows",),
-    ),
-    Part(
-        "pang.md",
-        f"{COMPARE} --methods offline+order=longest,{LITERAL},{LITERAL}+order=arrival {K_R}",
-        ("The order within a client's queue",),
-    ),
-    Part("pang.md", f"{COMPARE} --set prefill_cap_tokens=5000 {K_R}", ("A cap of 5,000 tokens",)),
-    Part(
-        "pang.md",
-        f"{COMPARE} --set prediction_sigma=S "
-        "--methods offline@predicted,online@predicted,hybrid@predicted",
-        ("Prediction error",),
-        ("0", "0.1", "0.2", "0.3", "0.5", "1.0"),
-    ),
-    Part(
-        "pang.md",
-        f"{CASES} --methods fcfs,hybrid {CASE_COLS}",
-        ("The 100-case study",),
-    ),
-    Part(
-        "pang.md",
-        f"{CASES} --set prediction_sigma=0.1 --methods fcfs,{FAITHFUL} {CASE_COLS}",
-        ("The 100 cases under the paper's reading",),
-    ),
-    Part("pang.md", "python -m benchmarks.reproductions.pang_cases", ("Case by case",)),
-    Part(
-        "scls.md",
-        SCLS,
-        (
-            "Figs. 12 and 17: all schedulers",
-            "Fig. 13 and 14: why",
-            "Fig. 14a: how many slices a request takes",
-            "Figs. 15 and 16: ablation at 20/s",
-            "Fig. 18 to 21: the slice, at 20/s",
-            "Fig. 20a: slices by their length",
-            "Fig. 22: workers, at 20/s",
-        ),
-        data=True,
-    ),
-    Part(
-        "scls.md",
-        f"{SCLS} --sensitivity --continuous --seeds 1",
-        ("Sensitivity", "Section 7: continuous batching"),
-        data=True,
-    ),
     Part(
         "mico.md",
         f"{MICO} --sensitivity",
@@ -206,14 +142,7 @@ def stray(table: Sequence[Sequence[str]], lines: Sequence[str]) -> list[str]:
 
 def printed(part: Part) -> list[str]:
     """Return the lines that the command of a part prints."""
-    if not part.sweep:
-        return _run(part.command, part.data)
-    lines = []
-    for value in part.sweep:
-        command = part.command.replace("=S ", f"={value} ")
-        found = [numbers(line) for line in _run(command, part.data)]
-        lines.append(" ".join([value, *(row[1] for row in found if len(row) > 1)]))
-    return lines
+    return _run(part.command, part.data)
 
 
 def _counts_misses(text: str, status: int) -> bool:

@@ -19,7 +19,11 @@ NAMES = {
     "fcfs": "baseline", "pang-offline": "offline", "pang-online": "online",
     "pang-hybrid": "hybrid",
 }  # fmt: skip
-"""What the values of each method are called."""
+"""What the values of each method are called; others have ``orsched_`` before their names."""
+
+
+def _named(method: str) -> str:
+    return NAMES.get(method, f"orsched_{method}")
 
 
 def _jobs(settings: Mapping[str, Any]) -> list[Row]:
@@ -54,7 +58,7 @@ def _values(rows: list[Row]) -> Values:
     (base,) = pick(rows, method="fcfs")
     found: Values = {"bound_s": base["bound_s"]}
     for row in rows:
-        name = NAMES.get(row["method"], row["method"])
+        name = _named(row["method"])
         found[f"{name}_makespan_s"] = row["makespan_s"]
         found[f"{name}_utilization_%"] = row["utilization_%"]
         if row is not base:
@@ -77,7 +81,7 @@ def _each_case(done: Sequence[tuple[Row, Row]], settings: Mapping[str, Any]) -> 
 def _case_values(rows: list[Row]) -> Values:
     found: Values = {"cases": len(pick(rows, method="fcfs"))}
     for method in {row["method"] for row in rows} - {"fcfs"}:
-        name = NAMES.get(method, method)
+        name = _named(method)
         pairs = list(zip(pick(rows, method=method), pick(rows, method="fcfs"), strict=True))
         for column, word in (("utilization_%", "points"), ("tokens_per_s", "tokens_per_s")):
             gains = [ours[column] - base[column] for ours, base in pairs]

@@ -113,10 +113,10 @@ def test_a_figure_is_of_the_tables_of_its_page(figure):
 
 
 def test_another_number_is_another_digest(monkeypatch, tmp_path):
-    (tmp_path / "pang.md").write_text(
-        (figures.DOCS / "pang.md").read_text().replace("| 199.06 |", "| 199.07 |")
+    (tmp_path / "results-pang.md").write_text(
+        (figures.DOCS / "results-pang.md").read_text().replace("| 3.42 |", "| 3.43 |")
     )
-    (pang,) = (figure for figure in FIGURES if figure.page == "pang")
+    (pang,) = (figure for figure in FIGURES if figure.page == "results-pang")
     before = pang.digest()
     monkeypatch.setattr(figures, "DOCS", tmp_path)
     assert pang.digest() != before
@@ -125,12 +125,12 @@ def test_another_number_is_another_digest(monkeypatch, tmp_path):
 def test_the_command_draws_what_is_asked_for(monkeypatch, tmp_path, capsys):
     pages = tmp_path / "docs"
     (pages / "_static").mkdir(parents=True)
-    (pages / "pang.md").write_text((figures.DOCS / "pang.md").read_text())
+    (pages / "results-pang.md").write_text((figures.DOCS / "results-pang.md").read_text())
     monkeypatch.setattr(figures, "DOCS", pages)
-    assert main(["pang"]) == 0
-    assert capsys.readouterr().out == "docs/_static/figure-pang.svg\n"
-    drawn = (pages / "_static" / "figure-pang.svg").read_text()
-    for word in ("orsched", "Pang et al.", "proven lower bound", "hybrid"):
+    assert main(["results-pang"]) == 0
+    assert capsys.readouterr().out == "docs/_static/figure-results-pang.svg\n"
+    drawn = (pages / "_static" / "figure-results-pang.svg").read_text()
+    for word in ("orsched", "Pang et al.", "pang-hybrid"):
         assert word in drawn
     refused("", main, ["nothing"], kind=SystemExit)
 
