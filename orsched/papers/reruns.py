@@ -32,9 +32,9 @@ def means(done: Sequence[tuple[Row, Row]], settings: Mapping[str, Any]) -> list[
 
 
 def _mean(values: list[Any]) -> Any:
-    if all(isinstance(value, Real) for value in values):
-        return fmean(values)
-    return values[0] if all(value == values[0] for value in values) else None
+    if all(value == values[0] for value in values):
+        return values[0]
+    return fmean(values) if all(isinstance(value, Real) for value in values) else None
 
 
 def _no_values(rows: Sequence[Row]) -> Values:
