@@ -1,9 +1,9 @@
 """Record what the result page of a paper shows: statements, printed values, rows of its figures.
 
 python -m benchmarks.paper_pages PAPER [--state DIR] [--quick] reruns each drawn figure in the
-paper's size (finished runs of DIR are not repeated) and writes those of docs/results-data/PAGE/*.csv
-that the page has a place for; then ``python -m benchmarks.write_results PAGE`` fills it. Figures whose times are those of the
-machine are rerun in quick size.
+paper's size (finished runs of DIR are not repeated) and writes those of
+docs/results-data/PAGE/*.csv that the page has a place for. ``python -m benchmarks.write_results
+PAGE`` then fills it. Figures whose times are those of the machine are rerun in quick size.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def record(name: str, state: str | None, quick: bool) -> None:
     save(page, f"{before}statements", each, said)
     save(page, f"{before}printed", each, printed)
     if name in CHANGES:
-        _, given, changes, _ = CHANGES[name]
+        number, given, *_ = CHANGES[name]
         settings = " ".join(f"--set {key}={short_list(value)}" for key, value in given.items())
-        line = f"orsched paper {name} --figure {CHANGES[name][0]} --full {settings} --set SETTING"
+        line = f"orsched paper {name} --figure {number} --full {settings} --set SETTING"
         save(page, f"{before}settings", [line], changed(name, state))
 
 
