@@ -70,8 +70,9 @@ CUT = """() => [...document.querySelectorAll('article *')].filter(each => {
       if (['auto', 'scroll'].includes(getComputedStyle(at).overflowX)) return true
     return false
   }
-  const edge = document.querySelector('article').getBoundingClientRect().right
-  return each.getBoundingClientRect().right > edge + 1 && !scrolls(each)
+  const article = document.querySelector('article').getBoundingClientRect()
+  const edge = Math.min(article.right, document.documentElement.clientWidth)
+  return each.getBoundingClientRect().right > edge + 24 && !scrolls(each)
 }).map(each => `${each.tagName} ${each.textContent.trim().slice(0, 60)}`)"""
 """What is wider than the text of its page and cannot be scrolled."""
 
