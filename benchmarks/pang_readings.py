@@ -1,6 +1,6 @@
 """The open readings of Pang, scored by gains over the baseline.
 
-python -m benchmarks.pang_readings [--seeds 3] [--table gains|met] [--csv]
+python -m benchmarks.pang_readings [--seeds 3] [--csv]
 
 GSM8K's 1,319 prompts on 200 clients, Pang's cost. Four things are open in the text, and every
 combination of them is run: the gate of section IV-C (``GATES``), the order in which Algorithm 1
@@ -24,6 +24,7 @@ import numpy as np
 
 import orsched
 from benchmarks.arguments import count
+from benchmarks.speed.machine import describe
 from benchmarks.speed.section import table
 from benchmarks.write_results import Table, write
 from orsched.heuristics.gates import WaitedTime, stage_ns
@@ -183,16 +184,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables; write them as CSV files if asked to."""
     parser = argparse.ArgumentParser("pang_readings", description=__doc__)
     parser.add_argument("--seeds", type=count, default=3)
-    parser.add_argument("--table", choices=tuple(TABLES), action="append")
     parser.add_argument("--csv", action="store_true")
     options = parser.parse_args(arguments)
     found = gains(options.seeds)
-    for name in options.table or TABLES:
-        rows = TABLES[name](found)
+    for nth, (name, rows_of) in enumerate(TABLES.items(), 1):
+        rows = rows_of(found)
         print("\n".join(table(rows)), flush=True)
         if options.csv:
             source = {
                 "command": ["python -m benchmarks.pang_readings"],
+                "nth": [str(nth)],
+                "commit": [str(describe()["commit"])],
                 "seeds": [f"0 to {options.seeds - 1}"],
             }
             cells = [list(rows[0]), *(list(row.values()) for row in rows)]
