@@ -1,7 +1,7 @@
 """Everything that a policy, a cost model, a reader or a study of one's own needs, in one place.
 
-The guides use these names: *Write your own policy*, *Write your own reader*, *Cost models* and
-*Studies*. Other parts of the library may move; these names stay.
+The guides use these names: *Write your own policy*, *Your own requests*, *Machines and calibration*
+and *Studies*. Other parts of the library may move; these names stay.
 """
 
 from orsched.common.columns import whole_number
