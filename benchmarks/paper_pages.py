@@ -59,7 +59,9 @@ def command(entry: Entry, full: bool) -> str:
     return f"orsched paper {entry.paper} --{entry.kind} {entry.number}{size}"
 
 
-def save(page: str, name: str, commands: list[str], rows: list[dict[str, Any]]) -> None:
+def save(
+    page: str, name: str, commands: list[str], rows: list[dict[str, Any]], note: str = ""
+) -> None:
     """Write a table with its source, if the page has a place for it."""
     places = {found[1] for found in PLACE.findall((DOCS / f"results-{page}.md").read_text())}
     if name not in places:
@@ -69,6 +71,7 @@ def save(page: str, name: str, commands: list[str], rows: list[dict[str, Any]]) 
         "command": commands, "commit": [here["commit"]],
         "machine": [f"{here['cpu']}, {here['cores']} cores"], "date": [here["date"][:10]],
     }  # fmt: skip
+    source |= {"note": [note]} if note else {}
     heads = list(rows[0])
     table = [[each.replace("_", " ") for each in heads]]
     table += [[cell(row.get(each)) for each in heads] for row in rows]
@@ -105,7 +108,10 @@ def record(name: str, state: str | None, quick: bool) -> None:
              "reason": each.reason} for each in found.verdicts
         ]  # fmt: skip
         printed += [{"of": place, **row} for row in found.printed]
-        save(page, f"{before}{entry.kind}-{entry.number}", [command(entry, full)], found.rows)
+        own = (name, entry.number) in MEASURED
+        note = "Times of this machine, with other work beside it." if own else ""
+        which = f"{before}{entry.kind}-{entry.number}"
+        save(page, which, [command(entry, full)], found.rows, note)
     each = [f"orsched paper {name} --figure N --full"]
     save(page, f"{before}statements", each, said)
     save(page, f"{before}printed", each, printed)
