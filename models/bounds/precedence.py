@@ -64,6 +64,40 @@ def precedence_graph(instance: Instance, schedule: Schedule) -> nx.DiGraph[int]:
     return graph
 
 
+def client_flow(instance: Instance, schedule: Schedule) -> nx.MultiDiGraph[int]:
+    """Return the flow of a worker's clients through its prefill stages, as the window model has it.
+
+    Node k is the k-th stage, the last node is the end. A request is an arc of ``flow`` 1, its row
+    as key, from its stage to the first stage after its last token. The arc ``idle`` between two
+    neighbours has the clients that hold no request. All clients enter at node 0 and leave at the
+    end. Each division into paths is a plan by clients, so windows need not name them.
+
+    Raises ``InputError`` for several workers, chunks, mixed steps and evictions.
+    """
+    steps, work = schedule.steps, schedule.work
+    prefills = work.request[work.phase == PREFILL]
+    repeated = len(np.unique(prefills)) < len(prefills)
+    if len(instance.workers) > 1 or repeated or (steps.phase == MIXED).any():
+        raise InputError(
+            "the flow is that of one worker with whole prefills",
+            field="schedule",
+            remedy="take a schedule of fcfs, hybrid or exact",
+        )
+    import networkx as nx
+
+    begins = steps.start_ns[steps.phase == PREFILL]
+    times = schedule.request_times(instance)
+    first = np.searchsorted(begins, times["prefill_start_ns"])
+    last = np.searchsorted(begins, times["finish_ns"])
+    graph: nx.MultiDiGraph[int] = nx.MultiDiGraph()
+    for row in prefills.tolist():
+        graph.add_edge(int(first[row]), int(last[row]), row, flow=1)
+    for node in range(len(begins)):
+        held = int(((first <= node) & (node < last))[prefills].sum())
+        graph.add_edge(node, node + 1, "idle", flow=instance.workers[0].clients - held)
+    return graph
+
+
 def _arcs(instance: Instance, schedule: Schedule) -> Iterator[tuple[int, int, str]]:
     """Yield pairs of steps with the reason for their order, without repetition."""
     steps, work = schedule.steps, schedule.work

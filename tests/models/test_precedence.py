@@ -10,7 +10,12 @@ from hypothesis import given
 import orsched
 from orsched import InputError, Schedule, Steps, Work
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
-from orsched.models.bounds.precedence import critical_path, critical_path_summary, precedence_graph
+from orsched.models.bounds.precedence import (
+    client_flow,
+    critical_path,
+    critical_path_summary,
+    precedence_graph,
+)
 from tests.by_the_book import Book
 from tests.decoding import decoding
 from tests.in_order import in_order
@@ -155,3 +160,37 @@ def test_the_graph_of_a_large_schedule_has_few_arcs():
     graph = precedence_graph(instance, schedule)
     assert graph.number_of_edges() <= len(schedule.steps) + 2 * len(instance)
     assert len(critical_path(graph)) == len(schedule.steps)
+
+
+@given(instances(most=6))
+def test_clients_flow_through_the_stages_and_any_paths_of_the_flow_are_clients(instance):
+    """INV: every cut has all clients, no node loses one, and paths give each request one client."""
+    for method in ("fcfs", "hybrid"):
+        schedule = orsched.solve(instance, method, iterations=2).schedule
+        graph, clients = client_flow(instance, schedule), instance.workers[0].clients
+        requests = {row for _, _, row in graph.edges(keys=True)} - {"idle"}
+        assert requests == set(range(len(instance)))
+        assert all(flow >= 0 for *_, flow in graph.edges(data="flow"))
+        last = graph.number_of_nodes() - 1
+        for node in range(last):
+            crossing = [f for a, b, f in graph.edges(data="flow") if a <= node < b]
+            assert sum(crossing) == clients
+        for node in range(1, last):
+            into, out = (
+                sum(f for *_, f in e(node, data="flow")) for e in (graph.in_edges, graph.out_edges)
+            )
+            assert into == out
+        begins = [row for row, phase in enumerate(schedule.steps.phase) if phase == 0]
+        assert len(begins) == last
+
+
+def test_a_flow_by_hand_and_what_has_none():
+    """Two clients: 0 and 1 in the first stage, 2 on the client of 1 while 0 goes on."""
+    instance = decoding([5, 5, 5], [9, 3, 4], orsched.Worker(2))
+    graph = client_flow(instance, orsched.solve(instance, "fcfs").schedule)
+    assert sorted(graph.edges(keys=True, data="flow"), key=str) == sorted(
+        [(0, 2, 0, 1), (0, 1, 1, 1), (1, 2, 2, 1), (0, 1, "idle", 0), (1, 2, "idle", 0)], key=str
+    )
+    mixed = orsched.solve(instance, "vllm").schedule
+    with pytest.raises(InputError, match="one worker with whole prefills"):
+        client_flow(instance, mixed)
