@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orsched
 from orsched.views.pictures import save_picture
+from orsched.views.style import line_look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,34 +32,40 @@ COLUMNS = {"prompt_tokens": [30, 200, 50], "output_tokens": [90, 300, 60]}
 
 
 def _gantt(found: Any, figure: Any) -> None:
+    """Draw the Gantt chart of requests on two clients over time."""
     instance = getattr(found, "instance", orsched.load("gate"))
     schedule = found.trace if hasattr(found, "trace") else found.schedule
     orsched.gantt(instance, schedule.bare(), figure.subplots(), title="")
 
 
 def _with_bound(found: Any, figure: Any) -> None:
+    """Draw the Gantt chart of two clients with the lower bound as a dashed line."""
     result = orsched.solve(orsched.load("gate"), "hybrid")
     orsched.gantt(result.instance, result.schedule, figure.subplots(), title="")
 
 
 def _used(found: Any, figure: Any) -> None:
+    """Draw the busy clients over time, prefill and decode stacked."""
     orsched.usage(found.instance, found.schedule, figure, title="")
 
 
 def _times(found: Any, figure: Any) -> None:
+    """Draw the time of a prefill stage over the longest prompt, a line for each batch size."""
     axes, lengths = figure.subplots(), range(0, 2049, 64)
-    for count in (1, 8, 32):
+    for place, count in enumerate((1, 8, 32)):
         times = [found.prefill_ns([length] * count) / 1e9 for length in lengths]
-        axes.plot(lengths, times, label=f"N = {count}")
+        axes.plot(lengths, times, label=f"N = {count}", **line_look(place))
     axes.set(xlabel="longest prompt (tokens)", ylabel="prefill stage (s)")
     axes.legend()
 
 
 def _own(found: Any, figure: Any) -> None:
+    """Draw the loads, batches or slack as bars."""
     found.plot(figure.subplots())
 
 
 def _served(found: Any, figure: Any) -> None:
+    """Draw the load of each client as a bar."""
     found.serve()
     found.plot(figure.subplots())
 
@@ -92,9 +99,15 @@ class Piece(NamedTuple):
 
         return eval(self.python, {"orsched": orsched, "columns": COLUMNS})
 
+    @property
+    def alt(self) -> str:
+        """The picture in words, for readers who do not see it."""
+        words = (self.draw.__doc__ or "").removeprefix("Draw the ").rstrip(".")
+        return f"{self.noun}: {words}"
+
     def row(self) -> str:
         """Return the row of the table."""
-        shown = "" if self.draw is None else f"![{self.noun}](_static/{self.picture.name})"
+        shown = "" if self.draw is None else f"![{self.alt}](_static/{self.picture.name})"
         calls = "<br>".join(f"`{each}`" for each in (self.python, *self.commands))
         return f"| **[{self.noun}]({self.page})**<br>{self.equation}<br>{calls} | {shown} |"
 

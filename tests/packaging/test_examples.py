@@ -20,7 +20,7 @@ CELL = "{code-cell} ipython3"
 
 def blocks(root, page, *kinds):
     text, kind = (root / "docs" / f"{page}.md").read_text(), "|".join(map(re.escape, kinds))
-    return re.findall(rf"```(?:{kind})\n(.*?)```", text, re.S)
+    return re.findall(rf"```(?:{kind})\n(?:---\n.*?\n---\n)?(.*?)```", text, re.S)
 
 
 def executed(codes, names=None):

@@ -8,7 +8,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<why>.*?) -->\n)?"
-    r"^```(?P<kind>python|\{code-cell\} ipython3)\n(?::tags:.*\n\n?)?(?P<code>.*?)^```",
+    r"^```(?P<kind>python|\{code-cell\} ipython3)\n"
+    r"(?:---\n(?P<options>.*?)\n---\n|:tags:.*\n\n?)?(?P<code>.*?)^```",
     re.M | re.S,
 )
 SLOW = ("compare", "compare-and-search", "own-policy", "run", "vllm", "worker")
@@ -39,6 +40,32 @@ def test_the_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatc
         if why is None:
             exec(compile(code, page.name, "exec"), names)
     assert len(names) > 2
+
+
+DRAWS = re.compile(r"^(?:axes = |.*\.plot\()", re.M)
+LOOKS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728")
+"""Colours of matplotlib's cycle, which readers with colour blindness confuse."""
+
+
+def test_every_picture_has_words_for_readers_who_do_not_see_it():
+    pages = [ROOT / "README.md", ROOT / "LAYOUT.md", *sorted((ROOT / "docs").glob("*.md"))]
+    shown = 0
+    for page in pages:
+        text = page.read_text()
+        words = re.findall(r"!\[([^\]]*)\]\(", text)
+        for found in BLOCK.finditer(text):
+            if found["kind"] != "python" and DRAWS.search(found["code"]):
+                words.append((found["options"] or "").partition("alt: ")[2])
+        shown += len(words)
+        assert [each for each in words if len(each.split()) < 4] == [], page.name
+    assert shown > 30
+
+
+def test_pictures_have_colours_that_readers_with_colour_blindness_tell_apart():
+    pictures = sorted((ROOT / "docs" / "_static").glob("*.svg"))
+    assert len(pictures) > 20
+    for picture in pictures:
+        assert not [each for each in LOOKS if each in picture.read_text().lower()], picture.name
 
 
 def test_a_fragment_says_why_it_does_not_run():
