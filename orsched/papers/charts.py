@@ -53,10 +53,12 @@ def lines(
     by: list[str],
     panels: str = "",
     markers: bool = True,
+    log: bool = True,
 ) -> None:
     """Draw a line for each combination of ``by``, a panel for each column of ``y``.
 
-    ``panels`` is a column of which each value has its own row of panels.
+    ``panels`` is a column of which each value has its own row of panels. With ``log`` axes are
+    logarithmic where their values are far apart.
     """
     for row_of_panels, own in _grid(figure, rows, y, panels):
         for ax, name in zip(row_of_panels, y, strict=True):
@@ -67,13 +69,17 @@ def lines(
                 ax.plot([row[x] for row in drawn], values, label=label, marker=mark, markersize=4,
                         **line_look(place))  # fmt: skip
             ax.set_xlabel(words(x))
-            scale_axis(ax, "x", [row[x] for row in own])
-            scale_axis(ax, "y", [row[name] for row in own if row.get(name) is not None])
+            if log:
+                scale_axis(ax, "x", [row[x] for row in own])
+                scale_axis(ax, "y", [row[name] for row in own if row.get(name) is not None])
     _finish(figure)
 
 
-def points(figure: Figure, rows: Sequence[Row], x: str, y: list[str], by: list[str]) -> None:
-    """Draw a mark for each row, a panel for each column of ``y``."""
+def points(
+    figure: Figure, rows: Sequence[Row], x: str, y: list[str], by: list[str], equal: bool = False
+) -> None:
+    """Draw a mark for each row, a panel for each column of ``y``; ``equal``: a line where both
+    axes have the same value."""
     for panels, own in _grid(figure, rows, y, ""):
         for ax, name in zip(panels, y, strict=True):
             for place, (label, group) in enumerate(_groups(own, by)):
@@ -81,6 +87,8 @@ def points(figure: Figure, rows: Sequence[Row], x: str, y: list[str], by: list[s
                         color=WORKER_COLOURS[place], label=label, markersize=3)  # fmt: skip
             ax.set_xlabel(words(x))
             ax.locator_params(axis="x", integer=True)
+            if equal:
+                ax.axline((0, 0), slope=1, color="0.5", linewidth=1)
     _finish(figure)
 
 

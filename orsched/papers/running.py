@@ -50,7 +50,11 @@ class Rerunning:
         return frame({name: [row.get(name) for row in self.rows] for name in names})
 
     def plot(self, figure: Figure | None = None) -> Figure:
-        """Draw the figure, on a new one by default."""
+        """Draw the figure, on a new one by default; a table without a chart is refused."""
+        if not self.entry.chart:
+            raise InputError(
+                f"{self.entry.name} has no picture", field="output", remedy="print its table"
+            )
         from orsched.views.pictures import figure_or_new
 
         drawn = figure_or_new(figure, SIZE)

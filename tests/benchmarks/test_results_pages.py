@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from benchmarks import write_results
+from benchmarks import paper_pages, write_results
 from benchmarks.write_results import (
     CHEAP,
     DOCS,
@@ -200,3 +200,20 @@ def test_a_file_that_is_not_complete_is_refused(text, said, docs):
 
 def test_a_table_without_a_file_is_refused(docs):
     refused("has no file", markdown, "p", "nothing", kind=SystemExit)
+
+
+def test_reruns_of_a_paper_are_recorded_where_its_page_has_a_place(monkeypatch, tmp_path):
+    monkeypatch.setattr(paper_pages, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(write_results, "DOCS", tmp_path / "docs")
+    places = "".join(f"<!-- table: {name} -->\n<!-- end -->\n" for name in ("table-3", "printed"))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "results-pang.md").write_text(places)
+    only = [each for each in paper_pages.entries("pang") if each.kind == "table"]
+    monkeypatch.setattr(paper_pages, "entries", lambda name: only)
+    monkeypatch.setattr(paper_pages, "CHANGES", {})
+    paper_pages.record("pang", None, quick=False)
+    written = {path.stem for path in tmp_path.rglob("*.csv")}
+    assert written == {"table-3", "printed"}
+    table = read("pang", "printed")
+    assert table.source["command"] == ["orsched paper pang --figure N --full"]
+    assert ["Table 3", "prompt mean", "68.43", "68.43", "Table III"] in table.rows

@@ -22,15 +22,16 @@ def test_the_list_has_every_figure_and_table_with_its_state(done, as_json):
 
 def test_a_figure_prints_rows_printed_values_and_verdicts(done, folder):
     words = "paper pang --table 3 --set seeds=1 --state runs"
-    shown = done(f"{words} -o a.png")
+    shown = done(words)
     for text in ("settings: seeds=1", "prompt mean", "68.43", "HOLDS  Prompts have the mean"):
         assert text in shown
-    assert imread("a.png").ndim == 3
     assert len((folder / "runs" / "pang-lengths.jsonl").read_text().splitlines()) == 1
     found = json.loads(done(f"{words} --format json"))
     assert found["statements"][0]["verdict"] == "HOLDS"
     (row,) = csv.DictReader(io.StringIO(done(f"{words} --format csv")))
     assert row["requests"] == "1319"
+    assert "HOLDS  The batcher" in done("paper scls --figure 11 -o a.png")
+    assert imread("a.png").ndim == 3
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,7 @@ def test_a_figure_prints_rows_printed_values_and_verdicts(done, folder):
         ("paper pang --full", "is for one figure"),
         ("paper pang --figure 9 --table 3", "one figure or table"),
         ("paper pang --figure 9 -o a.txt", ".png"),
+        ("paper pang --table 3 --set seeds=1 -o a.png", "pang table 3 has no picture"),
     ],
 )
 def test_what_cannot_be_rerun_is_refused_with_a_remedy(words, said, refused):

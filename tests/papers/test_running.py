@@ -117,4 +117,5 @@ def test_the_quick_size_of_each_figure_runs(entry, tmp_path_factory):
     names = {printed.value for printed in find(entry.paper, **{entry.kind: entry.number}).printed}
     assert names <= set(found.values)
     assert all("no such rows" not in verdict.reason for verdict in found.verdicts)
-    found.save(tmp_path_factory.mktemp("pictures") / "a.png")
+    if entry.chart:
+        found.save(tmp_path_factory.mktemp("pictures") / "a.png")
