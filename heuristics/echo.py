@@ -264,11 +264,10 @@ class Echo(Colocation):
 
     The iteration's SLO is the least time to the due token of any interactive request in it
     (5.1). Without the scheduler (S) bulk requests are first come first served; with it the best of
-    the candidates of all buckets is taken by (benefit - punishment) / time: eq. (4), but with the
-    benefit of the candidate alone in the place of all the step's. The one of the running bulk
-    requests without which (4) is largest, of the whole step, is preempted. With the KV manager (M)
-    the worker evicts blocks by Echo's priorities, and bulk requests are admitted only as long as
-    the blocks that interactive ones are expected to need beyond those they have stay free.
+    the candidates of all buckets is taken by (benefit - punishment) / time of the whole step: eq.
+    (4). The one of the running bulk requests without which (4) is largest is preempted. With the KV
+    manager (M) the worker evicts blocks by Echo's priorities, and bulk requests join only as long
+    as the blocks that interactive ones are expected to need beyond those they have stay free.
 
     The punishment, eq. (2), of an admission are the tokens of cached blocks that waiting candidates
     would find and that have to go, if whatever else is in the free blocks goes first.
