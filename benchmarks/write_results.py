@@ -11,6 +11,8 @@ columns two or more spaces apart, with or without a line of dashes, and Markdown
 
 A CSV begins with lines ``# key: value`` with the keys of ``KEYS``; a key may appear several times,
 and what is unknown is left out. Then come a row of headers and rows of cells as printed.
+``commit`` is the state that was run; of tables that older pages had, the commit that put the
+figures on a page.
 """
 
 from __future__ import annotations

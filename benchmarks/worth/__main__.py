@@ -29,6 +29,7 @@ SOURCE = {
         "python -m benchmarks.worth --seeds 10 --save benchmarks/worth/figures.csv",
         "python -m benchmarks.worth --from benchmarks/worth/figures.csv --record",
     ],
+    "commit": ["e3f24a41"],
     "seeds": ["0 to 9"],
     "machine": ["any; the figures are the same on each"],
     "date": ["2026-11-23"],
