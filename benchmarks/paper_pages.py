@@ -60,9 +60,9 @@ def command(entry: Entry, full: bool) -> str:
 
 
 def save(
-    page: str, name: str, commands: list[str], rows: list[dict[str, Any]], note: str = ""
+    page: str, name: str, commands: list[str], rows: list[dict[str, Any]], **more: str
 ) -> None:
-    """Write a table with its source, if the page has a place for it."""
+    """Write a table with its source and more of it, if the page has a place for it."""
     places = {found[1] for found in PLACE.findall((DOCS / f"results-{page}.md").read_text())}
     if name not in places:
         return
@@ -71,7 +71,7 @@ def save(
         "command": commands, "commit": [here["commit"]],
         "machine": [f"{here['cpu']}, {here['cores']} cores"], "date": [here["date"][:10]],
     }  # fmt: skip
-    source |= {"note": [note]} if note else {}
+    source |= {key: [value] for key, value in more.items() if value}
     heads = list(rows[0])
     table = [[each.replace("_", " ") for each in heads]]
     table += [[cell(row.get(each)) for each in heads] for row in rows]
@@ -111,7 +111,9 @@ def record(name: str, state: str | None, quick: bool) -> None:
         own = (name, entry.number) in MEASURED
         note = "Times of this machine, with other work beside it." if own else ""
         which = f"{before}{entry.kind}-{entry.number}"
-        save(page, which, [command(entry, full)], found.rows, note)
+        count = found.settings.get("seeds", 1)
+        seeds = f"0 to {count - 1}" if count > 1 else ""
+        save(page, which, [command(entry, full)], found.rows, note=note, seeds=seeds)
     each = [f"orsched paper {name} --figure N --full"]
     save(page, f"{before}statements", each, said)
     save(page, f"{before}printed", each, printed)

@@ -31,7 +31,8 @@ def draw(figure: Figure, entry: Entry, rows: list[Row], settings: Mapping[str, A
     for place, part in zip(places, parts, strict=True):
         given = dict(part)
         kind, only = given.pop("kind"), given.pop("only", {})
-        {"lines": lines, "bars": bars, "points": points}[kind](place, pick(rows, **only), **given)
+        chart: Any = {"lines": lines, "bars": bars, "points": points}[kind]
+        chart(place, pick(rows, **only), **given)
 
 
 def _gantt(figure: Figure, entry: Entry, settings: Mapping[str, Any]) -> None:
@@ -108,7 +109,7 @@ def bars(
                        label=label)  # fmt: skip
             ax.set_xticks(range(len(places)), [str(each) for each in places])
             ax.set_xlabel(words(x))
-            if any(len(str(each)) > 5 for each in places):
+            if sum(len(str(each)) for each in places) * len(y) > 60:
                 ax.tick_params(axis="x", labelrotation=45)
     _finish(figure)
 

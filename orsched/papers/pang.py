@@ -44,6 +44,7 @@ def _instance(job: Mapping[str, Any]) -> Instance:
 
 def _run(job: Row) -> Row:
     row = solve(_instance(job), job["method"]).to_row()
+    decision_s = row["decision_p99_s"]
     return {
         "makespan_s": row["makespan_s"],
         "utilization_%": 100 * row["slot_utilization"],
@@ -51,6 +52,7 @@ def _run(job: Row) -> Row:
         "rounds": row["decode_rounds"],
         "tokens_per_s": row["tokens_per_s"],
         "bound_s": row["bound_s"],
+        "decision_p99_ms": None if decision_s is None else 1000 * decision_s,
     }
 
 
@@ -61,6 +63,8 @@ def _values(rows: list[Row]) -> Values:
         name = _named(row["method"])
         found[f"{name}_makespan_s"] = row["makespan_s"]
         found[f"{name}_utilization_%"] = row["utilization_%"]
+        if row["decision_p99_ms"] is not None:
+            found[f"{name}_decision_p99_ms"] = row["decision_p99_ms"]
         if row is not base:
             found[f"{name}_gain_%"] = -change(row["makespan_s"], base["makespan_s"])
             left = row["makespan_s"] - row["bound_s"]

@@ -184,5 +184,7 @@ def instance(requests: Requests, worker: Worker, workers: int = WORKERS) -> Inst
 
 def slice_params(engine: str, memory_share: float = 0.9) -> dict[str, Any]:
     """Return the parameters of SCLS for an engine; zeta of eq. (9) is 0.9 (paper, 5.1)."""
-    memory = {"HF": {"memory_share": memory_share}, "DS": {"memory": "deepspeed"}}[engine]
+    memory: dict[str, Any] = {"memory_share": memory_share}
+    if engine == "DS":
+        memory = {"memory": "deepspeed"}
     return {"interval_s": INTERVAL_S[engine], **memory}
