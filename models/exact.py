@@ -24,7 +24,6 @@ from orsched.solving.result import Termination
 if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.models.best_first import BestFirstResult
-    from orsched.models.best_first_times import BestFirstTimesResult
     from orsched.models.full_mip import FullMipProgress, FullMipResult
 
 DEFAULT_LIMIT_S = 60.0
@@ -88,7 +87,7 @@ class ExactMethod:
         the notes, and the reported bound stays the analytic one. Where the two are equal, the
         analytic bound's certificate proves the optimum."""
         params, certified_ns = read_params(ExactParams, run.parameters), run.bound_ns
-        result: FullMipResult | BestFirstResult | BestFirstTimesResult
+        result: FullMipResult | BestFirstResult
         by, notes = "the best-first search", list[str]()
         shares = len(instance.workers) > 1 and run.objective.is_makespan and _default(params)
         is_best_first = not shares and _is_best_first(instance, params, run.objective)
@@ -169,15 +168,13 @@ class ExactMethod:
 
     @staticmethod
     def _proven(
-        result: FullMipResult | BestFirstResult | BestFirstTimesResult,
+        result: FullMipResult | BestFirstResult,
         by: str,
         certified_ns: int | None,
     ) -> tuple[str, ...]:
         """Say what was proven, where that is more than the certified bound."""
-        from orsched.models.best_first import BestFirstResult
-
         proven_ns = result.bound_ns
-        if not isinstance(result, BestFirstResult) and result.objective != "makespan":
+        if result.objective != "makespan":
             return _proven_objective(result, by)
         if proven_ns is None or proven_ns <= (certified_ns or 0):
             return ()
@@ -202,7 +199,7 @@ def _default(params: ExactParams) -> bool:
     return not of_mip and params.backend is None and params.stages is None
 
 
-def _proven_objective(result: FullMipResult | BestFirstTimesResult, by: str) -> tuple[str, ...]:
+def _proven_objective(result: FullMipResult | BestFirstResult, by: str) -> tuple[str, ...]:
     """Say what was proven of an objective that is not the makespan."""
     bound = result.value_bound
     if bound is None or result.value is None:

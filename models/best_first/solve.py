@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, TimeLimitError
 from orsched.common.registry import attached
-from orsched.data.schedule_classes import PLAIN_SCHEDULES
 from orsched.models.best_first.packed import Packed, engine, fits
 from orsched.models.best_first.states import BestFirst, States
 from orsched.models.exact_search.aims import Answer, ExactSearch, units_at_least
@@ -21,7 +19,7 @@ from orsched.models.exact_search.best_first import (
     BestFirstRun,
     first_values,
 )
-from orsched.models.exact_search.bounded import Bounded
+from orsched.models.exact_search.bounded import BestFirstResult
 from orsched.models.exact_search.stage_plan import plan_of, read_problem
 from orsched.models.exact_search.starts import prepare
 
@@ -30,9 +28,7 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
-    from orsched.data.schedule_classes import ScheduleClass
     from orsched.models.compiled_kernels import Kernels
-    from orsched.models.exact_search.aims import Status, Termination
     from orsched.models.exact_search.bounded import FullMipProgress
 
 MAX_PACKED = 20_000_000  # states that the compiled search keeps at most: a hundred bytes each
@@ -40,36 +36,6 @@ MAX_PACKED = 20_000_000  # states that the compiled search keeps at most: a hund
 _PLAIN_STATES = 1_000  # what plain Python expands before the compiled search takes over
 
 _LOADED_AFTER = 100  # what it expands before that is loaded: many instances have ended by then
-
-
-@dataclass(frozen=True)
-class BestFirstResult(Bounded):
-    """The answer of the best-first search.
-
-    Attributes:
-        schedule: the best schedule, accepted by the independent checker, or None.
-        bound_ns: a proven lower bound on the makespan, or None.
-        status: ``optimal``, ``feasible``, or ``unknown``: no schedule yet.
-        termination: ``finished``; ``time_limit``; ``too_large``: as many states as are kept, or too
-            many first stages; ``stopped`` by the callback; ``interrupted`` by Ctrl-C.
-        expanded, left_out: states whose successors were looked at; those of which another is known
-            to lead to no worse an end.
-        runtimes: seconds, ``start`` (bound and heuristic), ``solve`` and ``total``.
-        notes: remarks.
-        history: each better makespan and bound in time, as a callback sees it.
-        schedules: the class of schedules for which bound and status hold.
-    """
-
-    schedule: Schedule | None
-    bound_ns: int | None
-    status: Status
-    termination: Termination
-    expanded: int
-    left_out: int
-    runtimes: dict[str, float] = field(default_factory=dict, compare=False)
-    notes: tuple[str, ...] = ()
-    history: tuple[FullMipProgress, ...] = field(default=(), repr=False, compare=False)
-    schedules: ScheduleClass = PLAIN_SCHEDULES
 
 
 def refusal(instance: Instance) -> str:

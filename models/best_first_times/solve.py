@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from heapq import heappush
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
-from orsched.data.schedule_classes import PLAIN_SCHEDULES
 from orsched.models.best_first_times.epochs import Epochs, read_case
 from orsched.models.best_first_times.relaxation import Relaxation
 from orsched.models.exact_search.aims import Answer, ExactSearch, TimesAim
@@ -23,57 +21,19 @@ from orsched.models.exact_search.best_first import (
     first_values,
     plan_of_steps,
 )
-from orsched.models.exact_search.bounded import BoundedValue
+from orsched.models.exact_search.bounded import BestFirstResult
 from orsched.models.exact_search.stage_plan import read_problem
 from orsched.models.exact_search.starts import prepare_values
 from orsched.solving.objectives import Objective, minimised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from fractions import Fraction
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
-    from orsched.data.schedule_classes import ScheduleClass
     from orsched.models.best_first_times.epochs import Counts, Move, State
-    from orsched.models.exact_search.aims import Status, Termination
     from orsched.models.exact_search.bounded import FullMipProgress
     from orsched.models.exact_search.stage_plan import Plan
-
-
-@dataclass(frozen=True)
-class BestFirstTimesResult(BoundedValue):
-    """The answer of the search for a sum of times.
-
-    Attributes:
-        schedule: the best schedule, accepted by the independent checker, or None.
-        bound_ns: a proven lower bound on the objective, rounded up, or None.
-        status: ``optimal``, ``feasible``, or ``unknown``: no schedule yet.
-        termination: ``finished``; ``time_limit``; ``too_large``: as many states as are kept;
-            ``stopped`` by the callback; ``interrupted`` by Ctrl-C.
-        objective: what was minimised.
-        value, value_bound: exactly, times in nanoseconds.
-        expanded, left_out: states whose successors were looked at; those of which another is known
-            to lead to no worse an end.
-        runtimes: seconds, ``start`` (bound and heuristics), ``solve`` and ``total``.
-        notes: remarks.
-        history: each better value and bound in time, as a callback sees it.
-        schedules: the class of schedules for which bound and status hold.
-    """
-
-    schedule: Schedule | None
-    bound_ns: int | None
-    status: Status
-    termination: Termination
-    objective: str
-    value: Fraction | None
-    value_bound: Fraction | None
-    expanded: int
-    left_out: int
-    runtimes: dict[str, float] = field(default_factory=dict, compare=False)
-    notes: tuple[str, ...] = ()
-    history: tuple[FullMipProgress, ...] = field(default=(), repr=False, compare=False)
-    schedules: ScheduleClass = PLAIN_SCHEDULES
 
 
 def refusal_for_times(instance: Instance, objective: Objective) -> str:
@@ -99,7 +59,7 @@ def solve_best_first_times(
     *,
     max_states: int = MAX_STATES,
     alone: bool = False,
-) -> BestFirstTimesResult:
+) -> BestFirstResult:
     """Minimise a sum of times over schedules without pauses, the state of the least bound first.
 
     Which schedules are enumerated, and why no other is better: ``epochs``. Reproducible but for the
@@ -139,7 +99,7 @@ def solve_best_first_times(
     started = perf_counter()
     answer = search.answer_at_once() or _searched(search, aim, max_states)
     bound = search.proven_bound(answer)
-    return BestFirstTimesResult(
+    return BestFirstResult(
         bound_ns=None if bound is None else aim.shown_ns(bound),
         objective=wanted.name,
         value=None if search.value is None else aim.fraction(search.value),

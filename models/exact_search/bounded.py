@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.common.units import NS_PER_S
+from orsched.data.schedule_classes import PLAIN_SCHEDULES
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from orsched.data.schedule import Schedule
+    from orsched.data.schedule_classes import ScheduleClass
+    from orsched.models.exact_search.aims import Status, Termination
 
 
 class FullMipProgress(NamedTuple):
@@ -73,3 +77,38 @@ class BoundedValue(Bounded):
         if self.value is None or not self.value_bound:
             return None
         return float(abs(self.value - self.value_bound) / self.value_bound)
+
+
+@dataclass(frozen=True)
+class BestFirstResult(BoundedValue):
+    """The answer of a best-first search, for the makespan or for a sum of times.
+
+    Attributes:
+        schedule: the best schedule, accepted by the independent checker, or None.
+        bound_ns: a proven lower bound on the objective, rounded up, or None.
+        status: ``optimal``, ``feasible``, or ``unknown``: no schedule yet.
+        termination: ``finished``; ``time_limit``; ``too_large``: as many states as are kept, or too
+            many first stages; ``stopped`` by the callback; ``interrupted`` by Ctrl-C.
+        expanded, left_out: states whose successors were looked at; those of which another is known
+            to lead to no worse an end.
+        objective: what was minimised.
+        value, value_bound: exactly, times in nanoseconds; None for the makespan.
+        runtimes: seconds, ``start`` (bound and heuristics), ``solve`` and ``total``.
+        notes: remarks.
+        history: each better value and bound in time, as a callback sees it.
+        schedules: the class of schedules for which bound and status hold.
+    """
+
+    schedule: Schedule | None
+    bound_ns: int | None
+    status: Status
+    termination: Termination
+    expanded: int
+    left_out: int
+    objective: str = "makespan"
+    value: Fraction | None = None
+    value_bound: Fraction | None = None
+    runtimes: dict[str, float] = field(default_factory=dict, compare=False)
+    notes: tuple[str, ...] = ()
+    history: tuple[FullMipProgress, ...] = field(default=(), repr=False, compare=False)
+    schedules: ScheduleClass = PLAIN_SCHEDULES
