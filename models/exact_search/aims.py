@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from orsched.data.service_classes import SLO
     from orsched.metrics.class_metrics import RequestLimits
     from orsched.metrics.objective_values import WeightedTimes
+    from orsched.models.exact_search.bounded import Status, Termination
     from orsched.models.exact_search.stage_plan import Plan, Problem
     from orsched.solving.objectives import Objective
 
@@ -268,12 +269,6 @@ def pauses_cannot_help(problem: Problem, aim: Aim) -> bool:
         for f, own, needed in zip(aim.terms.finish, both, problem.needed, strict=True)
         if needed
     )
-
-
-Status = Literal["optimal", "optimal_for_K", "feasible", "infeasible", "unknown"]
-Termination = Literal[
-    "finished", "time_limit", "stopped", "interrupted", "too_large", "died"
-]  # fmt: skip
 
 
 _FOREVER_S = 1e9  # longer time limits are none: not every solver and clock takes them

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from orsched.common.units import NS_PER_S
 from orsched.data.schedule_classes import PLAIN_SCHEDULES
@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
-    from orsched.models.exact_search.aims import Status, Termination
+
+
+Status = Literal["optimal", "optimal_for_K", "feasible", "infeasible", "unknown"]
+Termination = Literal[
+    "finished", "time_limit", "stopped", "interrupted", "too_large", "died"
+]  # fmt: skip
 
 
 class FullMipProgress(NamedTuple):

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from orsched.data.schedule import Schedule
     from orsched.data.schedule_classes import ScheduleClass
     from orsched.data.service_classes import SLO
-    from orsched.models.exact_search.aims import Aim, Status, Termination
-    from orsched.models.exact_search.bounded import FullMipProgress
+    from orsched.models.exact_search.aims import Aim
+    from orsched.models.exact_search.bounded import FullMipProgress, Status, Termination
     from orsched.models.exact_search.stage_plan import Plan, Problem
 
 MAX_NONZEROS = 2_000_000
