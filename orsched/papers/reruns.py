@@ -38,6 +38,7 @@ def _mean(values: list[Any]) -> Any:
 
 
 def _no_values(rows: Sequence[Row]) -> Values:
+    """Return no values: a figure without statements needs none."""
     return {}
 
 
