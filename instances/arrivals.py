@@ -124,7 +124,7 @@ class Replay(Arrivals):
         else:
             if last == first:
                 raise _wrong(
-                    "all requests arrive at the same time: there is no rate to scale",
+                    "all requests arrive at the same time, so they have no rate to scale",
                     "rate",
                     "use poisson or gamma, or an instance with arrivals",
                 )

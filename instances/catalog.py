@@ -178,7 +178,7 @@ KNOWN_OPTIMA = {
     ),
     "memory-bound": KnownOptimum(
         200 * NS_PER_MS,
-        "Each request holds 2 blocks of 8 tokens and there are 3, so they run one by one: K = 2, "
+        "Each request holds 2 of the 3 blocks of 8 tokens, so they run one by one: K = 2, "
         "R = 8; 12 + 8 + 20 + 160 ms. Two free clients do not help.",
     ),
     "first-token-prefill": KnownOptimum(
@@ -300,4 +300,4 @@ def generate(name: str, /, **parameters: Any) -> Instance:
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, object]) -> InputError:
-    return InputError(f"there is no {kind} {name!r}", field="name", remedy=known_names(name, known))
+    return InputError(f"unknown {kind} {name!r}", field="name", remedy=known_names(name, known))

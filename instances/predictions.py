@@ -102,7 +102,7 @@ def load_confusion(classes: int = 5) -> Confusion:
     """Return the shipped counts for 3 or 5 classes; raises ``InputError`` for another number."""
     if classes not in BORDERS:
         raise InputError(
-            f"there are no counts for {classes!r} classes", field="classes", remedy="3 or 5"
+            f"no counts are known for {classes!r} classes", field="classes", remedy="3 or 5"
         )
     text = files("orsched.instances").joinpath("data", "output_length_confusion.csv").read_text()
     head, *lines = text.splitlines()

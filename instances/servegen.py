@@ -39,7 +39,7 @@ def read_servegen(name: str, rates: Path, lengths: Path) -> SourceMix:
     """Return the known mix in tables of rates and lengths, condensed from ServeGen's files."""
     if name not in SERVEGEN:
         raise InputError(
-            f"there is no mix {name!r} of ServeGen",
+            f"unknown mix {name!r} of ServeGen",
             field="mix",
             remedy=known_names(name, SERVEGEN),
         )

@@ -39,7 +39,7 @@ def read_spec(
         )
     if not isinstance(name, str) or name not in kinds:
         raise InputError(
-            f"there is no {what} {printed(name)}",
+            f"unknown {what} {printed(name)}",
             field=field,
             remedy=f"{known_names(name, kinds)}; e.g. {example}",
         )

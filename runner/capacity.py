@@ -291,7 +291,7 @@ def require_slots(slots: int, least: int) -> None:
     """Raise ``InputError`` unless there are enough slots."""
     if slots < least:
         raise InputError(
-            f"{least} clients are in use, there are {slots} slots",
+            f"{least} clients are in use, but the device has {slots} slots",
             field="slots",
             remedy=f"at least {least}, or a worker with fewer clients in the instance",
         )

@@ -56,7 +56,7 @@ def read(
         reader = registry.resolve("readers", name)
     else:
         raise InputError(
-            f"there is no format {name!r}",
+            f"unknown format {name!r}",
             field="format",
             remedy=known_names(name, format_names()),
         )
@@ -147,7 +147,7 @@ def _match(kinds: tuple[str, ...], names: list[str]) -> str:
         headings.require(own)
     missing = [field for field in FORMATS[nearest].fields if field not in found]
     raise InputError(
-        f"looks like {nearest}, but there is no field '{missing[0]}'",
+        f"looks like {nearest}, but it lacks the field '{missing[0]}'",
         row=1,
         field=missing[0],
         remedy=f"{nearest} has the fields {', '.join(FORMATS[nearest].fields)}",

@@ -147,7 +147,7 @@ def require(matched: Matched) -> None:
     missing = [target for target in REQUIRED if target not in matched.found]
     if missing:
         raise InputError(
-            f"there is no column {' and none for '.join(missing)}",
+            f"unknown column {' and none for '.join(missing)}",
             row=1,
             field=missing[0],
             remedy=_renaming(missing, matched.unused),

@@ -45,7 +45,7 @@ def refusal(instance: Instance) -> str:
         return "requests arrive over time: a stage cannot be moved back before an arrival"
     count = States(problem).first_stages
     if count > MAX_FIRST_STAGES:
-        return f"there are {count:,} first stages, more than {MAX_FIRST_STAGES:,}"
+        return f"{count:,} first stages are possible, more than {MAX_FIRST_STAGES:,}"
     return ""
 
 
@@ -113,7 +113,7 @@ def solve_best_first(
 def _searched(search: ExactSearch, max_states: int | None, second: SecondStart) -> Answer:
     states = States(search.problem)
     if states.first_stages > MAX_FIRST_STAGES:
-        return Answer("too_large", "", {}, (f"there are {states.first_stages:,} first stages",))
+        return Answer("too_large", "", {}, (f"{states.first_stages:,} first stages are possible",))
     return _Phases(search, states, max_states, second).answer()
 
 

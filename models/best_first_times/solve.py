@@ -41,12 +41,12 @@ def refusal_for_times(instance: Instance, objective: Objective) -> str:
     if not objective.is_linear:
         return f"{objective.name} is not a sum of times"
     if len(instance) == 0:
-        return "there are no requests"
+        return "no requests are given"
     problem = read_problem(instance, exact=True)
     terms = TimesAim(instance, problem, objective).terms
     count = read_case(problem, terms, instance.first_token != "prefill").first_stages
     if count > MAX_FIRST_STAGES:
-        return f"there are up to {count:,} first stages, more than {MAX_FIRST_STAGES:,}"
+        return f"up to {count:,} first stages are possible, more than {MAX_FIRST_STAGES:,}"
     return ""
 
 

@@ -396,7 +396,7 @@ def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str 
     n, worker = len(instance), instance.worker
     return (
         f"all {n} requests fit at once on {worker.clients} clients, under the prefill cap and into "
-        "memory, and serving them so meets the bound: there is no queue, so no order can help "
+        "memory, and serving them so meets the bound: nothing queues, so no order can help "
         f"{lower.schedules}"
     )
 
@@ -440,7 +440,7 @@ def require_objectives(names: object) -> tuple[str, ...]:
     for name in found:
         if name not in known:
             raise InputError(
-                f"there is no bound on {name!r}", field="bounds", remedy=", ".join(known)
+                f"no bound on {name!r} is available", field="bounds", remedy=", ".join(known)
             )
     return tuple(name for name in OBJECTIVES if name in found)
 

@@ -325,7 +325,7 @@ def _of(known: dict[str, Any], what: str, family: str, indices: tuple[int, ...])
     name = "_".join([family, *map(str, indices)])
     if name not in known:
         raise InputError(
-            f"there is no {what} {name!r}",
+            f"unknown {what} {name!r}",
             field=what,
             remedy=did_you_mean(name, known) or "program.legend has the names",
         )

@@ -147,7 +147,7 @@ def machine(name: str) -> Machine:
     near = _near(name)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise InputError(
-        f"there is no machine {name!r}", field="cost", remedy=f"{hint}orsched info machines"
+        f"unknown machine {name!r}", field="cost", remedy=f"{hint}orsched info machines"
     )
 
 
@@ -235,7 +235,7 @@ def read_machine(
 
     if base is not None and not os.path.exists(path):
         raise InputError(
-            f"there is no cost-model file {str(path)!r}",
+            f"cost-model file {str(path)!r} does not exist",
             field="cost",
             remedy="give its path from the worker file, a machine (orsched info machines), or "
             "the cost model itself",

@@ -37,7 +37,7 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     n = len(values)
     if n == 0:
         raise InputError(
-            "there are no values to take the mean of",
+            "no values to take the mean of",
             field="values",
             remedy="give at least one value",
         )

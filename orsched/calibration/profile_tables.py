@@ -99,7 +99,7 @@ def _attention_columns(path: Path, header: list[str]) -> Mapping[str, Any]:
     for name in (*needed, "time_us"):
         if name not in header:
             raise InputError(
-                f"there is no column '{name}'",
+                f"unknown column '{name}'",
                 file=str(path),
                 row=1,
                 field=name,
@@ -196,7 +196,7 @@ def _all_reduce_table(path: Path) -> tuple[str, dict[int, int]]:
     by = next((name for name in ("tokens", "bytes") if name in table.columns), None)
     if by is None:
         raise InputError(
-            "there is neither a column 'tokens' nor 'bytes'",
+            "neither a column 'tokens' nor 'bytes' exists",
             file=str(path),
             row=1,
             field="tokens",

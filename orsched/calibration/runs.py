@@ -121,7 +121,7 @@ class MeasuredRun:
 def recorded_settings(path: str | PathLike[str]) -> dict[str, int]:
     """Return what ``meta.json`` beside a run that LLMServingSim recorded says of its server.
 
-    Fields of ``Server``, those that it has; nothing if there is no such file. vLLM keeps one block
+    Fields of ``Server``, those that it has; nothing without that file. vLLM keeps one block
     of its cache for itself. Raises ``InputError`` for a wrong file or a run of several engines.
     """
     from orsched.files.text import locating, parse_json, read_text

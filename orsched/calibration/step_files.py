@@ -302,7 +302,7 @@ def read_steps(path: Path) -> list[RunStep]:
         if lines is not None:
             _require_names(lines, _OF_STEPS, _NEEDED)
         if lines is None or not lines.body:
-            raise InputError("there is no step in the file", remedy="one line a step")
+            raise InputError("the file has no step", remedy="one line a step")
         return [_step(cells, row) for row, cells in lines.body]
 
 

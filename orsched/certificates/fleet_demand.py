@@ -437,7 +437,7 @@ def attained_at_most(
     """
     _require(claim, "certificate")
     if len(claim["weights"]) != len(machines):
-        raise ValueError(f"there are {len(claim['weights'])} weights of {len(machines)} machines")
+        raise ValueError(f"{len(claim['weights'])} weights for {len(machines)} machines")
     budget = budget or Budget()
     budget.spend(STEP * len(limits) + _COST * len(limits) * len(claim["windows"]))
     demand = Demand(instance, limits, machines, claim["weights"])

@@ -166,7 +166,7 @@ def stages_and_rounds(
     """
     worker, floor, scope = context.instance.worker, context.floor(0), context.scope
     if scope.yielding:
-        raise ValueError("prefills that yield tokens stand for rounds")
+        raise ValueError("prefills that yield tokens replace rounds")
     jobs = context.released(released)
     if len(jobs) == 0:
         raise ValueError(f"no request arrives at {released} or later")

@@ -53,7 +53,7 @@ def check_autoscaling(line: Timeline, findings: Findings) -> None:
             pairs = enumerate(zip(expected, found, strict=False))
             wrong = next((place for place, (one, other) in pairs if one != other), -1)
             said = "more or fewer times" if wrong < 0 else f"time {wrong} as {found[wrong]}"
-            _report(findings, f"there are {said}, where the rule says {expected[wrong]}")
+            _report(findings, f"has {said}, where the rule says {expected[wrong]}")
 
 
 def _report(findings: Findings, message: str, **where: Any) -> None:

@@ -137,7 +137,7 @@ def _differences(context: Context, bound: dict[str, Any], budget: Budget) -> lis
     certificate, instance = bound["certificate"], context.instance
     kind = certificate["bound"]
     if (kind == "pools") != (instance.link is not None) and kind not in FOR_ALL:
-        return [f"the bound {kind!r} does not know of links, or that there are none"]
+        return [f"the bound {kind!r} does not hold for these links, or for their absence"]
     if len(instance.workers) > 1 and kind not in _ANY_WORKERS:
         return _several_workers(context, bound, budget)
     if kind not in _KINDS or bound["name"] != kind:
@@ -296,7 +296,7 @@ def bound_violations(
     if objective == "makespan" or len(instance) == 0:
         return certificate_violations(instance, bound, budget)
     if objective not in KINDS.values():
-        return [f"there are no bounds on {objective!r}"]
+        return [f"no bound on {objective!r} is known"]
     require_bound(bound, objective)
     problem, claim = without_cache(instance, bound["certificate"])
     claims = {"name": bound["name"], **claim}

@@ -122,7 +122,7 @@ def _require_folder(path: Path, field: str) -> None:
     folder = path.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(
-            "the folder may not be written to" if folder.is_dir() else "there is no such folder",
+            "the folder may not be written to" if folder.is_dir() else "the folder does not exist",
             file=str(path),
             field=field,
             remedy="choose a folder that exists and may be written to",

@@ -316,7 +316,7 @@ def _is_instance(path: Path) -> bool:
 def _clients(given: int | None, own: int | None) -> int:
     if given is None and own is None:
         raise InputError(
-            "sizes alone do not say how many clients there are",
+            "sizes alone do not give the number of clients",
             field="--clients",
             remedy="give --clients N",
         )

@@ -164,8 +164,8 @@ def _require_known(names: Iterable[str], known: Sequence[str], field: str) -> No
     for name in names:
         if name in known:
             continue
-        remedy = known_names(name, known, "there are: ")
-        raise InputError(f"there is no column {name!r}", field=field, remedy=remedy)
+        remedy = known_names(name, known, "known: ")
+        raise InputError(f"unknown column {name!r}", field=field, remedy=remedy)
 
 
 def print_results(

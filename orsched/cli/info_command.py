@@ -149,7 +149,7 @@ def _suggest(name: str) -> None:
     meant = did_you_mean(name, known)
     if meant:
         raise InputError(
-            f"there is no instance, method, generator or cost model {name!r}",
+            f"unknown instance, method, generator or cost model {name!r}",
             field="NAME",
             remedy=f"{meant} orsched info lists all",
         )

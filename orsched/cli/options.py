@@ -141,7 +141,7 @@ def _bounds(_context: click.Context, _parameter: click.Parameter, text: str) -> 
     for name in names:
         if name not in _BOUNDS:
             raise InputError(
-                f"there is no bound on {name!r}",
+                f"no bound on {name!r} is available",
                 field="--bounds",
                 remedy=known_names(name, _BOUNDS),
             )

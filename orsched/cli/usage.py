@@ -33,14 +33,6 @@ SYNONYMS = {
 }  # fmt: skip
 """What people write for an option, and the options that may be meant; the first there is counts."""
 
-_NUMBERS = {
-    "is not a valid integer range": "is not a whole number",
-    "is not a valid integer": "is not a whole number",
-    "is not a valid float range": "is not a number",
-    "is not a valid float": "is not a number",
-}
-"""What click says of a word that is to be a number, and what is said here."""
-
 
 def explained(error: click.ClickException) -> str:
     """Return what is wrong with a command's words in one line, with the remedy."""
@@ -63,10 +55,7 @@ def _problem(error: click.ClickException, context: click.Context | None) -> tupl
         usage = " ".join([context.command_path, *_arguments(context)])
         return f"{name} needs {_shown(error.param)}", [f"write {usage}"]
     if isinstance(error, click.BadParameter) and error.param is not None:
-        said = error.message.rstrip(".")
-        for click_says, words in _NUMBERS.items():
-            said = said.replace(click_says, words)
-        return f"{_shown(error.param)}: {said}", _near_choice(error)
+        return f"{_shown(error.param)}: {error.message.rstrip('.')}", _near_choice(error)
     if message.startswith("No such command"):
         return _unknown_command(error, context)
     if message.startswith("Got unexpected extra argument"):
@@ -121,13 +110,13 @@ def _did_you_mean(near: Iterable[str]) -> list[str]:
 def _unknown_command(error: Any, context: click.Context) -> tuple[str, list[str]]:
     word = context.args[0] if context.args else ""
     word = getattr(error, "command_name", word) or error.format_message().split("'")[1]
-    problem = f"there is no command {word!r}"
+    problem = f"unknown command {word!r}"
     if os.path.exists(word):
         return problem, [f"it is a file: put a command before it, e.g. orsched compare {word}"]
     known = (
         context.command.list_commands(context) if isinstance(context.command, click.Group) else []
     )
-    return problem, _did_you_mean(nearest(word, known)) or [f"there are {', '.join(known)}"]
+    return problem, _did_you_mean(nearest(word, known)) or [f"known: {', '.join(known)}"]
 
 
 def _too_many(message: str, context: click.Context) -> tuple[str, list[str]]:

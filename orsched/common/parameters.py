@@ -67,7 +67,7 @@ def read_params(kind: Any, parameters: dict[str, Any], known: Any = ()) -> Any:
     for name in parameters:
         if name not in names:
             raise InputError(
-                f"there is no parameter {name!r}",
+                f"unknown parameter {name!r}",
                 field="parameters",
                 remedy=known_names(name, [*names, *known], none="it has none"),
             )

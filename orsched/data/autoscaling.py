@@ -165,7 +165,7 @@ def read_autoscaling(spec: object) -> Autoscaling:
     values: dict[str, Any] = {}
     for name, value in spec.items():
         if name not in _NAMES:
-            raise InputError(f"there is no {printed(name)}", field="autoscale", remedy=remedy)
+            raise InputError(f"unknown setting {printed(name)}", field="autoscale", remedy=remedy)
         values[_NAMES[name]] = seconds_to_ns(value, name) if name in _SECONDS else value
     if "startup_ns" not in values:
         raise InputError("startup is missing", field="autoscale", remedy=remedy)

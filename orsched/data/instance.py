@@ -218,7 +218,7 @@ class Instance:
         self.require_steady(what)
         if worker.padding:
             raise InputError(
-                f"{what} does not know padding",
+                f"{what} does not support padding",
                 field="padding",
                 remedy="leave padding out, or choose fcfs, static, dynamic, scls or mico",
             )
@@ -257,9 +257,9 @@ class Instance:
         """Raise ``InputError`` for workers that come and go or send caches: ``what`` knows none."""
         if self.link is not None:
             raise InputError(
-                f"{what} does not know caches that change workers",
+                f"{what} does not support caches that change workers",
                 field="link",
-                remedy="leave roles and link out; orsched simulate knows them, with disaggregated",
+                remedy="leave roles and link out; orsched simulate takes them, with disaggregated",
             )
         if self.fleet_changes:
             raise InputError(

@@ -41,7 +41,7 @@ def read_levels(levels: object) -> tuple[float, ...]:
             raise InputError(problem, row=place, field=LEVELS, remedy="sort them, each once")
         found.append(float(number))
     if not found:
-        raise InputError("there are no levels", field=LEVELS, remedy=remedy)
+        raise InputError("no levels are given", field=LEVELS, remedy=remedy)
     return tuple(found)
 
 

@@ -173,7 +173,7 @@ def _label(given: dict[str, Any], label: str) -> IntColumn | None:
     """Return the numbers of tenants or groups: files hold the names once, in ``tenants``."""
     if label not in given:
         return None
-    return int_column(given[label], label, remedy=f"whole numbers; names stand in {label}s")
+    return int_column(given[label], label, remedy=f"whole numbers; names belong in {label}s")
 
 
 def _prefixes(columns: dict[str, Any]) -> Prefixes | None:

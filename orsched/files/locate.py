@@ -253,7 +253,7 @@ def load_requests(
     if isinstance(source, (str, os.PathLike)):
         path = source_path(source)
         if not os.path.exists(path):
-            raise InputError("there is no such file", file=str(path), remedy=file_hint(path))
+            raise InputError("the file does not exist", file=str(path), remedy=file_hint(path))
         workers = choice.made()
         form = detect(path) if format is None else format
         options |= {"classes": names} if form == OWN else {}
@@ -319,7 +319,7 @@ def load(
         drop_empty: leave requests without tokens out.
         spread: spread arrivals that share one clock tick.
 
-    Raises ``InputError`` if there is no such file or name, the file is wrong, requests have no
+    Raises ``InputError`` if the file does not exist or name, the file is wrong, requests have no
     ``clients``, or a native instance gets arguments that are for requests.
 
     >>> case = orsched.load("pang-100x20")

@@ -105,7 +105,7 @@ def _opened(path: str | PathLike[str]) -> Any:
             if size <= _MOST_BYTES:
                 ROWS.require(_shared_texts(parts), what="texts that cells share")
     except FileNotFoundError:
-        raise InputError("there is no such file", file=file, remedy=file_hint(file)) from None
+        raise InputError("the file does not exist", file=file, remedy=file_hint(file)) from None
     except InputError:
         raise
     except Exception as error:  # what zipfile raises of a damaged file is not one kind

@@ -82,9 +82,9 @@ def _place(headings: list[str], column: str | None) -> str:
     if column is not None:
         if column not in headings:
             raise InputError(
-                f"there is no column {shown(column)}",
+                f"unknown column {shown(column)}",
                 field="--column",
-                remedy=known_names(column, headings, "there are: "),
+                remedy=known_names(column, headings, "known: "),
             )
         return column
     named = [heading for heading in headings if heading.lower() in COLUMNS]

@@ -302,7 +302,7 @@ def chosen(
     for name in required:
         if name not in header:
             raise InputError(
-                f"there is no column '{name}'",
+                f"unknown column '{name}'",
                 row=1,
                 field=name,
                 remedy=f"the first line must name the columns {', '.join(required)}",

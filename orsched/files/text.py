@@ -95,7 +95,7 @@ def _opened(name: str) -> BufferedReader:
 
 def _unreadable(name: str, error: OSError) -> Exception:
     if isinstance(error, FileNotFoundError):
-        problem, remedy = "there is no such file", file_hint(name)
+        problem, remedy = "the file does not exist", file_hint(name)
     elif isinstance(error, IsADirectoryError):
         problem, remedy = "is a folder", "name a file in it"
     elif isinstance(error, PermissionError):
@@ -390,7 +390,7 @@ def require_known(table: Mapping[str, Any], where: str, known: Iterable[str]) ->
     for key in table:
         if key not in names:
             raise InputError(
-                f"there is no key {key!r} here",
+                f"unknown key {key!r}",
                 field=f"{where}.{key}" if where else str(key),
                 remedy=known_names(key, names),
             )

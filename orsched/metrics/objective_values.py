@@ -71,7 +71,7 @@ def weighted_times(instance: Instance, objective: str | Objective) -> WeightedTi
     wanted, requests, n = objective_named(objective), instance.requests, len(instance)
     require_linear(wanted)
     if n == 0:
-        raise InputError("there are no requests", field="objective", remedy="add some")
+        raise InputError("no requests are given", field="objective", remedy="add some")
     shares = [(share.weight, share.objective.name) for share in wanted.shares]
     end, finish, first, heavy = Fraction(0), Fraction(0), Fraction(0), Fraction(0)
     counts = [1] * n

@@ -54,7 +54,7 @@ def token_counter(tokenizer: str | os.PathLike[str] | None = None) -> Callable[[
     name = os.fspath(tokenizer)
     path = os.path.join(name, "tokenizer.json") if os.path.isdir(name) else name
     if not os.path.isfile(path):
-        raise InputError("there is no such file", file=path, remedy=file_hint(path))
+        raise InputError("the file does not exist", file=path, remedy=file_hint(path))
     try:
         from tokenizers import Tokenizer
     except ImportError as error:

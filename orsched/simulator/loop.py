@@ -222,7 +222,7 @@ class Loop:
         for worker in said - self.indices:
             if worker is not None:
                 raise PolicyError(
-                    f"on_arrival said a request is for worker {worker!r}, where there are "
+                    f"on_arrival said a request is for worker {worker!r}, but the workers are "
                     f"{len(self.workers)}, numbered from 0"
                 )
         return self.indices

@@ -156,7 +156,7 @@ class Comparison(Sequence[Result]):
         raise InputError(
             f"{index!r} is not a method of the comparison",
             field="method",
-            remedy=did_you_mean(index, labels) or f"there are: {', '.join(labels)}",
+            remedy=did_you_mean(index, labels) or f"known: {', '.join(labels)}",
         )
 
     def __iter__(self) -> Iterator[Result]:

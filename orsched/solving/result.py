@@ -311,7 +311,7 @@ class Result:
         """
         if self.instance is None:
             raise InputError(
-                "the result does not know its instance", field="instance", remedy="solve it again"
+                "the result has lost its instance", field="instance", remedy="solve it again"
             )
         return frame(request_columns(self.instance, self.schedule))
 

@@ -119,7 +119,7 @@ def solve(
     require_minimised(chosen.method, aim)
     if observer is not None and not getattr(chosen.method, "live", False):
         raise InputError(
-            f"{chosen.method.name} plans beforehand: there are no steps to observe",
+            f"{chosen.method.name} plans beforehand, so it has no steps to observe",
             field="observer",
             remedy="simulate a policy",
         )

@@ -39,11 +39,11 @@ def figure_of(
         raise InputError(
             f"{kind!r} is not a picture{' of several schedules' * several}",
             field="kind",
-            remedy=known_names(kind, known, "there are: "),
+            remedy=known_names(kind, known, "known: "),
         )
     if instance is None:
         raise InputError(
-            "the result does not know its instance", field="instance", remedy="solve it again"
+            "the result has lost its instance", field="instance", remedy="solve it again"
         )
     if kind == "history":
         return _of(history_chart(instance, schedules, **options))

@@ -181,7 +181,7 @@ def write_report(
     schedules = as_schedules(schedules)
     instance = served_instance(instance, schedules)
     if not schedules:
-        raise InputError("there is no schedule to report", field="schedules", remedy="give one")
+        raise InputError("no schedule to report", field="schedules", remedy="give one")
     for k, schedule in enumerate(schedules):
         try:
             require_same_instance(instance, schedule)

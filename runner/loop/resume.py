@@ -65,7 +65,7 @@ def residual(instance: Instance, trace: Schedule) -> Rest:
     rows = np.flatnonzero(yielded < requests.output_tokens)
     if not len(rows):
         raise InputError(
-            "all requests are done: there is nothing to resume",
+            "all requests are done: nothing to resume",
             field="schedule",
             remedy="give the trace of a run that was stopped",
         )

@@ -312,7 +312,7 @@ def weight_files(folder: Path, allow_pickle: bool = False) -> list[Path]:
         if index.is_file():
             return _indexed(index, Path(name).suffix)
     raise InputError(
-        f"there are no weights: no {SAFE}", file=str(folder), field="model", remedy=REMEDY
+        f"the folder has no weights: no {SAFE}", file=str(folder), field="model", remedy=REMEDY
     )
 
 

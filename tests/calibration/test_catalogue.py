@@ -77,7 +77,7 @@ def test_a_cost_is_read_from_a_name_or_a_file(tmp_path):
     save_cost(in_order(AffineCost, 1, 2, 3, 4), path)
     assert read_cost(path) == read_cost(str(path)) == read_cost("cost.json", tmp_path)
     assert read_cost("pang-llama65b-ascend") == AffineCost()
-    refused("there is no machine", read_cost, "cost")
+    refused("unknown machine", read_cost, "cost")
     refused(r"no\.json", read_cost, tmp_path / "no.json")
     refused("info machines", read_cost, "no.json", tmp_path)
 

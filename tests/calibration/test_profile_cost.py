@@ -99,7 +99,7 @@ def test_kernels_are_said_to_run_otherwise(tmp_path):
     ({"dense": DENSE.replace("9,11", "9,-11")}, "dense.csv", 7, "time_us", "negative"),
     ({"dense": "layer,tokens\nx,1\n"}, "dense.csv", 1, "time_us", "time_us"),
     ({"attention": ATTENTION + "4,0,0,0,5\n"}, "attention.csv", 9, "prefill_chunk", "twice"),
-    ({"attention": "a,b\n1,2\n"}, "attention.csv", 1, "prefill_chunk", "no column"),
+    ({"attention": "a,b\n1,2\n"}, "attention.csv", 1, "prefill_chunk", "unknown column"),
     ({"attention": NEWER + "attention,8,3,0,0,1,1\n"}, "attention.csv", 10, "prefill_key",
      "8 tokens see 4 at least"),
     ({"attention": "\n".join(ATTENTION.splitlines()[:3])}, "attention.csv", None, "prefill",

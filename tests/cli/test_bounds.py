@@ -106,7 +106,7 @@ def test_a_packing_of_a_column_is_checked_by_that_column(done):
     ("a.csv", "id,size\nx,3\ny\n", [], "row 3: 1 cells where 2 are expected"),
     ("a.csv", "id,size\nx,3\ny,z\n", [], "row 3, field 'size': 'z' is not a whole number"),
     ("a.csv", "a,b\n1,2\n", [], "field '--column': which column holds the sizes is open"),
-    ("a.csv", "a,b\n1,2\n", ["--column", "c"], "there is no column 'c' (there are: a, b)"),
+    ("a.csv", "a,b\n1,2\n", ["--column", "c"], "unknown column 'c' (known: a, b)"),
     ("a.csv", "a,a\n1,2\n", ["--column", "a"], "row 1, field 'a': the column appears twice"),
     ("a.csv", "", [], "is empty"),
     ("a.json", "[1, true]", [], "row 1, field 'sizes': true is not a number"),

@@ -316,4 +316,4 @@ def test_quiet_leaves_remarks_out_and_keeps_errors(quiet, call):
         assert (code, err) == (0, "")
         assert "method" in out
     code, _, err = call(quiet.format("solve nothing-there"))
-    assert (code, "there is no shipped instance" in err) == (2, True)
+    assert (code, "unknown shipped instance" in err) == (2, True)

@@ -145,7 +145,7 @@ def test_convert_takes_prompts_from_the_requests_in_their_order(done, refused):
 
 
 @pytest.mark.parametrize(("line", "said"), [
-    ("predict train missing.jsonl -o x.json", "missing.jsonl: there is no such file"),
+    ("predict train missing.jsonl -o x.json", "missing.jsonl: the file does not exist"),
     ("predict train chat.jsonl -o x.pkl", "'.pkl' is not a suffix"),
     ("predict train chat.jsonl -o none/x.json", "none"),
     ("predict train chat.jsonl -o x.json --kind bert", "'bert' is not one of"),
@@ -153,7 +153,7 @@ def test_convert_takes_prompts_from_the_requests_in_their_order(done, refused):
     ("predict train m.json -o x.json", "m.json, row 1: not valid JSON"),
     ("predict train chat.jsonl -o x.json --tokenizer none", "none"),
     ("predict evaluate chat.jsonl chat.jsonl", "chat.jsonl: not valid JSON"),
-    ("predict evaluate missing.json chat.jsonl", "missing.json: there is no such file"),
+    ("predict evaluate missing.json chat.jsonl", "missing.json: the file does not exist"),
     ("predict apply m.json two-by-two chat.jsonl m.json", "would be overwritten"),
     ("predict apply m.json two-by-two chat.jsonl x.csv", "'.csv' is not a suffix"),
     ("predict apply m.json two-by-two chat.jsonl x.json --point best", "'point'"),

@@ -186,11 +186,11 @@ def test_a_foreign_trace_needs_no_conversion(call):
         ("mine.csv --clients 4 --cost h100-8b-sheet --block-tokens 500000",
          "'--block-tokens': a block of 500,000 tokens is larger than the machine's KV cache"),
         ("mine.csv --clients 4 --block-tokens 16", "'--block-tokens': needs a number of"),
-        ("mine.csv --clients 4 --cost no.json", "no.json: there is no such file"),
+        ("mine.csv --clients 4 --cost no.json", "no.json: the file does not exist"),
         ("mine.csv --clients 4 --workers 0", "workers"),
-        ("none.csv", "none.csv: there is no such file"),
+        ("none.csv", "none.csv: the file does not exist"),
         ("pang-100x20 --clients 3", "'--clients': does not apply: a native instance has its"),
-        ("pang-100x20 --cost c.json", "c.json: there is no such file"),
+        ("pang-100x20 --cost c.json", "c.json: the file does not exist"),
         ("pang-100x20 --drop-empty", "'--drop-empty': does not apply"),
     ],
 )  # fmt: skip
@@ -261,7 +261,7 @@ def test_studies_take_requests_with_a_grid_of_workers(call, as_json, caplog):
     ('"mine.csv"', "field 'instances.clients': requests have no worker of their own (write {na"),
     ('"mine.csv", clients = 0', "instances.clients"),
     ('"mine.csv", clints = 3', "clints"),
-    ('"mine.csv", clients = 3, cost = "no.json"', "no.json: there is no such file"),
+    ('"mine.csv", clients = 3, cost = "no.json"', "no.json: the file does not exist"),
     ('"two-by-two", clients = 3', "does not apply: a native instance has its own"),
 ])  # fmt: skip
 def test_wrong_requests_of_a_study_are_named(refused, entry, says):

@@ -100,7 +100,7 @@ def test_instances_that_cannot_be(workers, link, field):
 
 def test_unknown_roles_are_refused_and_links_by_runs_and_plans():
     assert "both, prefill, decode" in str(refusal(Worker, 1, role="encode"))
-    with pytest.raises(InputError, match="does not know caches that change workers"):
+    with pytest.raises(InputError, match="does not support caches that change workers"):
         make(Worker(1), link=Link()).require_steady("a run")
 
 

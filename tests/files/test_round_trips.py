@@ -294,7 +294,7 @@ def test_csv_files_are_pointed_to_their_reader(tmp_path):
 @pytest.mark.parametrize("reader", [load_instance, load_schedule, load_cost, read_requests_csv])
 def test_paths_that_cannot_be_read(tmp_path, reader, monkeypatch):
     for path, problem in [
-        (tmp_path / "missing.json", "no such file"),
+        (tmp_path / "missing.json", "does not exist"),
         (tmp_path, "is a folder"),
         ("/dev/zero", "is a device"),
         ("a\0b", "no such file name"),

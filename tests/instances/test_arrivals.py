@@ -122,8 +122,8 @@ def test_classes_follow_the_arrivals_only_where_they_came_from_them():
 
 
 REFUSED = [
-    ("nothing", "arrivals", "no law 'nothing'"), ("", "arrivals", "no law ''"),
-    (3, "arrivals", "not a specification"), ({"rate": 3}, "arrivals", "no law"),
+    ("nothing", "arrivals", "unknown law 'nothing'"), ("", "arrivals", "unknown law ''"),
+    (3, "arrivals", "not a specification"), ({"rate": 3}, "arrivals", "unknown law"),
     ("poisson", "arrivals", "lacks rate"), ("gamma:rate=3", "arrivals", "lacks cv"),
     ("poisson:rate=3,rate=4", "arrivals", "given twice"), ("poisson:3", "arrivals", "NAME=VALUE"),
     ("poisson:rate=3,cv=2", "arrivals", "no parameter 'cv'"),

@@ -81,7 +81,7 @@ def test_convert_takes_a_data_set_by_name(tmp_path, monkeypatch):
     error = refusal(datasets.convert, "oasst_trees_llama_tokens", tmp_path / "b.json", Worker(2))
     assert "holds no requests" in str(error)
     assert "azure_conv_2023" in str(error.remedy)
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="does not exist"):
         datasets.convert("nothing-of-the-kind", tmp_path / "b.json", Worker(2))
 
 

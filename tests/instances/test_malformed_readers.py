@@ -53,10 +53,10 @@ OWN = "prompt_len,output_len,timestamp\n374,44,1700000000.25\n"
 LINE = '{"prompt_len": 5, "output_len": 3, "arrived_at": 3.5}\n'
 OWN_CASES = [
     ("own, one to rename", "ctx,output_tokens\n1,2\n", 1, "prompt_tokens",
-     "no column prompt_tokens", 'rename the column "ctx" to "prompt_tokens"'),
+     "unknown column prompt_tokens", 'rename the column "ctx" to "prompt_tokens"'),
     ("own, two to rename", "ctx,gen\n1,2\n", 1, "prompt_tokens", "and none for output_t",
      'rename the columns "ctx" to "prompt_tokens" and "gen" to "output_tokens"'),
-    ("own, no hint", "prompt_tokens,foo,bar\n1,2,3\n", 1, "output_tokens", "no column",
+    ("own, no hint", "prompt_tokens,foo,bar\n1,2,3\n", 1, "output_tokens", "unknown column",
      'rename the column of these to "output_tokens": "foo", "bar"'),
     ("own, misspelt", "prompt_tokens,output_tokens,arival_s\n1,2,3\n", 1, "arival_s",
      "is like a column", 'rename the column "arival_s" to "arrival_s"'),
@@ -116,8 +116,8 @@ CASES = [
      "ContextTokens, GeneratedTokens"),
     ("tabs, cut", PAIRS.replace(",", "\t") + "1\t2\n", 3, None, "2 cells", "cut off"),
     ("twice", "id,id,prompt_tokens,answer_tokens\n", 1, "id", "appears twice", ""),
-    ("wrong format named", AZURE, 1, "num_prefill_tokens", "no column", "first line", "vidur"),
-    ("unknown format", AZURE, None, "format", "no format", "azure", "parchment"),
+    ("wrong format named", AZURE, 1, "num_prefill_tokens", "unknown column", "first line", "vidur"),
+    ("unknown format", AZURE, None, "format", "unknown format", "azure", "parchment"),
     ("short row", AZURE + "2023-11-16 18:17:04,1\n", 3, None, "2 cells", "cut off"),
     ("long row", PAIRS + "1,1,024,5\n", 3, None, "4 cells", "quote texts"),
     ("open quote", PAIRS + '1,"2,3\n', 3, None, "not valid CSV", "quotes"),
@@ -261,7 +261,7 @@ def test_every_broken_file_is_in_the_table_and_every_case_has_its_own_name():
     assert len({case[0] for case in CASES}) == len(CASES) >= 25
 
 
-@pytest.mark.parametrize("name", ["no such file", "."])
+@pytest.mark.parametrize("name", ["does not exist", "."])
 def test_what_is_no_file_is_refused(name, tmp_path):
     assert refusal(read, tmp_path / name).file == str(tmp_path / name)
 

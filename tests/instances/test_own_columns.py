@@ -377,7 +377,7 @@ def test_a_spreadsheet_without_openpyxl_names_the_extra(tmp_path, monkeypatch):
     ("old.xls", "kind .xls are not read (save it as .xlsx"),
     ("mine.ods", "kind .ods"),
     ("no.xlsx", "is not a spreadsheet that can be read"),
-    ("missing.xlsx", "there is no such file"),
+    ("missing.xlsx", "the file does not exist"),
 ])  # fmt: skip
 def test_what_is_no_spreadsheet_is_refused(tmp_path, name, says):
     if name != "missing.xlsx":

@@ -132,11 +132,11 @@ def test_a_specification_is_a_text_a_mapping_or_a_predictor():
 
 
 @pytest.mark.parametrize(("spec", "problem"), [
-    ("bert", "no predictor 'bert'"), ("noise", "lacks sigma"), ("noise:sigma=-1", "negative"),
+    ("bert", "unknown predictor 'bert'"), ("noise", "lacks sigma"), ("noise:sigma=-1", "negative"),
     ("noise:sigma=text", "finite number"), ("noise:sigma=" + "9" * 400, "finite number"),
-    ("noise:sigma=1e400", "finite number"), ("classes:classes=4", "no counts for 4 classes"),
+    ("noise:sigma=1e400", "finite number"), ("classes:classes=4", "no counts are known for 4"),
     ("classes:sigma=1", "no parameter 'sigma'"), ("oracle:x=1", "it has none"),
-    (3, "not a specification"), ({"law": 5}, "no predictor 5"),
+    (3, "not a specification"), ({"law": 5}, "unknown predictor 5"),
 ])  # fmt: skip
 def test_what_is_wrong_is_named(spec, problem):
     with pytest.raises(InputError, match=problem):

@@ -143,7 +143,7 @@ def test_wrong_arguments_and_mixes_that_are_none_are_named(tmp_path):
     assert "has no requests from 600 s on" in str(error)
     assert len(draw_sources(one, WORKER, start_s=600)) == 0
     assert "requests are expected" in str(refusal(draw_sources, one, WORKER, rate=1e8))
-    assert "no mix 'nothing'" in str(refusal(load_mix, "nothing"))
+    assert "unknown mix 'nothing'" in str(refusal(load_mix, "nothing"))
     assert "servegen_deepseek_r1_rates" in str(refusal(load_mix, "deepseek_r1", tmp_path))
     for name in ("m_tiny", "synthetic", "../m_small"):
         error = refusal(read_servegen, name, tmp_path / "rates.csv", tmp_path / "lengths.csv")

@@ -229,7 +229,7 @@ def test_a_folder_without_weights_is_refused(instance, tmp_path):
     from orsched.runner.worker.language_model import preset_config
 
     preset_config("tiny").save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="there are no weights"):
+    with pytest.raises(InputError, match="no weights"):
         run(instance, "fcfs", RunSettings(model=str(tmp_path), threads=1))
 
 

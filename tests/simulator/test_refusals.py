@@ -163,7 +163,7 @@ def test_a_worker_that_does_not_exist_gets_no_request(arrivals, worker):
 
     requests = Requests([1, 1, 1], [1, 1, 1], arrival_ns=arrivals)
     instance = Instance(requests, [Worker(1), Worker(1, name="b")], first_token="decode")
-    with pytest.raises(PolicyError, match=f"for worker {worker!r}, where there are 2"):
+    with pytest.raises(PolicyError, match=f"for worker {worker!r}, but the workers are 2"):
         simulate_policy(instance, Lost())
 
 

@@ -289,7 +289,7 @@ def test_unknown_columns_are_refused_before_the_search(call, tmp_path, monkeypat
     for option in ("--columns", "--sort"):
         code, out, err = call("frontier", path, option, "ttft_mean")
         assert (code, out) == (2, "")
-        assert f"field '{option}': there is no column 'ttft_mean'" in err
+        assert f"field '{option}': unknown column 'ttft_mean'" in err
 
 
 @pytest.mark.parametrize("function", [frontier, solve])

@@ -441,7 +441,7 @@ class Capacity:
             enough = f"{' and '.join(parts)} suffice for a price of {self.price:g}"
             least = f"no fleet for less than {self.lower_bound_price:g} can (proven)"
         elif self.workers == 1:
-            least = "there is no smaller fleet"
+            least = "no smaller fleet exists"
         measured = (
             f"measured: attainment {best.attainment:.3f}, {self.confidence:.0%} interval "
             f"{best.low:.3f}-{best.high:.3f}"

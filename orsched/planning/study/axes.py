@@ -44,7 +44,7 @@ def data_hash(generator: str, arguments: Mapping[str, Any]) -> str | None:
                 f"cannot be read: {error.strerror or error}",
                 file=str(path),
                 field="instances.mix",
-                remedy="see orsched data: which data sets there are, and where they lie",
+                remedy="see orsched data for the data sets and their places",
             ) from None
     return together.hexdigest()
 
@@ -261,7 +261,7 @@ def _generated(table: dict[str, Any]) -> Iterator[InstanceChoice]:
     name = table["generator"]
     if not isinstance(name, str) or name not in GENERATORS:
         raise InputError(
-            f"there is no generator {name!r}",
+            f"unknown generator {name!r}",
             field="instances.generator",
             remedy=known_names(name, GENERATORS),
         )
@@ -363,7 +363,7 @@ def _source_hash(target: str, given: str) -> str:
         )
     if found is None:
         raise InputError(
-            f"there is no module {target.partition(':')[0]!r}",
+            f"no module {target.partition(':')[0]!r} was found",
             field="policies.name",
             remedy="give module:Class of a module that Python finds from here",
         )

@@ -98,7 +98,7 @@ class Store:
             whole = False
         if not whole:
             raise InputError(
-                "is no longer the record of this cell",
+                "does not hold this cell any more",
                 file=str(path),
                 remedy="remove the file, and the cell runs again",
             )

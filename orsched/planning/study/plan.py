@@ -317,7 +317,7 @@ def _bounds(value: object, objective: str | None) -> tuple[str, ...]:
     for item in value:
         if item not in OBJECTIVES:
             raise InputError(
-                f"there is no bound on {item!r}",
+                f"no bound on {item!r}",
                 field="bounds",
                 remedy=known_names(item, OBJECTIVES),
             )

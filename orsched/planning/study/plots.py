@@ -75,7 +75,7 @@ def save_plots(
     done = [row for row in rows if row["status"] == "ok"]
     if not done:
         raise InputError(
-            "there is no finished cell to plot", field="plots", remedy="see the errors"
+            "no cell has finished: nothing to plot", field="plots", remedy="see the errors"
         )
     target.mkdir(parents=True, exist_ok=True)
     paths = []

@@ -81,12 +81,10 @@ def read_processes(jobs: int | None, cluster: str, ray_address: str | None) -> P
     slots = whole_number(count, "jobs", minimum=1, maximum=MAX_JOBS)
     if cluster not in CLUSTERS:
         raise InputError(
-            f"there is no {cluster!r}", field="cluster", remedy=known_names(cluster, CLUSTERS)
+            f"unknown cluster {cluster!r}", field="cluster", remedy=known_names(cluster, CLUSTERS)
         )
     if ray_address is not None and cluster != "ray":
-        raise InputError(
-            "there is no Ray cluster in use", field="ray_address", remedy="--cluster ray"
-        )
+        raise InputError("no Ray cluster is in use", field="ray_address", remedy="--cluster ray")
     return Processes(slots, cluster, ray_address)
 
 

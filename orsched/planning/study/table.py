@@ -212,7 +212,7 @@ def paired(rows: Sequence[Mapping[str, Any]], value: str, policy: str, other: st
     for name in (policy, other):
         if name not in {row["policy"] for row in rows}:
             raise InputError(
-                f"there is no policy {name!r} in the table",
+                f"unknown policy {name!r} in the table",
                 field="policy",
                 remedy="name a policy of the study",
             )

@@ -188,7 +188,7 @@ def test_names():
         (lambda: mip.variables("q"), "family 'q'"),
         (lambda: mip.row("e99"), "row 'e99'"),
     ):
-        with pytest.raises(InputError, match=f"there is no {what}"):
+        with pytest.raises(InputError, match=f"unknown {what}"):
             call()
     assert "full-mip" in repr(mip)
 

@@ -112,10 +112,10 @@ REFUSED = [
     ({"polices": ["fcfs"]}, "polices", "did you mean policies"),
     ({"instances": []}, "instances", "nothing to run"),
     ({"instances": ["nowhere"]}, "instances", "nowhere"),
-    ({"instances": ["nowhere.json"]}, "instances", "no such file"),
+    ({"instances": ["nowhere.json"]}, "instances", "does not exist"),
     ({"instances": [7]}, "instances", "neither a name nor a table"),
     ({"instances": ["a\0b"]}, "instances.name", "is not a name"),
-    ({"instances": [{"generator": "unifrom"}]}, "instances.generator", "no generator"),
+    ({"instances": [{"generator": "unifrom"}]}, "instances.generator", "unknown generator"),
     ({"instances": [{"generator": "uniform", "clients": 2}]}, "instances.requests", "needs it"),
     ({"instances": [{"generator": "uniform", "request": 2}]}, "instances.request", "mean requests"),
     ({"instances": [{"name": "two-by-two", "sample": 0}]}, "instances.sample", "below 1"),
@@ -123,7 +123,7 @@ REFUSED = [
     ({"policies": []}, "policies", "nothing to run"),
     ({"policies": ["fcsf"]}, "policies.name", "did you mean fcfs"),
     ({"policies": [7]}, "policies", "neither a name nor a table"),
-    ({"policies": ["vllm+chunks=1"]}, "policies.parameters", "no parameter 'chunks'"),
+    ({"policies": ["vllm+chunks=1"]}, "policies.parameters", "unknown parameter 'chunks'"),
     ({"policies": ["vllm+mode=all"]}, "policies.parameters.mode", "'all' is unknown"),
     ({"policies": ["fcfs+dispatch=best"]}, "policies.parameters.dispatch", "'best' is unknown"),
     ({"policies": ["mico+dispatch=best"]}, "policies.parameters.dispatch", "chooses workers"),
@@ -139,10 +139,10 @@ REFUSED = [
     ({"seeds": [-1]}, "seeds", "below 0"),
     ({"seeds": "0:100000000"}, "seeds", "ORSCHED_MAX_CELLS=100000000"),
     ({"seeds": "\u0661:\u0663"}, "seeds", "A:B"),
-    ({"arrivals": ["poison:rate=1"]}, "arrivals", "no law"),
+    ({"arrivals": ["poison:rate=1"]}, "arrivals", "unknown law"),
     ({"arrivals": [{"law": "poisson", "rate": [1, 0]}]}, "arrivals.rate", "not a number above"),
     ({"workers": [0]}, "workers", "below 1"), ({"workers": [{"clients": 2}]}, None, "cost"),
-    ({"predictions": ["magic"]}, "predictor", "no predictor"),
+    ({"predictions": ["magic"]}, "predictor", "unknown predictor"),
     ({"predictions": [{"law": "noise", "sigma": [-1]}]}, "sigma", "negative"),
     ({"bounds": ["jct"]}, "bounds", "no bound"),
     ({"slo": {"ttft": 1}}, "slo.ttft", "did you mean ttft_s"),
@@ -160,7 +160,7 @@ def test_a_package_around_a_policy_is_not_imported_when_a_study_is_read(tmp_path
     monkeypatch.syspath_prepend(tmp_path)
     given = {**SMALL, "policies": ["failing_parent.inner:Mine"]}
     error = refusal(read_study, given)
-    assert (error.field, "there is no module" in str(error)) == ("policies.name", True)
+    assert (error.field, "no module" in str(error)) == ("policies.name", True)
     (tmp_path / "failing_parent" / "inner.py").write_text("")
     study = read_study(given)
     assert "ZeroDivisionError" in execute(study.cells()[0].task())["error"]
