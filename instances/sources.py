@@ -79,7 +79,7 @@ def mix_files(name: str, directory: str | PathLike[str] | None = None) -> list[P
                 "holds no chunk-N-trace.csv", file=name, field="mix", remedy="ServeGen's layout"
             )
         remedy = known_names(name, ("synthetic", *SERVEGEN))
-        raise InputError(f"there is no mix {name!r}", field="mix", remedy=remedy)
+        raise InputError(f"unknown mix {name!r}", field="mix", remedy=remedy)
     base = data_directory(directory)
     tables = [base / f"servegen_{name}_{table}.csv" for table in ("rates", "lengths")]
     if tables[0].is_file() or tables[1].is_file():

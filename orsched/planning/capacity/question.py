@@ -192,7 +192,7 @@ def read_question(given: Given) -> Question:
     )
     if not len(instance):
         raise InputError(
-            "there are no requests", field="instance", remedy="give an instance with requests"
+            "no requests are given", field="instance", remedy="give an instance with requests"
         )
     return question
 
