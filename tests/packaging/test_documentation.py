@@ -130,6 +130,7 @@ def console_commands(root):
     pages = [root / "README.md", *sorted((root / "docs").glob("*.md")), *root.glob("examples/*")]
     for page in (page for page in pages if page.is_file()):
         text = page.read_text().replace("\\\n", " ")
+        text += "\n".join(["", *re.findall(r"\| `(orsched [^`]*)` \|", text)])  # cells of tables
         for line in re.findall(r"^\s*\$? ?orsched ((?![^\n]*[|…]|\.)[a-z][^\n]*)$", text, re.M):
             line = line.partition("#")[0].partition(";")[0]
             yield shlex.split(line.replace(" ... ", " ")), page.name
