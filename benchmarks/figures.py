@@ -1,7 +1,7 @@
 """The figures of the result pages, drawn from the tables on them.
 
 python -m benchmarks.figures [PAGE ...] reads the tables of each page and draws its figure into
-``docs/_static``. The tables are what the commands on the pages print (``benchmarks.pages``), so a
+``docs/_static``. The tables are recorded ones (``benchmarks.write_results``), so a
 figure shows no number of its own. Each holds a digest of its rows, which a test compares.
 """
 
@@ -146,30 +146,6 @@ def fidelity(figure: Any, found: list[Table]) -> None:
     ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def echo(figure: Any, found: list[Table]) -> None:
-    """Bulk tokens and attainment of each policy on three workloads."""
-    (table, bound) = found
-    names = list(dict.fromkeys(row[0] for row in table[1:]))
-    proven = {row[0]: number(row[1]) for row in bound[1:]}
-    policies = list(dict.fromkeys(row[1] for row in table[1:]))
-    for ax, name in zip(figure.subplots(1, len(names), sharey=True), names, strict=True):
-        of = {row[1]: row for row in table[1:] if row[0] == name}
-        ax.axhline(proven[name] / 1000, color=RED, linestyle="--", label="bound at 90 %")
-        for policy, colour, marker in zip(policies, WORKER_COLOURS, "oDs^vP", strict=False):
-            row = of[policy]
-            at = (number(row[4]), number(row[2]) / 1000)
-            ax.plot(*at, marker, color=colour, label=policy, markersize=7)
-        ax.set_title(name, fontsize=10)
-        ax.set_xlabel("attainment, %")
-        ax.set_xlim(94.5, 100)
-        ax.grid(alpha=0.3)
-    figure.axes[0].set_ylim(bottom=0)
-    figure.axes[0].set_ylabel("bulk tokens, thousands a second")
-    figure.legend(
-        *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
-    )
-
-
 def scls(figure: Any, found: list[Table]) -> None:
     """Throughput by arrival rate of each scheduler on both engines."""
     (table,) = found
@@ -185,39 +161,6 @@ def scls(figure: Any, found: list[Table]) -> None:
         ax.grid(alpha=0.3)
         ax.legend(fontsize=8)
     figure.axes[0].set_ylabel("done, requests/s")
-
-
-def mico(figure: Any, found: list[Table]) -> None:
-    """Throughput over the baseline by batch size, here and in the paper, by number of clouds."""
-    (table,) = found
-    sizes = [int(cell) for cell in table[0][1:]]
-    for ax, row in zip(figure.subplots(1, len(table) - 1, sharey=True), table[1:], strict=True):
-        here = [number(cell) for cell in row[1:]]
-        ax.errorbar(
-            sizes, here, [number(cell, 1) for cell in row[1:]], fmt="-o", color=BLUE, label="here"
-        )
-        paper = [number(cell, 2) for cell in row[1:]]
-        ax.plot(sizes, paper, "--D", color=ORANGE, label="the paper", markersize=4)
-        ax.set_title(f"{row[0]} clouds", fontsize=10)
-        ax.set_xticks(sizes[::2])
-        ax.set_xlabel("batch size")
-        ax.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("throughput over the baseline")
-    figure.axes[0].legend(fontsize=8)
-
-
-def ssjf(figure: Any, found: list[Table]) -> None:
-    """Mean and p99 of JCT as aging grows."""
-    (table,) = found
-    ax = figure.subplots()
-    for row, colour, marker in zip(table[1:], WORKER_COLOURS, "oDs^vP", strict=False):
-        name = row[0].replace("`", "").replace("aging_s=", "aging ")
-        ax.plot(number(row[1]), number(row[2]), marker, color=colour, label=name, markersize=7)
-    ax.set_xlabel("mean JCT, s")
-    ax.set_ylabel("JCT p99, s")
-    ax.set_ylim(0, 500)
-    ax.grid(alpha=0.3)
-    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def worth(figure: Any, found: list[Table]) -> None:
@@ -287,7 +230,46 @@ def latency_gaps(figure: Any, found: list[Table]) -> None:
     )
 
 
+def ssjf(figure: Any, found: list[Table]) -> None:
+    """Reductions of mean JCT by mode, here and in the paper."""
+    (table,) = found
+    for ax, place, name in zip(
+        figure.subplots(1, 2, sharex=True, sharey=True), ("Figure 4", "Figure 5"),
+        ("varying rates", "varying burstiness"), strict=True,
+    ):  # fmt: skip
+        rows = [row for row in table[1:] if row[0] == place]
+        labels = {"classes": "5 classes", "lognormal": "log-normal", "oracle": "oracle"}
+        names = [f"{labels[row[1].split()[0]]}, {row[1].split()[1]}" for row in rows]
+        ours, paper = ([number(row[k]) for row in rows] for k in (3, 2))
+        dots(ax, names, {"orsched": ours, "SSJF (oracle: oracle)": paper})
+        ax.set_xlim(left=0)
+        ax.set_title(name, fontsize=10)
+        ax.set_xlabel("less mean JCT than FCFS, %")
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
+
+
+def mico(figure: Any, found: list[Table]) -> None:
+    """Throughput over the baseline by batch size, here and in the paper, by number of clouds."""
+    (table,) = found
+    cells = {tuple(map(int, numbers(row[1]))): row for row in table[1:] if " batch " in row[1]}
+    counts = sorted({clouds for clouds, _ in cells})
+    for ax, clouds in zip(figure.subplots(1, len(counts), sharey=True), counts, strict=True):
+        sizes = sorted(batch for k, batch in cells if k == clouds)
+        for name, column, look in (("orsched", 3, "-o"), ("MICO", 2, "--D")):
+            values = [number(cells[clouds, batch][column]) for batch in sizes]
+            ax.plot(sizes, values, look, color=BLUE if column == 3 else ORANGE, label=name,
+                    markersize=4)  # fmt: skip
+        ax.set_title(f"{clouds} clouds", fontsize=10)
+        ax.set_xticks(sizes[::2])
+        ax.set_xlabel("batch size")
+        ax.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("throughput over the baseline")
+    figure.axes[0].legend(fontsize=8)
+
+
 FIGURES = (
+    Figure("results-ssjf", (("Printed values beside ours", 0),), ssjf, (8, 3.2)),
+    Figure("results-mico-and-echo", (("MICO: printed values beside ours", 0),), mico, (8, 2.8)),
     Figure("results-exact-and-packing", (("Which search proves what", 0),), searches, (8, 3)),
     Figure("results-latency-and-bounds", (("Requests that arrive", 0),), latency_gaps, (8, 3)),
     Figure("results-pang", (("Printed values beside ours", 0),), pang, (7, 2.2)),
@@ -300,9 +282,6 @@ FIGURES = (
         fidelity,
         (7.5, 2.9),
     ),
-    Figure("echo", (("Ours beside them", 0), ("Ours beside them", 1)), echo, (8, 3.8)),
-    Figure("mico", (("Table 1: throughput over the baseline, 800 queries", 0),), mico, (8, 2.8)),
-    Figure("ssjf", (("Aging", 0),), ssjf, (7, 2.8)),
     Figure("results-predictions-and-gates", (("What predictions gain", 2),), worth, (8, 3.4)),
     Figure("results-scls", (("By arrival rate", 0),), scls, (7.5, 3.2)),
 )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from orsched.simulator.policy import View
 
 
-CONFIGURATIONS = ("bs", "bs+e", "bs+e+s", "echo")
+CONFIGURATIONS = ("bs", "bs-e", "bs-e-s", "echo")
 ESTIMATORS = ("pooling", "machine")
 
 
@@ -48,8 +48,8 @@ class EchoParams(ColocationParams):
 
     Attributes:
         configuration: ``bs``: vLLM's priority scheduling, bulk requests in the order of arrival, no
-            regard to limits; ``bs+e``: a step with bulk work keeps to the SLO of the iteration by
-            the time estimator; ``bs+e+s``: Echo's scheduler chooses the bulk requests; ``echo``:
+            regard to limits; ``bs-e``: a step with bulk work keeps to the SLO of the iteration by
+            the time estimator; ``bs-e-s``: Echo's scheduler chooses the bulk requests; ``echo``:
             its KV manager as well (task-aware eviction, the threshold).
         estimator: ``pooling``: eq. (6)-(8), fitted to micro-benchmarks on the worker's cost model;
             ``machine``: the cost model itself, an estimator without error.
@@ -275,7 +275,7 @@ class Echo(Colocation):
 
     def __init__(self, instance: Instance, params: EchoParams) -> None:
         self.own = params
-        parts = params.configuration.split("+")
+        parts = params.configuration.split("-")
         self.estimates = params.configuration != "bs"
         self.chooses = "s" in parts or params.configuration == "echo"
         self.manages = params.configuration == "echo"

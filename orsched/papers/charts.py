@@ -155,6 +155,7 @@ def _finish(figure: Figure) -> None:
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
+    most = 2 if type(figure).__name__ == "SubFigure" else 4
     if len(handles) > 1:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center",
-                      ncols=min(4, len(handles)), fontsize=8)  # fmt: skip
+                      ncols=min(most, len(handles)), fontsize=8)  # fmt: skip

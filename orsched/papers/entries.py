@@ -99,6 +99,12 @@ def title(name: str) -> str:
 
 
 @cache
+def setting(name: str) -> dict[str, Any]:
+    """Return the constants of a paper's experiments, without their sources."""
+    return {key: each["value"] for key, each in _document(_known(name))["setting"].items()}
+
+
+@cache
 def entries(name: str) -> tuple[Entry, ...]:
     """Return the figures, then the tables of a paper; raises ``InputError`` for another name."""
     document = _document(_known(name))

@@ -74,20 +74,20 @@ def test_bs_evicts_running_bulk_work_for_a_waiting_interactive_request():
 def test_bs_pays_no_regard_to_limits_and_e_does():
     steps, _ = run(BESIDE, configuration="bs")
     assert steps[0] == (0, {0: 10, 1: 100})
-    steps, _ = run(BESIDE, configuration="bs+e", estimator="machine")
+    steps, _ = run(BESIDE, configuration="bs-e", estimator="machine")
     assert steps[0] == (0, {0: 10, 1: 80})  # 10 + 10 + 80 ms: the first token is due at 100
     assert steps[1] == (100, {0: 1, 1: 20})  # the second one at 150
 
 
 def test_without_slack_bulk_work_pauses():
     problem = instance([(INTERACTIVE, 85, 3, 0), (BULK, 100, 1, 0)])
-    steps, _ = run(problem, configuration="bs+e", estimator="machine", margin=0.9)
+    steps, _ = run(problem, configuration="bs-e", estimator="machine", margin=0.9)
     assert steps[0] == (0, {0: 85})  # 95 of 100 ms; a tenth of that for bulk work is too little
     assert steps[1] == (95, {0: 1})  # 55 ms until it is due: 5 for bulk work
     assert all(time <= 100 + 50 * place for place, (time, _) in enumerate(steps[1:3]))
 
 
-@pytest.mark.parametrize(("configuration", "order"), [("bs+e", [0, 1, 2]), ("bs+e+s", [0, 2, 1])])
+@pytest.mark.parametrize(("configuration", "order"), [("bs-e", [0, 1, 2]), ("bs-e-s", [0, 2, 1])])
 def test_the_scheduler_takes_the_request_that_shares_the_cached_prefix(configuration, order):
     problem = on_one_client(1, 2, 1)
     _, schedule = run(problem, configuration=configuration, estimator="machine")
@@ -100,11 +100,11 @@ def test_the_other_tokens_of_a_step_count():
     40 ms, though 30 in 40 ms are better than 4 in 14 ms."""
     rows = [(BULK, 4, 60, 0)] * 12 + [(BULK, 30, 1, 300), (BULK, 4, 1, 300)]
     problem = instance(rows, clients=13, blocks=1000)
-    _, schedule = run(problem, configuration="bs+e+s", estimator="machine")
+    _, schedule = run(problem, configuration="bs-e-s", estimator="machine")
     assert list(starts_of(schedule))[12:] == [13, 12]
 
 
-@pytest.mark.parametrize(("configuration", "waits"), [("bs+e+s", False), ("echo", True)])
+@pytest.mark.parametrize(("configuration", "waits"), [("bs-e-s", False), ("echo", True)])
 def test_the_manager_keeps_memory_free_for_interactive_requests(configuration, waits):
     """Request 0 had 5 of 8 blocks for most of the time; both bulk requests need 5 together."""
     rows = [(INTERACTIVE, 20, 2, 0), (BULK, 4, 4, 100), (BULK, 16, 1, 100)]
@@ -117,7 +117,7 @@ def test_the_manager_keeps_memory_free_for_interactive_requests(configuration, w
 def test_task_aware_eviction_is_the_managers():
     problem = instance([(BULK, 8, 1, 0)])
     assert run(problem, configuration="echo")[1].eviction == {"rule": "task_aware"}
-    assert run(problem, configuration="bs+e+s")[1].eviction is None  # the worker's own
+    assert run(problem, configuration="bs-e-s")[1].eviction is None  # the worker's own
 
 
 def test_followers_wait_for_the_prefix_that_is_being_computed():
@@ -128,7 +128,7 @@ def test_followers_wait_for_the_prefix_that_is_being_computed():
 
 
 def test_limits_can_be_given_in_place_of_those_of_the_classes():
-    steps, _ = run(BESIDE, configuration="bs+e", estimator="machine", ttft_s=0.05)
+    steps, _ = run(BESIDE, configuration="bs-e", estimator="machine", ttft_s=0.05)
     assert steps[0] == (0, {0: 10, 1: 30})
 
 
@@ -237,8 +237,8 @@ def test_old_answers_are_forgotten():
 
 
 METHODS = (
-    ("echo", {"configuration": "bs"}), ("echo", {"configuration": "bs+e"}),
-    ("echo", {"configuration": "bs+e+s", "buckets": 2}),
+    ("echo", {"configuration": "bs"}), ("echo", {"configuration": "bs-e"}),
+    ("echo", {"configuration": "bs-e-s", "buckets": 2}),
     ("echo", {"configuration": "echo", "estimator": "machine", "candidates": 2}), ("hygen", {}),
     ("conserve", {"safepoint_s": 0.001}), ("slack", {"idle_step_s": 0.001}),
     ("slack", {"order": "tree", "quantile": 0.5}),

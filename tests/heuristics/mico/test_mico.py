@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.reproductions import mico_setting
-from benchmarks.reproductions.mico_runs import cache_lengths, kv_lengths, run, summed
 from orsched import AffineCost, BlockMemory, InputError, Instance, Requests, Worker, summarise
 from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.heuristics.mico import ABLATION, Mico, MicoParams
 from orsched.heuristics.mico.worker_scheduler import WorkerQueue
+from orsched.papers import mico_setting
+from orsched.papers.mico_setting import cache_lengths, kv_lengths, summed
 from tests.heuristics.building import require_sound, same, solved, workers_of
 from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
@@ -224,10 +224,9 @@ def test_a_static_batch_grows_from_its_longest_prompt():
     runs = list(kv_lengths(schedule, 0, literal=True))
     assert summed(runs) == 5 + 6 + 7 + 8
     assert runs[0] == (5, 1)
-    sums, peak = cache_lengths(instance, schedule)
-    assert sums["literal"] == sums["engine"] == [26]
-    assert sums["own"] == [((3 + 4 + 5 + 6) + (5 + 6 + 7 + 8)) // 2]
-    assert peak == 8
+    sums, peaks = cache_lengths(instance, schedule)
+    assert sums == {"literal": [26], "engine": [26]}
+    assert peaks == {"literal": 8, "engine": 8}
 
 
 def test_an_insertion_lengthens_everybody_and_the_oldest_releases():
@@ -239,7 +238,7 @@ def test_an_insertion_lengthens_everybody_and_the_oldest_releases():
     assert summed(literal) == 3 + 4 + 8 + 9 + 6 + 7
     # As the engine counts, the insertion is a round for the others: 5, not 8.
     assert summed(list(kv_lengths(schedule, 0, literal=False))) == 3 + 4 + 5 + 6 + 6 + 7
-    assert cache_lengths(instance, schedule)[1] == 9
+    assert cache_lengths(instance, schedule)[1] == {"literal": 9, "engine": 7}
 
 
 def test_a_decoupled_insertion_pads_nobody():
@@ -252,21 +251,6 @@ def test_the_literal_insertion_charges_the_whole_padded_batch():
     cost = in_order(mico_setting.InsertionCost, 100, 7, 100, 0)
     assert cost.mixed_ns([4], 2) == 100 + 7 * 4 * 3
     assert cost.mixed_ns([4, 4], 1) == 100 + 7 * 4 * 3
-
-
-def test_the_setting_is_the_papers_and_iteration_level_wins(monkeypatch):
-    monkeypatch.delenv("ORSCHED_DATA", raising=False)
-    problem = mico_setting.instance(400, 3, 3, 0)
-    total = problem.requests.prompt_tokens + problem.requests.output_tokens
-    assert total.max() <= mico_setting.GPT2.limit
-    limit, buckets = mico_setting.GPT2.limit, mico_setting.BUCKETS
-    true = problem.requests.output_tokens * buckets // limit
-    guessed = problem.requests.predicted_tokens * buckets // limit
-    assert abs((true.clip(max=buckets - 1) == guessed).mean() - mico_setting.ACCURACY) < 0.06
-    assert abs(true.clip(max=buckets - 1) - guessed).max() <= 1
-    new, old = run("QI", 100, 3, 3, 0), run("neither", 100, 3, 3, 0)
-    assert new.makespan_ns < old.makespan_ns
-    assert len(new.ends_ns) == sum(new.served) == 100
 
 
 INSTANCES = st.integers(0, 2**32).map(
