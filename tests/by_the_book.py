@@ -106,7 +106,8 @@ class Book:
             own = schedule.eviction is None
             (rule,) = rules if own else (schedule.eviction["rule"],)
             self.check_orders()
-            self.prefix_book = PrefixBook(self, rule)
+            ahead = not own and schedule.eviction.get("ahead", False)
+            self.prefix_book = PrefixBook(self, rule, ahead)
             for stay in self.stays:
                 found = self.prefix_book.found.get(id(stay), 0)
                 require(found == stay.hit, "hits")

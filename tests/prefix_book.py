@@ -16,8 +16,8 @@ class Block:
 class PrefixBook:
     """The caches of the workers that have one; ``found`` by stay, ``used`` by number of step."""
 
-    def __init__(self, book, rule):
-        self.book, self.rule = book, rule
+    def __init__(self, book, rule, ahead):
+        self.book, self.rule, self.ahead, self.held = book, rule, ahead, []
         self.instance, self.requests = book.instance, book.requests
         self.found, self.used, self.acted, self.clock = {}, {}, set(), 0
         self.pools = {
@@ -45,8 +45,16 @@ class PrefixBook:
                 kind = 2 if number == stay.first else 1
                 yield moment, stay.worker, number, kind, self.order(stay), stay, phase
             if stay.finished:
-                last = steps[stay.last]
-                yield last.end_ns, stay.worker, stay.last, 4, self.order(stay), stay, None
+                last, free = steps[stay.last], 4
+                later = [n for n, each in enumerate(steps) if each.worker == stay.worker]
+                later = [n for n in later if n > stay.last]
+                if self.ahead and later:
+                    free, number = 5, later[0]
+                    step, late = steps[number], self.was_planned(number, stay.last)
+                    moment = step.end_ns if late and step.phase == DECODE else step.start_ns
+                    kind = 2.5 if late else 0.5
+                    yield moment, stay.worker, number, kind, self.order(stay), stay, None
+                yield last.end_ns, stay.worker, stay.last, free, self.order(stay), stay, None
             elif self.leaves(stay) is not None:
                 number = self.leaves(stay)
                 turn = (stay.exit, *(-x for x in self.order(stay)))
@@ -55,6 +63,17 @@ class PrefixBook:
             if step.worker in self.pools:
                 moment = step.end_ns if step.phase == DECODE else step.start_ns
                 yield moment, step.worker, number, 3, (), None, None
+
+    def was_planned(self, number, before):
+        """Whether a step was planned while the one before it ran."""
+        step, stays = self.book.steps[number], self.book.stays
+        if step.rounds == 1 and any(number in s.does and number > s.first for s in stays):
+            return True
+        done = sum(s.finished and s.last == before for s in stays)
+        known = self.book.steps[before].start_ns
+        first = [s for s in stays if s.first == number and s.turn == 0]
+        clients = self.instance.workers[step.worker].clients
+        return any(self.requests.arrival_ns[s.request] <= known for s in first) and done < clients
 
     def leaves(self, stay):
         """Number of the step before which an evicted stay is freed; None behind the last one."""
@@ -67,6 +86,14 @@ class PrefixBook:
         self.now, self.worker = moment, worker
         if kind == 3:
             self.used[number] = sum(bool(block.users) for block in self.pools[worker])
+            return
+        if kind == 5:
+            self.held.append(stay)
+            return
+        if kind in (0.5, 2.5):
+            if stay in self.held:
+                self.held.remove(stay)
+                self.free(stay)
             return
         if kind in (0, 4):
             self.free(stay)
@@ -115,6 +142,9 @@ class PrefixBook:
                 table[place].named = self.clock
 
     def free(self, stay):
+        cached, size = stay.does[stay.last][2], self.size(stay)
+        if self.ahead and not stay.finished and cached > stay.due and cached % size == 0:
+            self.tables[id(stay)][-1].key = None
         for block in reversed(self.tables.pop(id(stay))):
             block.users.remove(id(stay))
             if not block.users:
@@ -128,6 +158,12 @@ class PrefixBook:
         empty = [block for block in free if block.key is None]
         if empty:
             return empty[0]
+        mine = [stay for stay in self.held if stay.worker == worker]
+        if not free and mine:
+            for stay in mine:
+                self.held.remove(stay)
+                self.free(stay)
+            return self.next_block(worker)
         if not free:
             self.pools[worker].append(Block())  # more than there are: the memory rule sees it
             return self.pools[worker][-1]

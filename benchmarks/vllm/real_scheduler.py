@@ -121,6 +121,11 @@ def own_token(row):
     return OWN_TOKEN + row
 
 
+def yielded_tokens(case):
+    """Return row -> the token that its request yields: with a prefix cache one of its own."""
+    return own_token if sharing(case) else lambda row: YIELDED_TOKEN
+
+
 def iterate(engine, yields):
     """Do one step; return request -> tokens, the preempted requests, and request -> tokens hit."""
     planned, result = plan(engine, yields)
@@ -157,7 +162,7 @@ def record(case, model):
         return record_ahead(case, model)
     engine, rows = scheduler(case, model), case["requests"]
     waiting = sorted(range(len(rows)), key=lambda row: (rows[row][2], row))
-    yields = own_token if sharing(case) else lambda row: YIELDED_TOKEN
+    yields = yielded_tokens(case)
     iterations = []
     for start in [*case["starts"], *[2**62] * FURTHER_STEPS]:
         while waiting and rows[waiting[0]][2] <= start:
@@ -177,13 +182,13 @@ def record_ahead(case, model):
     """Do the same where each step is scheduled before the result of the one before it is there."""
     engine, rows = scheduler(case, model), case["requests"]
     waiting = sorted(range(len(rows)), key=lambda row: (rows[row][2], row))
-    iterations, ahead = [], None
+    yields, iterations, ahead = yielded_tokens(case), [], None
     for start in [*case["starts"], *[2**62] * FURTHER_STEPS]:
         while waiting and rows[waiting[0]][2] <= start:
             row = waiting.pop(0)
             engine.add_request(request(case, row, len(rows) - len(waiting)))
         while ahead is None:  # nothing is in flight: all results are there
-            planned, result = plan(engine, lambda row: YIELDED_TOKEN)
+            planned, result = plan(engine, yields)
             iterations.append(planned)
             if planned[0]:
                 ahead = result
@@ -193,7 +198,7 @@ def record_ahead(case, model):
                     break
         if ahead is None:
             continue
-        planned, result = plan(engine, lambda row: YIELDED_TOKEN)
+        planned, result = plan(engine, yields)
         iterations.append(planned)
         ahead()
         ahead = result

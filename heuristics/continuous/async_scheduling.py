@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.common.errors import InputError
+from orsched.data.memory import AHEAD, LRU
 from orsched.data.step import evict
 from orsched.heuristics.continuous.by_group import GroupBatching
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
     from orsched.data.step import Step
     from orsched.heuristics.continuous.params import ContinuousParams, Queue
+    from orsched.simulator.paging import PrefixView, Trial
     from orsched.simulator.policy import Information, Policy, View
 
 
@@ -30,6 +32,8 @@ class AsyncBatching(ContinuousBatching):
     nothing is in flight, or the plan serves no request, all is known.
     """
 
+    eviction = AHEAD
+
     def __init__(self, params: ContinuousParams, information: Information, queue: Queue) -> None:
         super().__init__(params, information, queue)
         self.leaving: dict[int, int] = {}  # cached tokens of what finished in the last step
@@ -41,12 +45,14 @@ class AsyncBatching(ContinuousBatching):
         self.rounds = 0
 
     def start(self, view: View) -> None:
-        """Know the worker; raises ``InputError`` for one that pads or has a prefix cache."""
-        if view.prefixes is not None:
+        """Know the worker; raises ``InputError`` for one that pads or has another eviction rule."""
+        memory = view.worker.memory
+        cache = None if memory is None else memory.prefix_cache
+        if cache is not None and cache.rule != LRU:
             raise InputError(
-                "is not modelled for a worker with a prefix cache",
+                f"is modelled with the eviction rule lru, not {cache.eviction}",
                 field="async_scheduling",
-                remedy="leave it out, or give the worker's memory no prefix cache",
+                remedy="leave it out, or set the rule of the worker's prefix cache to lru",
             )
         super().start(view)
         self.own.leaving = self.leaving
@@ -127,6 +133,8 @@ class InFlight:
         memory = view.worker.memory
         if memory is None:
             self._blocks = 0
+        elif view.prefixes is not None:
+            self._blocks = view.prefixes.held_by_left
         elif memory.is_paged:
             size = memory.block_tokens
             self._blocks = sum(-(-cached // size) for cached in policy.leaving.values())
@@ -135,6 +143,12 @@ class InFlight:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._view, name)
+
+    @property
+    def prefixes(self) -> PlannedAhead | None:
+        """The prefix cache, in which what finished still has its blocks."""
+        prefixes = self._view.prefixes
+        return None if prefixes is None else PlannedAhead(prefixes)
 
     @property
     def blocks_unused(self) -> int | None:
@@ -151,6 +165,17 @@ class InFlight:
         """Tokens in the cache of a request."""
         cached = self._leaving.get(request)
         return self._view.cached(request) if cached is None else cached
+
+
+class PlannedAhead:
+    """A prefix cache on which trials are as the next step is planned: ahead."""
+
+    def __init__(self, prefixes: PrefixView) -> None:
+        self._prefixes = prefixes
+
+    def trial(self) -> Trial:
+        """Begin to try a step."""
+        return self._prefixes.trial(ahead=True)
 
 
 def _continuous(

@@ -8,6 +8,7 @@ from typing import Any, Self
 from orsched.common.columns import shown, whole_number
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
+from orsched.common.scalars import require_bool
 from orsched.common.units import MAX_TOKENS
 from orsched.costs.parameters import read_parameters
 
@@ -41,24 +42,37 @@ class Eviction:
 
     Attributes:
         rule: one of ``RULES``.
+        ahead: whether each step is planned while the one before runs (vLLM: async_scheduling; with
+            ``lru`` only). Then the blocks of a finished request become free after those that the
+            next step takes, if that one was planned before; and the block that the last token of
+            an evicted request fills has no content, since its step was not over.
     """
 
     rule: str = "lru"
+    ahead: bool = False
 
     def __post_init__(self) -> None:
         require_rule(self.rule)
+        require_bool(self.ahead, "ahead")
+        if self.ahead and self.rule != "lru":
+            raise InputError(
+                f"steps are planned ahead with the rule lru, not {self.rule}",
+                field="ahead",
+                remedy="leave ahead out, or set the rule to lru",
+            )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rule as JSON values."""
-        return {"rule": self.rule}
+        """Return the rule as JSON values; ``ahead`` only where it is true."""
+        return {"rule": self.rule, **({"ahead": True} if self.ahead else {})}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Inverse of ``to_dict``."""
-        return cls(**read_parameters(values, "eviction", ["rule"]))
+        return cls(**read_parameters(values, "eviction", ["rule"], ["ahead"]))
 
 
 LRU = Eviction("lru")
+AHEAD = Eviction("lru", ahead=True)
 TASK_AWARE = Eviction("task_aware")
 LEAST_FUTURE_USE = Eviction("least_future_use")
 

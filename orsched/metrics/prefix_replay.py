@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.common.units import NEVER
-from orsched.data.schedule import DECODE
+from orsched.data.schedule import DECODE, PREFILL
 from orsched.metrics.prefix_blocks import EMPTY, LOST, CacheBlocks, Users, own_key
 
 if TYPE_CHECKING:
     from orsched.common.columns import IntColumn
     from orsched.data.memory import Eviction
     from orsched.data.workers import Worker
+    from orsched.metrics.timeline_rows import Mask
     from orsched.metrics.timeline_stays import Stays
 
-FREE_EVICTED, GROW, ADMIT, FREE_FINISHED = range(4)  # what happens in a step, in this order
+FREE_EVICTED, FREE_SOON, GROW, ADMIT, FREE_LATE, FREE_FINISHED = range(6)
+"""What happens in a step, in this order. Where steps are planned ahead, what finished in the step
+before is freed soon, or late where the step goes on with requests in one round."""
 
 Maker = Callable[[int, "Worker", "Eviction", Users], CacheBlocks]
 """Makes the blocks of a worker: its index, the worker, the rule in force, and who will use keys."""
@@ -56,10 +59,13 @@ class PrefixReplay:
         self.users = Users(line)
         make = _blocks_of if maker is None else maker
         self.caches: dict[int, CacheBlocks] = {}
+        self.ahead = np.zeros(len(line.instance.workers), bool)
+        self.pending: dict[int, dict[int, int]] = {}  # worker -> stay -> tokens, finished, held
         for index, worker in enumerate(line.instance.workers):
             if worker.memory is not None and worker.memory.prefix_cache is not None:
                 rule = line.rule_of(worker)
                 self.caches[index] = make(index, worker, rule, self.users)
+                self.ahead[index], self.pending[index] = rule.ahead, {}
         self._chains()
         self._run()
         for index, cache in self.caches.items():
@@ -127,9 +133,19 @@ class PrefixReplay:
         finished = line.stay_finishes[here]
         last = line.stay_last[here]
         free = line.stay_freed[here]
-        within = ~finished & (free < line.heads()[line.stay_worker[here] + 1])
         parts: list[tuple[IntColumn, ...]] = []
-        for kind, rows, place in ((FREE_FINISHED, finished, last), (FREE_EVICTED, within, free)):
+        heads = line.heads()[line.stay_worker[here] + 1]
+        within = ~finished & (free < heads)
+        self.later: Mask = finished & self.ahead[line.stay_worker[here]] & (last + 1 < heads)
+        later = self.later
+        following = np.minimum(last + 1, max(len(line.worker) - 1, 0))
+        late = self._goes_on()[following] if later.any() else later
+        for kind, rows, place in (
+            (FREE_FINISHED, finished, last),
+            (FREE_SOON, later & ~late, following),
+            (FREE_LATE, later & late, following),
+            (FREE_EVICTED, within, free),
+        ):
             chosen = np.flatnonzero(rows)
             parts.append(
                 (place[chosen], np.full(len(chosen), kind), number[here[chosen]], cached[chosen])
@@ -138,6 +154,21 @@ class PrefixReplay:
         ends = line.heads()[line.stay_worker[here[never]] + 1]
         self.left = list(zip(never.tolist(), ends.tolist(), strict=True))
         return parts
+
+    def _goes_on(self) -> Mask:
+        """Return which steps were planned while the one before ran: they go on with requests, in
+        one round, or begin with one that had arrived by then, for which there was a client."""
+        line, here, some = self.line, self.here, max(len(self.line.worker), 1)
+        goes_on: Mask = (line.phase != PREFILL) & (line.rounds == 1)
+        goes_on[line.first[line.prefills[~line.opens[line.prefills]]]] = True
+        done = np.bincount(line.stay_last[here[self.later]], minlength=some)
+        clients = np.array([worker.clients for worker in line.instance.workers])
+        first = here[(line.stay_turn[here] == 0) & (line.stay_first[here] > 0)]
+        place = line.stay_first[first]
+        arrived = line.instance.requests.arrival_ns[line.stay_request[first]]
+        known = arrived <= line.start_ns[place - 1]
+        goes_on[place] |= known & (done[place - 1] < clients[line.stay_worker[first]])
+        return goes_on
 
     def _chunks(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:
         """Prefill rows: the first of each stay admits it."""
@@ -181,6 +212,8 @@ class PrefixReplay:
         self.ordinal_of = self.line.ordinal[stays.stay].tolist()
         self.bulk_of = self.line.instance.bulk[stays.request].tolist()
         self.worker_of = workers.tolist()
+        self.ahead_of = self.ahead[workers].tolist()
+        self.finished_of = self.line.stay_finishes[stays.stay].tolist()
         prompts = self.line.instance.requests.prompt_tokens[stays.request]
         line = self.line
         returns = np.append(line.start_ns[line.stay_first[1:]], NEVER)
@@ -206,10 +239,15 @@ class PrefixReplay:
         cache = self.cache_of[stay]
         before = cache.used
         if kind == FREE_FINISHED:
+            if self.later[stay]:
+                self.pending[self.worker_of[stay]][stay] = tokens
+                return
             self._free(stay, tokens)
             self.change[place + 1] += cache.used - before
             return
-        if kind == FREE_EVICTED:
+        if kind in (FREE_SOON, FREE_LATE):
+            self._free_pending(stay)
+        elif kind == FREE_EVICTED:
             self._free(stay, tokens)
             if self.users.matter and self.returns[stay] >= moment:
                 self._tell(self.users.begins, stay, self.due_then[stay], moment)
@@ -256,6 +294,10 @@ class PrefixReplay:
         cache, size, table = self.cache_of[stay], self.size_of[stay], self.tables[stay]
         more = -(-tokens // size) - len(table)
         if more > 0:
+            pending = self.pending[self.worker_of[stay]]
+            if pending and cache.used + more > cache.blocks:
+                for each in list(pending):
+                    self._free_pending(each)
             table += cache.take(more)
         named, full = self.named[stay], min(tokens // size, self.shared_of[stay])
         if named < full:
@@ -264,10 +306,18 @@ class PrefixReplay:
                 cache.name(table[k], self.ids[begin + k])
             self.named[stay] = full
 
+    def _free_pending(self, stay: int) -> None:
+        """Let a stay go that finished in the step before, unless it is gone."""
+        tokens = self.pending[self.worker_of[stay]].pop(stay, None)
+        if tokens is not None:
+            self._free(stay, tokens)
+
     def _free(self, stay: int, tokens: int) -> None:
         """Let a stay go; full blocks that have no key yet get the request's own."""
         cache, table, request = self.cache_of[stay], self.tables[stay], self.request_of[stay]
         last = self.last_of[stay]
+        if self.ahead_of[stay] and not self.finished_of[stay] and tokens > self.due_of[stay]:
+            tokens -= 1  # what the last round filled has no content
         for k in range(self.named[stay], min(tokens // self.size_of[stay], len(table))):
             if cache.key[table[k]] == EMPTY:
                 if last:

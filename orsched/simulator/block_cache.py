@@ -26,10 +26,18 @@ class BlockCache:
     those with content in the order of the eviction rule. Several blocks may have one key: a hit
     takes the one that got it first. While ``log`` is a list, each operation adds what undoes it: so
     a plan is tried on the cache itself. ``releasing`` is the request whose blocks were freed last.
+    ``ahead``: steps are planned ahead (``Eviction.ahead``); ``left`` then has the blocks of the
+    requests that finished in the last step, which ``hold`` gives back to them while a step is
+    planned, and while others are evicted before it.
     """
 
     def __init__(
-        self, blocks: int, block_tokens: int, chains: PrefixChains, order: FreeBlocks
+        self,
+        blocks: int,
+        block_tokens: int,
+        chains: PrefixChains,
+        order: FreeBlocks,
+        ahead: bool = False,
     ) -> None:
         self.blocks = self.free = blocks
         self.size = block_tokens
@@ -45,6 +53,9 @@ class BlockCache:
         self.evictions = 0  # how often content was lost so far
         self.users: FutureUsers | None = None  # where the eviction rule counts who will ask
         self.worker = self.releasing = 0
+        self.ahead = ahead
+        self.began: dict[int, int] = {}  # request -> what it had to prefill, if planned ahead
+        self.left: dict[int, list[int]] = {}  # request that has just finished -> its blocks
         self.log: Log | None = None
 
     def lookup(self, request: int, due: int) -> list[int]:
@@ -84,6 +95,8 @@ class BlockCache:
         self.free -= len(removed)
         hit = len(blocks) * self.size
         self.tables[request] = blocks
+        if self.ahead and self.log is None:
+            self.began[request] = due
         if self.log is not None:
             self.log.append((self._unadmit, (request, blocks[:], removed)))
         return hit
@@ -105,6 +118,8 @@ class BlockCache:
 
     def grow(self, request: int, count: int) -> None:
         """Let a request take some blocks."""
+        if count > self.free and self.left and self.log is None:
+            self.let_go()
         if count > self.free:
             raise PolicyError(
                 f"request {request} takes {count} more memory blocks, where {self.free} of "
@@ -136,6 +151,8 @@ class BlockCache:
         self.releasing = request
         if due is not None and self.users is not None:
             self._tell(request, False, due)
+        if self.ahead and due is not None:
+            cached -= cached > self.began[request]  # what its last round fills has no content
         places = range(self.chains.shared[request], cached // self.size)
         own = [place for place in places if key_of[table[place]] is None]
         if due is not None:
@@ -146,7 +163,15 @@ class BlockCache:
             self.returning.discard(request)
             for place in own:
                 key_of[table[place]] = LOST_KEY
-        counts, empty, put = self.counts, self.empty, self.order.put
+        freed = self._free(table)
+        if self.log is not None:
+            self.log.append((self._unrelease, (request, table, freed)))
+        elif self.ahead and due is None:
+            self.left[request] = table
+
+    def _free(self, table: Sequence[int]) -> int:
+        """Drop a reference to each of some blocks, the last first; return how many are free now."""
+        counts, empty, put, key_of = self.counts, self.empty, self.order.put, self.key_of
         freed = 0
         for block in reversed(table):
             counts[block] = count = counts[block] - 1
@@ -157,8 +182,57 @@ class BlockCache:
                 else:
                     put(block)
         self.free += freed
+        return freed
+
+    def hold(self) -> None:
+        """Give requests that have just finished their blocks again."""
+        counts, empty, key_of = self.counts, self.empty, self.key_of
+        for request, table in self.left.items():
+            removed: list[tuple[int, int]] = []
+            for block in table:
+                if not counts[block]:
+                    place = -1
+                    if key_of[block] is None:
+                        place = len(empty) - 1 - empty[::-1].index(block)
+                        del empty[place]
+                        removed.append((block, place))
+                    else:
+                        removed.append((block, self.order.remove(block)))
+                counts[block] += 1
+            self.free -= len(removed)
+            self.tables[request] = table
+            if self.log is not None:
+                self.log.append((self._unhold, (request, removed)))
+
+    def let_go(self, last: bool = True) -> None:
+        """Free what ``hold`` gave back; ``last``: it is not held again."""
+        for request in self.left:
+            if request in self.tables:
+                self.let_one_go(request)
+        if last and self.log is None:
+            self.left.clear()
+
+    def let_one_go(self, request: int) -> None:
+        """Free the blocks of one request that has finished."""
+        table = self.tables.pop(request)
+        freed = self._free(table)
         if self.log is not None:
-            self.log.append((self._unrelease, (request, table, freed)))
+            self.log.append((self._unfree, (request, table, freed)))
+
+    def held_by_left(self) -> int:
+        """Return how many free blocks ``hold`` would give back."""
+        counts = self.counts
+        return len({block for table in self.left.values() for block in table if not counts[block]})
+
+    def _unhold(self, request: int, removed: list[tuple[int, int]]) -> None:
+        for block in self.tables.pop(request):
+            self.counts[block] -= 1
+        for block, entry in reversed(removed):
+            if self.key_of[block] is None:
+                self.empty.insert(entry, block)
+            else:
+                self.order.restore(block, entry)
+        self.free += len(removed)
 
     def _tell(self, request: int, is_begin: bool, due: int) -> None:
         """Tell who counts future users of a stay that begins or is evicted."""
@@ -254,6 +328,13 @@ class BlockCache:
                 del self.others[key]
 
     def _unrelease(self, request: int, table: list[int], freed: int) -> None:
+        self._unfree(request, table, freed)
+        key_of = self.key_of
+        for block in table:
+            if key_of[block] == LOST_KEY:
+                key_of[block] = None
+
+    def _unfree(self, request: int, table: list[int], freed: int) -> None:
         counts, key_of = self.counts, self.key_of
         for block in table:
             if not counts[block]:
@@ -262,7 +343,5 @@ class BlockCache:
                 else:
                     self.order.unput(block)
             counts[block] += 1
-            if key_of[block] == LOST_KEY:
-                key_of[block] = None
         self.tables[request] = table
         self.free -= freed

@@ -140,6 +140,18 @@ class SharedPages(Pages):
         self.cache.release(request, cached, due)
         self._counted()
 
+    def hold_left(self) -> None:
+        """Give what finished in the last step its blocks again: evictions go before it."""
+        if self.cache.left:
+            self.cache.hold()
+            self._counted()
+
+    def free_left(self, last: bool = True) -> None:
+        """Free those blocks; ``last``: for good, in this step."""
+        if self.cache.left:
+            self.cache.let_go(last)
+            self._counted()
+
     def _counted(self, value: int = 0) -> int:
         """Keep count of the blocks that are held; return the value."""
         self.used = self.blocks - self.cache.free
@@ -179,6 +191,7 @@ class SharedPages(Pages):
             self.begun = False
         else:
             self._take(count)
+            self.free_left()
         self.rounds += count
 
     def _take(self, count: int) -> None:
@@ -321,12 +334,21 @@ class PrefixView:
         due = due_tokens(self._view, request)
         return len(self._pages.cache.lookup(request, due)) * self._pages.size if due else 0
 
-    def trial(self) -> Trial:
-        """Begin to try a step on the cache; one that was begun before is closed."""
+    def trial(self, ahead: bool = False) -> Trial:
+        """Begin to try a step on the cache; one that was begun before is closed. ``ahead``: as it
+        was planned while the last step ran: what finished in it still has its blocks."""
         if self._pages.busy:
             raise PolicyError("a step is tried on a worker that is in the middle of one")
         self._pages.see(self._view.now_ns)
-        return Trial(self._view, self._pages.cache)
+        found = Trial(self._view, self._pages.cache)
+        if ahead:
+            self._pages.cache.hold()
+        return found
+
+    @property
+    def held_by_left(self) -> int:
+        """Free blocks that requests have in a trial ``ahead``, which finished in the last step."""
+        return self._pages.cache.held_by_left()
 
 
 def due_tokens(view: SeenWorker, request: int) -> int:
@@ -402,6 +424,9 @@ class Trial:
         cache = self._open()
         if request not in cache.tables or request in self._new:
             raise PolicyError(f"request {request} is not on the worker: it cannot be evicted")
+        if request in cache.left:
+            cache.let_one_go(request)
+            return
         view = self._view
         due = view.prompt_tokens[request] + view.generated(request)
         cache.release(request, view.cached(request), due)

@@ -11,7 +11,7 @@ from orsched.common.columns import read_only
 from orsched.common.errors import InputError
 from orsched.common.units import NEVER
 from orsched.data.feasibility import roles_of, takes_prompt
-from orsched.data.memory import LRU
+from orsched.data.memory import AHEAD, LRU
 from orsched.data.service_classes import LABELLED
 from orsched.simulator.block_cache import BlockCache
 from orsched.simulator.free_blocks import (
@@ -125,8 +125,9 @@ class PrefixCaches:
         if size not in self.chains:
             self.chains[size] = PrefixChains(self.instance, size)
         rule = memory.prefix_cache.rule if self.eviction is None else self.eviction
-        if rule == LRU:
-            return BlockCache(memory.blocks, size, self.chains[size], LeastRecent(memory.blocks))
+        if rule in (LRU, AHEAD):
+            order = LeastRecent(memory.blocks)
+            return BlockCache(memory.blocks, size, self.chains[size], order, rule.ahead)
         return self._counting(state.index, memory.blocks, size, rule)
 
     def _counting(self, worker: int, blocks: int, size: int, rule: Eviction) -> BlockCache:

@@ -54,6 +54,7 @@ class WorkerRun:
         self.first_from_prefill = run_state.first_from_prefill
         self.busy = False  # whether a step is in progress
         self.until_ns = 0  # when that one ends
+        self.started_ns = 0  # when it, or the last one, started
         self.completed: list[int] | None = None  # of a prefill or mixed step in progress
         self.foreseen = 0 if run_state.assigns else ARRIVAL  # events that are known beforehand
         self.count = self.target = self.until = 0
@@ -64,8 +65,11 @@ class WorkerRun:
         """Begin a step; say if it takes time (an eviction alone takes none)."""
         if self.shared is not None:
             self.shared.see(self.state.now_ns)
+            self.shared.hold_left()
         if step.preempt:
             self.running_set.evict(step.preempt)
+        if self.shared is not None and self.shared.cache.left:
+            self._free_left(step)
         if step.prefill:
             self._begin_prefill(step)
         elif step.decode is None or len(step.decode):
@@ -77,6 +81,22 @@ class WorkerRun:
             raise PolicyError("a prefill stage without a request")
         self.busy = True
         return True
+
+    def _free_left(self, step: Step) -> None:
+        """Free the blocks of what finished in the last step before this one takes its own, unless
+        this one was planned while the last one ran: it goes on with requests, in one round, or
+        begins with one that had arrived by then, for which there was a client."""
+        assert self.shared is not None
+        rounds = step.decode is None or bool(len(step.decode))
+        decodes = self.state.origin or self.running_set.paused
+        goes_on = rounds and bool(decodes) and step.rounds == 1
+        goes_on |= any(request in self.state.partial for request in step.prefill)
+        if not goes_on and step.prefill:
+            known = self.run_state.arrivals[step.prefill[0]] <= self.started_ns
+            goes_on = known and len(self.shared.cache.left) < self.worker.clients
+        takes_time = bool(step.prefill) or rounds
+        if not goes_on:
+            self.shared.free_left(last=takes_time)
 
     def _begin_prefill(self, step: Step) -> None:
         if step.hold:
@@ -116,6 +136,7 @@ class WorkerRun:
                 raise not_whole(self.cost, "prefill_ns", (chunks,), duration) from None
         self.count = 1 if mixed else 0
         if self.shared is not None:
+            self.shared.free_left()
             self.shared.start(self.state.now_ns)
 
     def _begin_rounds(self, step: Step) -> None:
@@ -145,7 +166,11 @@ class WorkerRun:
         count -= state.rounds
         active = len(state.origin) + len(state.held)
         if self.pages is not None:
-            count = self.pages.most_rounds(count)
+            most = count
+            count = self.pages.most_rounds(most)
+            if count == 0 and self.shared is not None:  # the blocks of what has just finished
+                self.shared.free_left()
+                count = self.pages.most_rounds(most)
             if count == 0:
                 return False
         if self.context_matters:
@@ -193,7 +218,8 @@ class WorkerRun:
 
     def _advance(self, duration: int, rounds: int, phase: int) -> None:
         """Let a step last, and record it; it starts now."""
-        end = self.until_ns = self.state.now_ns + duration
+        self.started_ns = self.state.now_ns
+        end = self.until_ns = self.started_ns + duration
         if end >= NEVER:
             raise PolicyError("the schedule runs past 2**62 ns")
         steps = self.steps

@@ -12,6 +12,8 @@ from orsched.checker import ViolationKind, check
 from orsched.data.links import NAMES, Link, Transfers
 from orsched.data.memory import RULES, BlockMemory, PrefixCache
 from orsched.data.schedule import PREFILL, Schedule, Steps, Work
+from orsched.heuristics.continuous import ContinuousBatching
+from orsched.heuristics.continuous.async_scheduling import AsyncBatching
 from orsched.metrics.timeline import Timeline
 from orsched.simulator import simulate_policy
 from tests.by_the_book import rule_broken_by
@@ -22,11 +24,16 @@ from tests.in_order import in_order
 from tests.pools import pool_instance, pool_policy
 from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
 
+WAYS = (*RULES, "ahead")
+"""The eviction rules, and the first one where each step is planned while the one before runs."""
+
 
 @cache
 def made(seed, workers=1, rule="lru"):
-    instance = prefix_instance(seed, workers, rule)
-    policy = prefix_policy(instance, prefix_params(seed, instance.workers[0].clients))
+    ahead = rule == "ahead"
+    instance = prefix_instance(seed, workers, "lru" if ahead else rule)
+    kind = AsyncBatching if ahead else ContinuousBatching
+    policy = prefix_policy(instance, prefix_params(seed, instance.workers[0].clients), kind)
     return instance, simulate_policy(instance, policy).schedule
 
 
@@ -39,7 +46,7 @@ def with_workers(instance, **fields):
     return instance.replace(workers=tuple(replace(each, **fields) for each in instance.workers))
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", WAYS)
 @pytest.mark.parametrize("workers", [1, 3])
 def test_what_the_simulator_makes_is_valid(workers, rule):
     """INV-20, INV-21, INV-22: both replays of the caches agree, written apart."""
@@ -69,7 +76,7 @@ def require_conserved(line):
         assert (used > 0).all()  # each step serves somebody
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", WAYS)
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_literal_reading_agrees(workers, rule):
     """INV-20, INV-21, INV-22: of schedules and of changed ones, with blocks as objects."""
@@ -94,7 +101,7 @@ def test_a_literal_reading_agrees(workers, rule):
 def test_many_simulated_schedules_are_valid():
     for seed in range(25, 300):
         for workers in (1, 3):
-            for rule in RULES:
+            for rule in WAYS:
                 assert check(*made(seed, workers, rule)) == [], (seed, workers, rule)
 
 
@@ -105,7 +112,10 @@ def test_the_rules_differ():
         instance, schedule = made(seed)
         for rule in RULES[1:]:
             apart[rule] += check(instance, schedule.replace(eviction={"rule": rule})) != []
-    assert min(apart[rule] for rule in RULES[1:]) > 3
+    for seed in range(25, 60):
+        instance, schedule = made(seed, rule="ahead")
+        apart["ahead"] += check(instance, schedule.replace(eviction=None)) != []
+    assert min(apart[rule] for rule in WAYS[1:]) > 3, apart
 
 
 def test_no_column_of_a_cache_can_be_wrong():

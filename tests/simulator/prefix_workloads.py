@@ -52,12 +52,12 @@ def prefix_params(seed, clients):
     )
 
 
-def prefix_policy(instance, params):
+def prefix_policy(instance, params, kind=ContinuousBatching):
     """Return ``vllm`` on one worker, or one a worker below the dispatcher ``prefix``."""
 
     def make():
         queue = make_queue(instance, params, Information.NONE)
-        return ContinuousBatching(params, Information.NONE, queue)
+        return kind(params, Information.NONE, queue)
 
     return make() if len(instance.workers) == 1 else Dispatched(make, DISPATCHERS["prefix"]())
 

@@ -176,7 +176,7 @@ def test_planned_ahead_what_is_done_may_lose_its_blocks_and_nobody_joins():
     assert steps[1:4] == [({0: 1, 1: 1}, []), ({0: 1}, []), ({0: 1, 2: 3}, [])]
 
 
-def test_a_prefix_cache_and_planning_ahead_do_not_go_together():
-    memory = BlockMemory(20, 2, "paged", PrefixCache())
-    with pytest.raises(InputError, match=r"async_scheduling.*prefix cache"):
+def test_planning_ahead_needs_a_cache_that_loses_what_was_used_least_recently():
+    memory = BlockMemory(20, 2, "paged", PrefixCache("task_aware"))
+    with pytest.raises(InputError, match=r"async_scheduling.*lru"):
         run("vllm", ([2], [2]), 1, memory, async_scheduling=True)
