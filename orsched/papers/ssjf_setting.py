@@ -129,7 +129,7 @@ class AuthorsShortestFirst(Batches):
     The queue is sorted again for each batch; equals stay as they were. If a request has waited too
     long (``rescue``) it is sorted by waiting times instead, by true lengths, as the authors' is.
     Waiting is counted at the end of a batch, for all in the queue then, from the end of the one
-    before: also for a request that has just arrived or was in the batch.
+    before: also for a request that arrived since or was in the batch.
     """
 
     name = "authors_sjf"
