@@ -115,9 +115,9 @@ def pack(
         gap: end once (makespan - bound) / bound is at most this; 0.01 is 1 %.
 
     Raises:
-        InputError: a time is negative or not whole, the sum leaves 62 bits, there is no client,
-            seed or moves is no whole number from 0, the time limit is not a positive number, or the
-            gap is not a number from 0 to below 1.
+        InputError: a time is negative or not whole, or the sum leaves 62 bits. ``clients`` is not
+            at least 1, or ``seed`` or ``moves`` is not a whole number from 0. The time limit is
+            not a positive number, or the gap is not a number from 0 to below 1.
     """
     begin, clock = perf_counter(), Clock(time_limit)
     jobs = int_column(processing_times, "processing_times", maximum=2**53).tolist()

@@ -218,9 +218,9 @@ def batch(
             ``auto``: ``lines`` where it applies, else ``fast``.
 
     Raises:
-        InputError: a length is not a whole number of at least 1, a request does not fit into the
-            memory even alone, an admissible batch would take a negative time, the cost is not
-            bilinear, a time exceeds 2**62 ns, or the method is unknown or does not apply.
+        InputError: a length is not a whole number of at least 1, or a request does not fit into
+            the memory even alone. A time is negative or exceeds 2**62 ns, or the cost is not
+            bilinear. The method is unknown or does not apply.
     """
     if method != "auto" and method not in METHODS:
         remedy = known_names(method, ["auto", *METHODS], "one of ")

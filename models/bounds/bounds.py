@@ -70,7 +70,7 @@ class Bound:
         value_ns: the bound, in nanoseconds.
         certificate: integers that re-derive it without a solver; checked by
             ``orsched.checker.certificates``.
-        reference: values that are no bounds, such as Pang's (31)-(32); never part of a gap.
+        reference: values that are not bounds, such as Pang's (31)-(32); never part of a gap.
     """
 
     name: str
@@ -238,7 +238,7 @@ def bound(
             and ``moves``, which are restarts on another worker.
 
     Raises:
-        InputError: another objective or allowance, or a time limit that is no number above 0.
+        InputError: another objective or allowance, or a time limit that is not a number above 0.
         InfeasibleError: no request fits onto any worker.
     """
     require_instance(instance)

@@ -136,7 +136,7 @@ def bulk_tokens(
     credit: str = "output",
 ) -> int:
     """Return the tokens of bulk requests that are done by a moment, weighted. An output token
-    counts when it is there. A prompt counts in proportion to the output that is there (``credit``
+    counts when it is yielded. A prompt counts in proportion to the output so far (``credit``
     ``output``), or when its first prefill is complete (``prefill``). Of a run of rounds that goes
     on at the moment those count that have ended, as if all lasted equally long."""
     line, bulk, requests = Timeline(instance, schedule), instance.bulk, instance.requests
@@ -263,8 +263,8 @@ def bulk_bound(
     """Return the most bulk work that any schedule can do while the others meet their limits.
 
     The instance's classes say which requests are bulk, and which limits the others have
-    (``Instance.classes``). Each token of a bulk request's output counts when it is there, and
-    brings its part of the prompt with it, computed or found in a cache: a request that is finished
+    (``Instance.classes``). Each token of a bulk request's output counts when it is yielded,
+    and brings its part of the prompt with it, computed or found in a cache: a finished request
     counts prompt and output. A linear program over time windows; docs/proofs.md has the proof.
 
     Args:
