@@ -241,8 +241,8 @@ def ssjf(figure: Any, found: list[Table]) -> None:
         labels = {"classes": "5 classes", "lognormal": "log-normal", "oracle": "oracle"}
         names = [f"{labels[row[1].split()[0]]}, {row[1].split()[1]}" for row in rows]
         ours, paper = ([number(row[k]) for row in rows] for k in (3, 2))
-        dots(ax, names, {"orsched": ours, "SSJF (oracle: oracle)": paper})
-        ax.set_xlim(left=0)
+        dots(ax, names, {"orsched": ours, "the paper": paper})
+        ax.set_xlim(0, 65)
         ax.set_title(name, fontsize=10)
         ax.set_xlabel("less mean JCT than FCFS, %")
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
@@ -255,7 +255,7 @@ def mico(figure: Any, found: list[Table]) -> None:
     counts = sorted({clouds for clouds, _ in cells})
     for ax, clouds in zip(figure.subplots(1, len(counts), sharey=True), counts, strict=True):
         sizes = sorted(batch for k, batch in cells if k == clouds)
-        for name, column, look in (("orsched", 3, "-o"), ("MICO", 2, "--D")):
+        for name, column, look in (("orsched", 3, "-o"), ("the paper", 2, "--D")):
             values = [number(cells[clouds, batch][column]) for batch in sizes]
             ax.plot(sizes, values, look, color=BLUE if column == 3 else ORANGE, label=name,
                     markersize=4)  # fmt: skip
