@@ -8,7 +8,7 @@ import pytest
 from benchmarks import dispatching, exact_means, fleet_bounds, frozen, latency_search, lines
 from benchmarks.lines import ROOMS, ROOT, Counts, Room, by_room, count, exceeded, now, room_of, rows
 from benchmarks.mutants import TARGETS, mutants, outcome
-from benchmarks.reproductions import disaggregation, four_workloads, scls, six_workloads
+from benchmarks.reproductions import disaggregation, four_workloads, six_workloads
 from benchmarks.speed import packing_seeds, worker
 from benchmarks.speed.packing_seeds import Answer, summary
 from benchmarks.speed.section import Options
@@ -21,7 +21,7 @@ def test_what_is_no_number_of_something_is_said(wrong, capsys):
     for script, option in (
         (disaggregation.main, "--seeds"), (disaggregation.main, "--requests"),
         (six_workloads.main, "--jobs"), (six_workloads.main, "--tuning"),
-        (dispatching.main, "--seeds"), (latency_search.main, "--seeds"), (scls.main, "--seeds"),
+        (dispatching.main, "--seeds"), (latency_search.main, "--seeds"),
         (four_workloads.main, "--seeds"),
     ):  # fmt: skip
         assert refused("", script, [f"{option}={wrong}"], kind=SystemExit).code == 2

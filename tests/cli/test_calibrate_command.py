@@ -99,7 +99,7 @@ def test_a_model_that_misses_its_own_rehearsal_is_not_handed_out(call):
 @pytest.mark.parametrize(("options", "message"), [
     ("--cost-model cubic", "no fit for 'cubic'"),
     ("-o cost.parquet", "ends in .json"),
-    ("-o nowhere/cost.json", "no such folder"),
+    ("-o nowhere/cost.json", "folder does not exist"),
     ("--measurements steps.txt", "ends in .csv"),
     ("--measurements steps.csv", "the command reads it"),
     ("--slots 3", "does not apply to measurements of a file"),

@@ -315,6 +315,7 @@ RUNS = {
     "compare": ["two-by-two", "uniform --set requests=4 --set clients=2 --seeds 0:2"],
     "cost": ["--gpu h100 --model 8b"], "data list": [""], "data verify": ["--directory ."],
     "frontier": ["two-by-two --first makespan --second jct_mean --points 0"],
+    "paper": ["pang --list", "pang --table 3"],
     "info": ["", "fcfs", "gsm8k", "affine", "machines", "two-by-two"], "pack": ["two-by-two"],
     "predict evaluate": ["m.json math.jsonl"],
     "predict train": ["math.jsonl -o m2.json --kind constant"],

@@ -141,7 +141,7 @@ def test_a_tokenizer_s_file_counts_where_there_is_one(tmp_path):
         assert token_counter(folder)("a extraordinary a") == 3
     (tmp_path / "tokenizer.json").write_text('{"version": ')
     assert "not a tokenizer" in str(refusal(token_counter, tmp_path))
-    assert "no such file" in str(refusal(token_counter, tmp_path / "other.json"))
+    assert "does not exist" in str(refusal(token_counter, tmp_path / "other.json"))
 
 
 def test_a_tokenizer_without_its_package_names_the_extra(tmp_path, monkeypatch):

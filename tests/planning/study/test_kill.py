@@ -158,7 +158,7 @@ def _refused(folder, key, text):
     with Store(folder) as store:
         store.path(key).write_bytes(text.encode("utf-8", "surrogatepass"))
         error = refusal(store.load, [key])
-    assert "no longer the record" in str(error)
+    assert "does not hold this cell" in str(error)
     assert error.file.endswith(f"{key}.json")
 
 

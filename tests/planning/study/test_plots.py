@@ -274,7 +274,7 @@ def test_pairs_are_compared_on_equal_workloads(done):
         means = part.groupby(["policy", "seed"])["jct_ns_mean"].mean()
         expected = (means["online"] / means["fcfs"] - 1).mean()
         assert interval.mean == pytest.approx(expected)
-    assert "no policy 'lifo'" in str(refusal(paired, done.rows, "jct_ns_mean", "lifo", "fcfs"))
+    assert "unknown policy 'lifo'" in str(refusal(paired, done.rows, "jct_ns_mean", "lifo", "fcfs"))
 
 
 def test_columns_without_numbers_and_choices_that_are_no_columns_are_refused(done):
@@ -294,7 +294,7 @@ def test_plots_of_a_study_and_what_they_cannot_show(done, tmp_path):
         refusal(save_plots, done.rows, tmp_path, [plot])
     error = refusal(save_plots, done.rows, tmp_path, suffix="jpg")
     assert "'jpg' is none of svg, png, pdf" in str(error)
-    assert "no finished cell" in str(refusal(save_plots, [], tmp_path))
+    assert "nothing to plot" in str(refusal(save_plots, [], tmp_path))
 
 
 def test_a_policy_has_a_line_for_each_choice_of_its_parameters(tmp_path):

@@ -157,7 +157,7 @@ def test_files_that_are_no_text_are_refused(read, tmp_path):
     for raw, said in ((b"", "empty"), (b"PAR1" + bytes(9), "Parquet"), (b"\xff\xff{}", "UTF-8")):
         (tmp_path / "raw.jsonl").write_bytes(raw)
         refused(said, Assignment.read, fleet(), tmp_path / "raw.jsonl")
-    refused("no such file", Assignment.read, fleet(), tmp_path / "missing.jsonl")
+    refused("does not exist", Assignment.read, fleet(), tmp_path / "missing.jsonl")
 
 
 def test_what_is_of_another_instance_is_refused(plan, tmp_path):
