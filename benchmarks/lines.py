@@ -64,7 +64,7 @@ ROOMS = {
     ),
     "solving": Room(("orsched/solving",), 3_075, 2_600, 11),
     "files and instances": Room(("orsched/files", "instances"), 7_477, 8_300, 33),
-    "models": Room(("models",), 20_900, 19_300, 83),
+    "models": Room(("models",), 20_925, 19_300, 83),
     "heuristics": Room(("heuristics",), 10_735, 9_500, 47),
     "command line": Room(("orsched/cli",), 7_355, 6_000, 30),
     "views": Room(("orsched/views",), 5_095, 5_400, 21),

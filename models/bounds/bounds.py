@@ -314,25 +314,49 @@ def bound_for(
     needed = allowances_of(instance, schedule)
     if lower.allows >= needed:
         return lower
-    kinds = tuple(type(worker.cost) for worker in instance.workers)  # one file may fit several
-    key = (instance.sha256, kinds, objective, needed, lower.name, lower.value_ns)
-    seconds = float("inf") if time_limit is None else time_limit
-    known = _KEPT.get(key)
-    if known is None or known[0] < seconds:
-        clock = Clock(time_limit)
+
+    def prove() -> Bound:
         found = bound(instance, objective, time_limit, needed)
         other = _by_known_rounds(instance, lower, Scope.allowing(needed, instance))
         if other is not None and other.value_ns > found.value_ns:
             found = _largest_proven(instance, [found, other])
+        return found
+
+    return _kept(prove, time_limit, instance, objective, needed, lower.name, lower.value_ns)
+
+
+def bound_once(
+    instance: Instance, objective: str, time_limit: float | None, allows: Iterable[str]
+) -> Bound:
+    """Return the same as ``bound``, and keep it for the next method on the same instance."""
+    needed = frozenset(allows)
+
+    def prove() -> Bound:
+        return bound(instance, objective, time_limit, needed)
+
+    return _kept(prove, time_limit, instance, objective, needed)
+
+
+def _kept(
+    prove: Callable[[], Bound], time_limit: float | None, instance: Instance, *key: Hashable
+) -> Bound:
+    """Return a bound that was proven before in no less time, or prove it and keep it."""
+    kinds = tuple(type(worker.cost) for worker in instance.workers)  # one file may fit several
+    place = (instance.sha256, kinds, *key)
+    seconds = float("inf") if time_limit is None else time_limit
+    known = _KEPT.get(place)
+    if known is None or known[0] < seconds:
+        clock = Clock(time_limit)
+        found = prove()
         known = (seconds if clock.out() else float("inf"), found)
-        _KEPT[key] = known
+        _KEPT[place] = known
         if len(_KEPT) > _MOST_KEPT:
             del _KEPT[next(iter(_KEPT))]
     return known[1]
 
 
 _KEPT: dict[tuple[Hashable, ...], tuple[float, Bound]] = {}
-"""The bounds of ``bound_for``, and for how many seconds each was improved (inf: it cannot be)."""
+"""Bounds on instances, and for how many seconds each was improved (inf: it cannot be)."""
 
 
 def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | None:

@@ -28,8 +28,8 @@ from orsched.metrics.objective_values import objective_value, weighted_times
 from orsched.metrics.summary import distribution, gap, summarise
 from orsched.models.bounds.bounds import (
     Bound,
-    bound,
     bound_for,
+    bound_once,
     mean_bounds,
     no_floor,
     ordering_cannot_help,
@@ -441,7 +441,7 @@ def _bounds_before(
 ) -> dict[str, Bound]:
     """Return the best bounds of objectives, found in a tenth of the seconds left, all together."""
     share = None if seconds == math.inf else max(1e-3, seconds / 10 / max(1, len(wanted)))
-    return {name: bound(instance, name, share, allows) for name in wanted}
+    return {name: bound_once(instance, name, share, allows) for name in wanted}
 
 
 def bound_of(objective: Objective, makespan: Bound | None, means: dict[str, Bound]) -> int | None:
