@@ -147,7 +147,7 @@ def survives(device, fault, reason, said):
 
 
 def survives_want_of_memory(device):
-    survives(device, "out_of_memory", "out_of_memory", "memory")
+    survives(device, "out_of_memory", "out_of_memory", "Memory")
 
 
 def survives_an_error(device):
