@@ -69,7 +69,7 @@ ROOMS = {
     "command line": Room(("orsched/cli",), 7_355, 6_000, 30),
     "views": Room(("orsched/views",), 5_095, 5_400, 21),
     "runner and calibration": Room(("runner", "orsched/calibration"), 14_787, 14_200, 62),
-    "papers": Room(("orsched/papers",), 2_880, 2_880, 20),
+    "papers": Room(("orsched/papers",), 2_885, 2_880, 20),
     "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 8_494, 9_200, 36),
 }
 """The rooms; files directly in ``orsched/`` are the door and count in none."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PAPERS = ("pang", "scls", "ssjf", "mico", "echo")
 KINDS = ("figure", "table")
+_MOST = 1000  # times its default: how large a whole setting may be
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,16 @@ def _like(known: Any, value: Any, name: str) -> Any:
     if isinstance(known, list):
         given = value if isinstance(value, (list, tuple)) else str(value).split(",")
         return [_like(known[0], each, name) for each in given]
+    most = _MOST * max(1, known) if isinstance(known, int) else 0
     try:
         found = type(known)(value)
-    except (TypeError, ValueError):
-        found = None
-    wrong = found is None or (isinstance(known, int) and (found != float(value) or found < 0))
+        wrong = isinstance(value, bool) != isinstance(known, bool)
+        wrong |= isinstance(known, int) and not 0 <= found == float(value) <= most
+    except (OverflowError, TypeError, ValueError):
+        wrong = True
     if wrong:
-        kind = {int: "a whole number", float: "a number"}.get(type(known), "a text")
+        kinds = {int: f"a whole number from 0 to {most:,}", float: "a number"}
+        kind = kinds.get(type(known), "a text")
         raise InputError(
             f"{value!r} is not {kind}", field=f"--set {name}", remedy=f"for example {known}"
         )

@@ -191,7 +191,6 @@ class BlockCache:
             removed: list[tuple[int, int]] = []
             for block in table:
                 if not counts[block]:
-                    place = -1
                     if key_of[block] is None:
                         place = len(empty) - 1 - empty[::-1].index(block)
                         del empty[place]
