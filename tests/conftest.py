@@ -64,6 +64,12 @@ def _keep_ctrl_c():
 
 
 @pytest.fixture(autouse=True)
+def _prove_again():
+    """Forget what was proven before: a test may replace a search, and others share its instance."""
+    import_module("orsched.models.bounds.bounds")._KEPT.clear()
+
+
+@pytest.fixture(autouse=True)
 def _close_figures():
     """Leave no matplotlib figure open for the next test."""
     yield

@@ -148,8 +148,8 @@ def _no_grace(monkeypatch):
 @pytest.mark.parametrize(("phase", "line"), [
     ("orsched.files.locate.load", "solve two-by-two"),
     ("orsched.files.locate.load", "compare two-by-two"),
-    ("orsched.solving.checked_run.bound", "solve two-by-two"),
-    ("orsched.solving.checked_run.bound", "compare two-by-two"),
+    ("orsched.solving.checked_run.bound_once", "solve two-by-two"),
+    ("orsched.solving.checked_run.bound_once", "compare two-by-two"),
     ("orsched.instances.catalog.generate", "compare gsm8k --seeds 0:2"),
 ])  # fmt: skip
 def test_every_phase_is_ended(monkeypatch, call, phase, line):

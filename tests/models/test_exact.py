@@ -52,8 +52,9 @@ def test_exact_proves_a_small_optimum_on_both_back_ends(backend):
 def test_a_proof_beyond_the_certified_bound_is_said_to_have_no_certificate(backend, monkeypatch):
     claim = {"bound": "last_arrival", "value_ns": 0}
     weak = Bound("last_arrival", value_ns=0, certificate=claim, reference={})
-    for module in ("models.bounds.bounds", "models.exact_search.starts", "solving.checked_run"):
-        monkeypatch.setattr(f"orsched.{module}.bound", lambda *_, **__: weak)
+    names = ("models.bounds.bounds.bound", "models.exact_search.starts.bound")
+    for name in (*names, "solving.checked_run.bound_once"):
+        monkeypatch.setattr(f"orsched.{name}", lambda *_, **__: weak)
     result = orsched.solve(SMALL, "exact", parameters={"backend": backend}, time_limit=600)
     assert (result.status, result.termination) == ("optimal", "finished")
     assert (result.bound_ns, result.certified) == (0, False)
