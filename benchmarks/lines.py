@@ -56,21 +56,21 @@ class Room(NamedTuple):
 
 ROOMS = {
     "common, costs, data": Room(
-        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 8_155, 6_500, 47
+        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 8_555, 6_500, 50
     ),
-    "simulator": Room(("orsched/simulator",), 4_450, 4_300, 14),
+    "simulator": Room(("orsched/simulator",), 4_710, 4_300, 16),
     "metrics, checker, certificates": Room(
-        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 10_860, 9_700, 41
+        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 11_120, 9_700, 44
     ),
-    "solving": Room(("orsched/solving",), 3_075, 2_600, 11),
-    "files and instances": Room(("orsched/files", "instances"), 7_477, 8_300, 33),
-    "models": Room(("models",), 20_925, 19_300, 83),
-    "heuristics": Room(("heuristics",), 10_735, 9_500, 47),
-    "command line": Room(("orsched/cli",), 7_355, 6_000, 30),
-    "views": Room(("orsched/views",), 5_095, 5_400, 21),
-    "runner and calibration": Room(("runner", "orsched/calibration"), 14_787, 14_200, 62),
+    "solving": Room(("orsched/solving",), 3_195, 2_600, 12),
+    "files and instances": Room(("orsched/files", "instances"), 8_277, 8_300, 41),
+    "models": Room(("models",), 20_985, 19_300, 84),
+    "heuristics": Room(("heuristics",), 10_895, 9_500, 49),
+    "command line": Room(("orsched/cli",), 7_855, 6_000, 35),
+    "views": Room(("orsched/views",), 5_215, 5_400, 22),
+    "runner and calibration": Room(("runner", "orsched/calibration"), 15_687, 14_200, 69),
     "papers": Room(("orsched/papers",), 2_885, 2_880, 20),
-    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 8_494, 9_200, 36),
+    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 9_194, 9_200, 42),
 }
 """The rooms; files directly in ``orsched/`` are the door and count in none."""
 LONG_FUNCTIONS = 26
