@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,7 +115,7 @@ def paper(
     kept = _Finished(state, f"{entry.paper}-{rerun.share or entry.runs}")
     done, jobs = [], rerun.jobs(chosen)
     for place, job in enumerate(jobs, 1):
-        figures = kept.get(job)
+        figures = kept.known.get(_key(job))
         if figures is None:
             if progress is not None:
                 progress(f"run {place} of {len(jobs)}: {_words(job)}")
@@ -151,14 +152,20 @@ class _Finished:
         if text and not text.endswith("\n"):  # a run of it was interrupted while it was written
             text = text[: text.rfind("\n") + 1]
             self.path.write_text(text, "utf-8")
-        for line in text.splitlines():
-            found = _read(line)
-            if found.get("version") == __version__ and isinstance(found.get("figures"), dict):
+        for number, line in enumerate(text.splitlines(), start=1):
+            found = self._read(line, number)
+            if found["version"] == __version__:
                 self.known[_key(found["job"])] = found["figures"]
 
-    def get(self, job: Row) -> Row | None:
-        """Return the figures of a finished run."""
-        return self.known.get(_key(job))
+    def _read(self, line: str, number: int) -> dict[str, Any]:
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            found: dict[str, Any] = json.loads(line)
+            if "job" in found and found["version"] and isinstance(found["figures"], dict):
+                return found
+        raise InputError(
+            "does not hold a finished run", file=str(self.path), row=number,
+            remedy="remove the line, and the run is repeated",
+        )  # fmt: skip
 
     def add(self, job: Row, figures: Row) -> None:
         """Keep the figures of a run."""
@@ -171,14 +178,6 @@ class _Finished:
 
 def _key(job: Any) -> str:
     return json.dumps(job, sort_keys=True)
-
-
-def _read(line: str) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) and "job" in found else {}
 
 
 def listed(name: str | None = None) -> list[Row]:

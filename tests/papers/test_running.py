@@ -74,10 +74,22 @@ def test_finished_runs_are_kept_and_not_repeated(counted, tmp_path):
     (file,) = (tmp_path / "state").iterdir()
     lines = file.read_text().splitlines()
     assert [json.loads(line)["job"]["seed"] for line in lines] == [0, 1, 2]
-    file.write_text("\n".join([lines[0], "no JSON", '{"version": "0"}', lines[1][:20]]))
+    other = '{"version": "0", "job": {"seed": 1}, "figures": {}}'
+    file.write_text("\n".join([lines[0], other, lines[1][:20]]))  # an older version, a kill
     counted.clear()
     orsched.paper("pang", table=3, settings={"seeds": 2}, state=tmp_path / "state")
     assert counted == [1]
+
+
+@pytest.mark.parametrize("line", ["no JSON", "[1]", '{"version": "0"}', '{"job": 1}', "[" * 10**5])
+def test_a_damaged_line_of_the_state_is_refused_with_its_place(counted, tmp_path, line):
+    options = {"table": 3, "settings": {"seeds": 1}, "state": tmp_path}
+    orsched.paper("pang", **options)
+    (file,) = tmp_path.iterdir()
+    file.write_text(file.read_text() + line + "\n")
+    with pytest.raises(InputError, match=r"does not hold a finished run.*remove the line") as error:
+        orsched.paper("pang", **options)
+    assert (error.value.row, error.value.file) == (2, str(file))
 
 
 def test_a_folder_that_is_a_file_is_refused(counted, tmp_path):
