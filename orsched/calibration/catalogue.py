@@ -65,8 +65,9 @@ class Machine:
     @property
     def words(self) -> str:
         """What it is in one line: ``roofline, Llama 3.1 8B on NVIDIA H100 (data sheet)``."""
-        kind = f" ({self.source})" if self.kind == PAPER else f" ({self.kind})"
-        return f"{self.cost.model}, {self.title}{kind}"
+        kind = self.source if self.kind == PAPER else self.kind
+        error = f"; {self.facts['error']}" if "error" in self.facts else ""
+        return f"{self.cost.model}, {self.title} ({kind}{error})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values."""
@@ -242,10 +243,37 @@ def read_machine(
         )
     cost, report = load_fitted_cost(path)
     facts = (report or {}).get("machine")
+    words = error_words(report or {})
+    if words and (cost, words) not in _fitted:
+        _fitted.append((cost, words))
     try:
         return cost, memory_of(facts) if isinstance(facts, dict) else None
     except InputError as error:
         raise error.located(file=str(path)) from None
+
+
+_fitted: list[tuple[CostModel, str]] = []
+"""Cost models that were read from files, with the errors that these state."""
+
+
+def error_words(report: Mapping[str, Any]) -> str:
+    """Return the error that the report of a fit states, in words; "" where it states none.
+
+    Of a run the errors of requests that nothing was fitted to, of steps those of held-out ones.
+    """
+    run = report.get("fit")
+    try:
+        if isinstance(run, dict):
+            held = run.get("errors_not_fitted")
+            found = (held or run["errors"]).items()
+            shown = ", ".join(f"{name} {100 * float(error):+.1f} %" for name, error in found)
+            of = "requests not fitted to" if held else "the run fitted to"
+            return f"errors on {of}: {shown}" if shown else ""
+        mean, worst = (float(report["errors"]["all"][name]) for name in ("mean", "worst"))
+    except (KeyError, TypeError, ValueError, AttributeError):  # no such report, or another's
+        return ""
+    shown = f"{100 * mean:.1f} % on average, {100 * worst:.1f} % at most"
+    return f"held-out steps are missed by {shown}"
 
 
 _TOKENS = 2000
@@ -255,7 +283,7 @@ def cost_words(cost: CostModel, clients: int = 1) -> str:
     """Return the machine of the catalogue that has this cost model, or what the model says.
 
     A cost model without a name is described by two times: of a prefill, and of a round over all
-    clients with contexts of 500 tokens.
+    clients with contexts of 500 tokens. Where it was fitted, the error of the fit is beside it.
     """
     for found in _known() if cost.model == "roofline" else measured():
         if found.cost == cost:
@@ -263,10 +291,12 @@ def cost_words(cost: CostModel, clients: int = 1) -> str:
     limit = cost.prefill_limit
     tokens = _TOKENS if limit is None else min(_TOKENS, limit)
     stage = cost.prefill_ns([tokens]) * 1000 / NS_PER_S
+    error = next((f" ({words})" for known, words in _fitted if known == cost), "")
     active = max(1, clients)
     a_round = cost.round_ns(active, 500 * active, 500) * 1000 / NS_PER_S
     of = f"a round of {active}" if active > 1 else "a round"
-    return f"{cost.model}, {_ms(stage)} for {tokens:,} prompt tokens, {_ms(a_round)} for {of}"
+    times = f"{_ms(stage)} for {tokens:,} prompt tokens, {_ms(a_round)} for {of}"
+    return f"{cost.model}, {times}{error}"
 
 
 def _known() -> Iterator[Machine]:

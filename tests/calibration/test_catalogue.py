@@ -11,7 +11,7 @@ import orsched
 from benchmarks.machine_presets import SOURCES, made
 from orsched import BlockMemory, Instance, Requests, Worker, calibration, machine, machines
 from orsched.calibration import GPUS, MODELS, cost_words, machine_words, read_cost
-from orsched.calibration.catalogue import MEASURED, PRESETS, measured
+from orsched.calibration.catalogue import MEASURED, PRESETS, error_words, measured
 from orsched.costs import AffineCost, LevelsCost, RooflineCost, floor_faults
 from orsched.files import load_fitted_cost, save_cost
 from tests.in_order import in_order
@@ -142,7 +142,7 @@ def test_every_preset_says_what_it_is_and_is_near_its_data_sheet():
     for each in presets:
         assert {"device", "date", "software", "error"} <= set(each.facts)
         assert cost_words(each.cost) == each.words
-        assert each.words.endswith("(measured)")
+        assert each.words.endswith(f"(measured; {each.facts['error']})")
         assert floor_faults(each.cost, steps=100) == []
         assert machine(each.name) is each
         own, sheet = each.cost, machine(f"{each.name}-sheet").cost  # neither is right
@@ -150,6 +150,26 @@ def test_every_preset_says_what_it_is_and_is_near_its_data_sheet():
             load = (active, 300 * active, 300)
             assert own.round_ns(*load) == pytest.approx(sheet.round_ns(*load), rel=0.3)
         assert own.prefill_ns([2000]) == pytest.approx(sheet.prefill_ns([2000]), rel=0.3)
+
+
+@pytest.mark.parametrize(("report", "words"), [
+    ({"fit": {"errors": {"makespan": 0.013, "mean TPOT": -0.02}, "errors_not_fitted": {}}},
+     "errors on the run fitted to: makespan +1.3 %, mean TPOT -2.0 %"),
+    ({"fit": {"errors": {"makespan": 9}, "errors_not_fitted": {"mean TTFT": 0.05}}},
+     "errors on requests not fitted to: mean TTFT +5.0 %"),
+    ({"errors": {"all": {"mean": 0.063, "worst": 0.355}}},
+     "held-out steps are missed by 6.3 % on average, 35.5 % at most"),
+    ({}, ""), ({"fit": {}}, ""), ({"errors": {"all": "small"}}, ""), ({"errors": 3}, ""),
+])  # fmt: skip
+def test_the_error_of_a_fit_is_beside_its_machine(report, words, tmp_path):
+    """A cost model that was read from a file with a report says how far off it was."""
+    cost = RooflineCost.from_s(fixed=1e-3, weights=len(words) * 1e-4, token=1e-6, context=0,
+                               attended=0)  # fmt: skip
+    assert error_words(report) == words
+    save_cost(cost, tmp_path / "cost.json", report or None)
+    assert read_cost(tmp_path / "cost.json") == cost
+    said = cost_words(cost)
+    assert said.endswith(f"({words})" if words else "for a round")
 
 
 @pytest.mark.skipif(not (DATA / "h100").is_dir(), reason="ORSCHED_DATA has no folder h100")
