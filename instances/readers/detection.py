@@ -15,6 +15,7 @@ from orsched.files.sheets import is_spreadsheet
 from orsched.files.tables import header_of
 from orsched.files.text import head_of
 from orsched.instances.readers import headings
+from orsched.instances.readers.bench_files import BENCHES, read_bench, tool_of
 from orsched.instances.readers.formats import FORMATS, format_names, read_format
 from orsched.instances.readers.own_columns import FORMAT as OWN
 
@@ -42,12 +43,16 @@ def read(
 
     Args:
         path: the file.
-        format: a name of ``format_names()``; None: recognised by the header or the field names.
+        format: a name of ``format_names()``, with ``:2`` for the second run in a file of several;
+            None: recognised by the header or the field names.
         drop_empty: leave out, and count, requests without prompt or output tokens (failed ones);
             without it they are an error.
         options: of the format's reader (``block_tokens`` for Mooncake).
     """
     name = detect(path) if format is None else format
+    form, _, run = name.partition(":")
+    if run and form in BENCHES:
+        return read_bench(path, name=name, drop_empty=drop_empty, **options)
     if name in FORMATS:
         reader = FORMATS[name].reader
         if reader is None:
@@ -76,9 +81,9 @@ def _detect(path: str | PathLike[str]) -> str:
     if is_spreadsheet(path) or holds_rows(path):
         return OWN
     head = head_of(path).lstrip()
-    if head.startswith("["):
-        raise _no_lengths()
-    if head.startswith("{"):
+    if str(path).endswith(".toml"):
+        raise InputError("is a description, without requests", remedy="give it to orsched study")
+    if head.startswith(("[", "{")):
         return _detect_json(head)
     try:
         header = header_of(head)
@@ -90,19 +95,39 @@ def _detect(path: str | PathLike[str]) -> str:
 def _detect_json(head: str) -> str:
     line = head.splitlines()[0]
     try:
-        keys = list(json.loads(line))
+        keys = list(json.loads(line)) if head[0] == "{" else []
     except (ValueError, RecursionError):
         # One long or indented object (its text is cut here), or a broken line.
         fields = [name for form in FORMATS.values() for name in form.fields]
         keys = [name for name in dict.fromkeys(fields) if f'"{name}"' in head]
+    else:
+        if {*headings.REQUIRED} <= {*keys}:
+            return OWN
+    if (name := tool_of(head)) is not None:
+        return name
+    if head[0] == "[":
+        if '"conversations"' in head or '"messages"' in head:
+            raise _no_lengths()
+        raise _unknown(("json",), _names(head))
     if "conversations" in keys:
         raise _no_lengths()
     _refuse_by_kind(keys)
     return _match(("jsonl", "json"), keys)
 
 
+_ELSE = (
+    ("architectures", "a model's configuration", "give it to orsched cost --config"),
+    ("hidden_size", "a model's configuration", "give it to orsched cost --config"),
+    ("clients", "a worker", "give it to --workers, beside a file of requests"),
+)
+"""Fields of JSON that is something else, what that is, and where to give it."""
+
+
 def _refuse_by_kind(keys: list[str]) -> None:
-    """Refuse files whose requests have no arrival or no length, and say what they lack."""
+    """Refuse files whose requests have no arrival or no length, and those of something else."""
+    for field, what, remedy in _ELSE:
+        if field in keys:
+            raise InputError(f"is {what}, without requests", field=field, remedy=remedy)
     if "sub_requests" in keys:
         raise InputError(
             "sessions of calls: each begins when the one before it ends, which no list of "
@@ -192,13 +217,27 @@ def _no_lengths() -> InputError:
     )
 
 
+_NEAREST = 3
+"""Formats that an error names where none fits."""
+
+
+def _names(head: str) -> list[str]:
+    """Return the names of fields in a JSON text, of all levels."""
+    return sorted(set(re.findall(r'"(\w{1,60})"\s*:', head)))
+
+
 def _unknown(kinds: tuple[str, ...], found: list[str]) -> InputError:
-    known = [
-        f"{name} ({', '.join(form.fields)})" for name, form in FORMATS.items() if form.kind in kinds
-    ]
+    """Return what to say of a file of no format: the nearest formats, and what they lack."""
+    lacks = {
+        name: [field for field in form.fields if field not in found]
+        for name, form in FORMATS.items()
+        if form.kind in kinds or name == OWN
+    }
+    size = {name: len(FORMATS[name].fields) for name in lacks}
+    order = sorted(lacks, key=lambda n: (len(lacks[n]) / size[n], abs(size[n] - len(found))))
+    near = "; ".join(f"{name} (lacks {', '.join(lacks[name])})" for name in order[:_NEAREST])
     columns = ", ".join((*headings.REQUIRED, headings.ARRIVAL))
-    remedy = f"name the columns {columns}, or name the format, or use its fields: "
-    remedy += "; ".join(known)
+    remedy = f"name the columns {columns}, or name the format; nearest: {near}"
     if kinds == ("csv",) and any(re.fullmatch(r"[-+.\d]+(e[-+]?\d+)?", name) for name in found):
         return InputError(
             "the first line holds numbers: the header is missing",

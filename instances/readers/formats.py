@@ -16,10 +16,10 @@ from orsched.data.prefixes import Prefixes
 from orsched.files import cells
 from orsched.files.tables import Values, read_table, whole_lists
 from orsched.instances.readers import headings
+from orsched.instances.readers.bench_files import BENCHES, READERS
 from orsched.instances.readers.own_columns import FORMAT as OWN
 from orsched.instances.readers.own_columns import read_own
 from orsched.instances.readers.traces import Columns, assemble
-from orsched.instances.readers.vllm_bench import read_vllm_bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -384,12 +384,10 @@ FORMATS = {
         "input_length",
         "output_length",
     ),
-    "vllm-bench": Format(
-        "json",
-        ("total_input_tokens", "total_output_tokens"),
-        "result of vllm bench serve --save-detailed",
-        reader=read_vllm_bench,
-    ),
+    **{
+        name: Format("json", bench.fields, bench.title, reader=READERS[name])
+        for name, bench in BENCHES.items()
+    },
     OWN: Format(
         "csv, jsonl or xlsx",
         headings.REQUIRED,

@@ -26,7 +26,7 @@ _TIMES = (
     "created", "created_at", "received_at", "request_time", "submit_time", "start_time",
     "started_at", "sent_at", "date", "datetime",
 )  # fmt: skip
-_UNITS = {
+UNITS = {
     "s": NS_PER_S, "sec": NS_PER_S, "seconds": NS_PER_S,
     "ms": NS_PER_MS, "msec": NS_PER_MS, "us": NS_PER_US, "ns": 1,
 }  # fmt: skip
@@ -128,8 +128,8 @@ def _target(plain: str) -> tuple[str | None, int | None]:
         level = level_of(f"predicted_p{found[1]}.{found[2] or 0}")
         return (None if level is None else name_of(level)), None
     stem, _, unit = plain.rpartition("_")
-    if stem in _TIMES and unit in _UNITS:
-        return ARRIVAL, _UNITS[unit]
+    if stem in _TIMES and unit in UNITS:
+        return ARRIVAL, UNITS[unit]
     return (ARRIVAL, None) if plain in _TIMES else (None, None)
 
 
@@ -192,7 +192,7 @@ def looks_like(name: str, matched: Matched) -> str | None:
     words = set(snake(name).split("_"))
     if ARRIVAL not in matched.found and words & _TIME_WORDS and not words & _OTHER_TIMES:
         unit = snake(name).rpartition("_")[2]
-        return f"arrival_{unit}" if unit in _UNITS else "timestamp"
+        return f"arrival_{unit}" if unit in UNITS else "timestamp"
     if not matched.found.keys() & {"service_class", "priority"} and words & _LOOKS["priority"]:
         return "priority"
     predicted = words & _LOOKS["predicted_tokens"]

@@ -34,10 +34,12 @@ class ReadReport:
         format: name of its format.
         rows: requests in the file.
         kept: requests that were returned.
-        dropped: reason -> number of requests left out, which happens only when asked for.
+        dropped: reason -> number of requests left out, which happens only when asked for, or where
+            the tool that wrote the file does not count them.
         notes: what else a reader of the numbers should know, a sentence each.
         priorities: the different values of a column of priorities, smallest first: a request's
             class is the place of its own in them.
+        concurrency: the most requests that a benchmark had at once; None: not limited, or unknown.
     """
 
     file: str
@@ -47,6 +49,7 @@ class ReadReport:
     dropped: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     priorities: tuple[int, ...] = ()
+    concurrency: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
@@ -72,7 +75,8 @@ class Columns:
 
     ``rows`` are the line numbers (or array rows) for messages, ``prompt_field`` and
     ``output_field`` the file's own names of the columns, ``failed`` the reason for each request
-    that the file itself calls failed ("" for the others).
+    that the file itself calls failed ("" for the others), ``apart`` those of them that its tool
+    does not count, which are left out.
     """
 
     file: str
@@ -90,6 +94,7 @@ class Columns:
     prefixes: Prefixes | None = None
     group: Any = None
     failed: list[str] | None = None
+    apart: frozenset[int] = frozenset()
     notes: list[str] = field(default_factory=list)
 
 
@@ -123,8 +128,9 @@ def left_out(
 ) -> dict[int, str]:
     """Return row -> why it is not a request; raises ``InputError`` if none may be left out."""
     reasons = _reasons(columns, prompts, outputs)
-    if reasons and not drop_empty:
-        raise _refusal(columns, prompts, min(reasons), reasons)
+    wrong = reasons.keys() - columns.apart
+    if wrong and not drop_empty:
+        raise _refusal(columns, prompts, min(wrong), reasons)
     return reasons
 
 

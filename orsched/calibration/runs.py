@@ -22,8 +22,8 @@ from orsched.files import cells
 from orsched.files.tables import is_text_table, read_table
 from orsched.heuristics.continuous.async_scheduling import VLLM
 from orsched.instances.readers import detect, read
+from orsched.instances.readers.bench_files import BENCHES, read_bench_times
 from orsched.instances.readers.traces import DROP_REMEDY
-from orsched.instances.readers.vllm_bench import read_bench_times
 from orsched.metrics.token_times import request_times
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
@@ -39,10 +39,11 @@ if TYPE_CHECKING:
 
     Column = NDArray[np.int64]
 
-RUN_FORMAT, BENCH_FORMAT = "llmservingsim-run", "vllm-bench"
+RUN_FORMAT = "llmservingsim-run"
 _RUNS = (
-    "give CSV with arrival_s, first_token_s and last_token_s, the result of vllm bench serve "
-    "--save-detailed, or a requests.jsonl of LLMServingSim"
+    "give CSV with arrival_s, first_token_s and last_token_s, the result of a benchmark "
+    f"({', '.join(name for name, bench in BENCHES.items() if bench.first)}), or a requests.jsonl "
+    "of LLMServingSim"
 )
 _CSV = ("queued_s", "first_token_s", "last_token_s")
 _META = ("engine_kwargs", "kv_cache")
@@ -152,19 +153,21 @@ def recorded_settings(path: str | PathLike[str]) -> dict[str, int]:
         return found
 
 
-def read_run(path: str | PathLike[str]) -> MeasuredRun:
+def read_run(path: str | PathLike[str], format: str | None = None) -> MeasuredRun:
     """Read a measured run: CSV with ``arrival_s``, lengths, ``first_token_s`` and ``last_token_s``.
 
-    Or the ``requests.jsonl`` of a run that LLMServingSim recorded, or the result of ``vllm bench
-    serve --save-detailed``, whose times are the client's. Where the engine's own clock is recorded
+    Or the ``requests.jsonl`` of a run that LLMServingSim recorded, or the result of a benchmark
+    with the times of each request, which are the client's; failed requests are an error, but those
+    that the tool does not count. ``format`` as in ``orsched.load``: ``vllm-bench:2`` is the second
+    run of a file. Where the engine's own clock is recorded
     (``queued_s``, ``queued_ts``), it is taken to be behind by the largest difference of arrival and
     queueing: so the fastest request took no time from one to the other. Raises ``InputError`` for a
     column that is missing or wrong, or a request answered before it arrives.
     """
     file = Path(path)
-    form = detect(file)
-    if form == BENCH_FORMAT:
-        bench = read_bench_times(file)
+    form = format or detect(file)
+    if form.partition(":")[0] in BENCHES:
+        bench = read_bench_times(file, name=form)
         some = bench.requests
         whole = Times(some.arrival_ns, bench.first_token_ns, bench.finish_ns, some.output_tokens)
         return MeasuredRun(file.name, some, whole, 0)

@@ -74,10 +74,16 @@ class CostCommand(Printed):
         "What a step takes besides, on the host.", metavar="US", show_default="0"
     )
     run: Path | None = option(
-        "A measured run (.csv, requests.jsonl, vllm bench result): fit the profile or shape.",
+        "A measured run (CSV, a benchmark's result): fit the profile or shape.",
         "--fit",
         type=THERE,
         metavar="RUN",
+    )
+    format: str | None = option(
+        "With --fit: format of the run; vllm-bench:2 is a file's second.",
+        "--from",
+        metavar="FORMAT",
+        show_default="detected",
     )
     clients: int | None = option("With --fit: most requests at once.", metavar="J")
     memory_blocks: int | None = option(
@@ -125,7 +131,8 @@ class CostCommand(Printed):
         """Raise ``InputError`` for the first of some options that is given."""
         for name in names:
             if getattr(self, name) not in (None, ()):
-                flag = "--" + {"kernels": "kernel", "run": "fit"}.get(name, name).replace("_", "-")
+                known = {"kernels": "kernel", "run": "fit", "format": "from"}
+                flag = "--" + known.get(name, name).replace("_", "-")
                 raise InputError(why, field=flag, remedy=remedy)
 
     def check_output(self) -> None:
@@ -148,7 +155,8 @@ class CostCommand(Printed):
 
 
 _OF_A_RUN = (
-    "clients", "memory_blocks", "block_tokens", "token_budget", "fit_requests", "weighting",
+    "format", "clients", "memory_blocks", "block_tokens", "token_budget", "fit_requests",
+    "weighting",
 )  # fmt: skip
 _OF_A_PROFILE = ("layers", "tp", "hidden", "ep", "experts", "dense_layers", "fixed_us", "kernels")
 _OF_A_SHEET = (
@@ -334,7 +342,7 @@ def _fitted(base: Any, path: Path, given: CostCommand) -> tuple[RunFit, Server]:
     except InputError as error:
         flag = "--" + str(error.field).replace("_", "-")
         raise InputError(error.problem, field=flag, remedy=error.remedy) from None
-    run = read_run(path)
+    run = read_run(path, given.format)
     count, weighting = given.fit_requests, given.weighting or "seconds"
     require_enough(run)
     if count is not None:

@@ -200,7 +200,7 @@ def holds_requests(source: str | os.PathLike[str]) -> bool:
     """Whether a source is a file of requests or a data set, and no native instance.
 
     Native are the shipped names and files that name a format of orsched; a JSON file that is
-    neither native nor a known trace counts as a native one that is broken.
+    neither native nor a known trace counts as a native one that is broken where it has its fields.
     """
     from orsched.files.parquet import holds_rows
     from orsched.instances.catalog import names
@@ -220,7 +220,7 @@ def holds_requests(source: str | os.PathLike[str]) -> bool:
     try:
         detect(path)
     except InputError:
-        return False
+        return not any(name in head for name in (b'"format"', b'"version"', b'"requests"'))
     return True
 
 
@@ -254,8 +254,8 @@ def load_requests(
         path = source_path(source)
         if not os.path.exists(path):
             raise InputError("the file does not exist", file=str(path), remedy=file_hint(path))
-        workers = choice.made()
         form = detect(path) if format is None else format
+        workers = choice.made()
         options |= {"classes": names} if form == OWN else {}
         requests, report = read(path, form, **options)
     else:

@@ -14,7 +14,7 @@ from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_S
 from orsched.files.atomic import write_text
 from orsched.files.text import warn_of_formulas
-from orsched.instances.readers.vllm_bench import read_bench_times
+from orsched.instances.readers.bench_files import read_bench_times
 from orsched.metrics.flat_figures import ratio
 from orsched.metrics.summary import distribution
 from orsched.metrics.token_times import request_times

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orsched.common.errors import InputError
-from orsched.instances.readers import FORMATS, read
+from orsched.instances.readers import read
 from tests.instances.test_readers import SAMPLES
 from tests.refusals import refusal
 
@@ -205,8 +205,8 @@ CASES = [
      "1 values where 2", "one value a request"),
     ("bench, failure", BENCH + ', "output_lens": [7, 0], "errors": ["", "boom"]}', 1,
      "output_lens", "failed (1 of 2", "drop_empty"),
-    ("bench, two results", (BENCH + ', "output_lens": [7, 1]}\n') * 2, None, None,
-     "not valid JSON at line 2", "--append-result", "vllm-bench"),
+    ("bench, two results", (BENCH + ', "output_lens": [7, 1]}\n') * 2, None, "format",
+     "holds 2 runs", "vllm-bench:2", "vllm-bench"),
     ("bench, no array", BENCH + ', "output_lens": 7}', None, "output_lens", "not an array", ""),
     *OWN_CASES,
     ("conversations", '[{"conversations": []}]', None, None, "not token counts", "tokenizer"),
@@ -269,7 +269,7 @@ def test_what_is_no_file_is_refused(name, tmp_path):
 PIECES = [b"", b",", b"\n", b"\r", b'"', b"{", b"]", b"-", b"1e9", b"NaN", b"null", b"\xff", b"\0"]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", SAMPLES)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damage(name, tmp_path, data):
