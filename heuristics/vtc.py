@@ -183,7 +183,7 @@ class VirtualTokenCounter(ContinuousBatching):
 
     def _rounds(self, view: View, plan: Plan) -> Step:
         """Return one round where another tenant could come first before a request finishes."""
-        if self.queue and view.free_clients and not plan.victims and plan.decode is None:
+        if self.queue and self.own.seats(view) > 0 and not plan.victims and plan.decode is None:
             return decode_rounds(1)
         return super()._rounds(view, plan)
 

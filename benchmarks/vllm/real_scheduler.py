@@ -57,6 +57,7 @@ def configuration(case, model):
             async_scheduling=case.get("async", False),
             scheduler_cls=case.get("scheduler_cls"),
             scheduler_reserve_full_isl=case["reserve"],
+            **case.get("knobs", {}),
         ),
         cache_config=cache,
         device_config=DeviceConfig("cpu"),

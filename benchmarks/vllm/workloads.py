@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from orsched.costs import AffineCost
 from orsched.data.memory import PrefixCache
 from orsched.data.prefixes import Prefixes
 from orsched.heuristics.continuous import ContinuousParams
+
+KNOBS = (
+    "max_num_scheduled_tokens", "max_num_active_seqs", "long_prefill_token_threshold_adaptive",
+    "prefill_schedule_interval",
+)  # fmt: skip
+"""Settings of the scheduler that are off by default, under vLLM's names."""
 
 COST = AffineCost(
     prefill_fixed_ns=1000, prefill_token_ns=10, round_fixed_ns=1000, round_client_ns=10
@@ -107,6 +114,28 @@ def prefix_workload(seed):
     return instance, params
 
 
+def with_knobs(make):
+    """Return workloads of a kind with random settings of ``KNOBS``."""
+
+    def made(seed):
+        instance, params = make(seed)
+        rng = random.Random(seed + 4 * 10**6)
+        budget = params.max_num_batched_tokens
+        settings = {
+            "prefill_schedule_interval": rng.choice((1, 2, 3, 8, 40)),
+            "max_num_active_seqs": rng.choice((None, rng.randint(1, instance.worker.clients))),
+        }
+        if params.chunked_prefill:
+            settings |= {
+                "max_num_scheduled_tokens": rng.choice((None, rng.randint(1, budget))),
+                "long_prefill_token_threshold": rng.choice((0, 4, 16)),
+                "long_prefill_token_threshold_adaptive": rng.random() < 0.6,
+            }
+        return instance, replace(params, **settings)
+
+    return made
+
+
 def long_workload(seed):
     """Return prompts of up to 60,000 tokens in chunks, and blocks for few of them."""
     rng = random.Random(seed + 2 * 10**6)
@@ -189,6 +218,7 @@ def as_case(name, instance, params, starts):
         **shared,
         "id": name,
         "policy": params.policy,
+        "knobs": {name: getattr(params, name) for name in KNOBS},
         "budget": params.max_num_batched_tokens,
         "threshold": params.long_prefill_token_threshold,
         "chunked": params.chunked_prefill,

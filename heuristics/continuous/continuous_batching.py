@@ -22,8 +22,8 @@ class Plan:
     """The next step while it is being made."""
 
     __slots__ = (
-        "blocks", "chunks", "decode", "decoding", "prompt_tokens", "tokens", "trial",
-        "victims", "whole",
+        "blocks", "chunks", "decode", "decoding", "prefilled", "prompt_tokens", "tokens",
+        "trial", "victims", "whole",
     )  # fmt: skip
 
     def __init__(self, decoding: int, tokens: int, prompt_tokens: int, blocks: int) -> None:
@@ -36,6 +36,7 @@ class Plan:
         self.blocks = blocks  # blocks that stay free
         self.whole = True  # whether each chunk is the whole prefill of a request that is new
         self.trial: Trial | None = None  # the evictions, tried on the worker's prefix cache
+        self.prefilled = False  # whether prompt tokens were scheduled, more than a last one
 
 
 class Running:
@@ -48,6 +49,11 @@ class Running:
         self.block_tokens = memory.block_tokens if memory is not None and memory.is_paged else 0
         self.prefill_limit = view.worker.prefill_limit or UNLIMITED
         self.leaving: Collection[int] = ()  # done: they get no tokens, but still hold their blocks
+        self.interval = params.prefill_schedule_interval
+        self.last = -self.interval  # the last step with prompt tokens
+        self.stages = 0  # steps without a round; the others are the view's rounds
+        self.crowded = False  # whether requests were left over without room
+        self.held = False  # whether this step has no prompt tokens
 
     def blocks_for(self, view: View, request: int, tokens: int) -> int:
         """Return the new blocks that a running request needs for its next tokens."""
@@ -59,9 +65,38 @@ class Running:
 
     def threshold(self, view: View) -> int:
         """Return the most prompt tokens of one request in a step; a request alone has no limit."""
-        if len(view.running) + len(self.queue) < 2:
+        requests, params = len(view.running) + len(self.queue), self.params
+        if requests < 2 or not params.long_prefill_token_threshold:
             return UNLIMITED
-        return self.params.long_prefill_token_threshold or UNLIMITED
+        if params.long_prefill_token_threshold_adaptive:
+            share = params.max_num_batched_tokens // requests
+            return max(params.long_prefill_token_threshold, share)
+        return params.long_prefill_token_threshold
+
+    def seats(self, view: View) -> int:
+        """Return how many requests may join."""
+        active = self.params.max_num_active_seqs
+        return (
+            view.free_clients
+            if active is None
+            else min(view.free_clients, active - len(view.running))
+        )
+
+    # -- steps with and without prompt tokens ----------------------------------------------
+
+    def holds(self, view: View) -> bool:
+        """Whether the next step comes too soon after the last one with prompt tokens."""
+        early = view.rounds + self.stages + 1 - self.last < self.interval
+        return early and not self.crowded and len(view.running) > len(view.prefilling)
+
+    def note(self, view: View, plan: Plan) -> None:
+        """Take note of what a step does."""
+        if not (self.held or plan.victims):
+            self.crowded = bool(self.queue)
+        if plan.prefilled:
+            self.last = view.rounds + self.stages + bool(plan.chunks or plan.decoding)
+        if plan.chunks and not plan.decoding:
+            self.stages += 1
 
     # -- the plan -------------------------------------------------------------------------
 
@@ -69,9 +104,10 @@ class Running:
         """Return a plan that serves the running requests, as far as tokens and blocks go."""
         decoding = len(view.running) - len(view.prefilling) - len(self.leaving)
         blocks = view.blocks_left(1)
+        self.held = self.interval > 1 and self.holds(view)
         plan = Plan(
             decoding,
-            self.params.max_num_batched_tokens - decoding,
+            self.params.budget - decoding,
             self.prefill_limit,
             UNLIMITED if blocks is None else blocks,
         )
@@ -79,12 +115,14 @@ class Running:
             return self._one_by_one(view)
         if plan.blocks < 0:
             self._preempt(view, plan)
+        else:
+            plan.prefilled = bool(plan.chunks)
         return plan
 
     def _continue_prefills(self, view: View, plan: Plan) -> bool:
         """Give each begun prefill its next chunk; False if that depends on the order of all."""
         threshold, plan.whole = self.threshold(view), False
-        for request in view.prefilling:
+        for request in () if self.held else view.prefilling:
             room = min(plan.tokens, plan.prompt_tokens)
             chunk = min(view.to_prefill(request), threshold)
             if chunk > room:
@@ -124,6 +162,7 @@ class Running:
             else:
                 given[request] = new
                 plan.blocks -= new
+                plan.prefilled |= request in plan.chunks
         plan.decoding = sum(each not in idle for each in alive)
 
     def _evict_next(self, view: View, plan: Plan, alive: list[int]) -> int:
@@ -158,7 +197,7 @@ class Running:
         if params.mode == "decode_first":
             order.sort(key=lambda request: request in partial)
         free = UNLIMITED if blocks is None else blocks
-        plan = Plan(0, params.max_num_batched_tokens, self.prefill_limit, free)
+        plan = Plan(0, params.budget, self.prefill_limit, free)
         plan.whole = not partial
         threshold = self.threshold(view)
         taken: dict[int, tuple[int, int]] = {}  # request -> tokens and new blocks in this step
@@ -168,6 +207,7 @@ class Running:
             tokens = 1
             if request in partial:
                 tokens = min(view.to_prefill(request), threshold, plan.tokens, plan.prompt_tokens)
+                tokens = 0 if self.held else tokens
             if tokens and request not in plan.victims and request not in self.leaving:
                 self._find_blocks(view, plan, taken, order, request, tokens)
         plan.chunks = {each: tokens for each, (tokens, _) in taken.items() if each in partial}
@@ -197,6 +237,7 @@ class Running:
             if victim == request:
                 return
         taken[request] = (tokens, new)
+        plan.prefilled |= request in view.prefilling
         plan.blocks -= new
         plan.tokens -= tokens
         plan.prompt_tokens -= tokens if request in view.prefilling else 0
@@ -209,8 +250,8 @@ def admit_sharing(
     the cache: a request finds what one before it in the same step stores, and not what that one
     takes. A block that is found free is free no more."""
     queue, params, size = own.queue, own.params, own.block_tokens
-    clients, running = view.free_clients, bool(view.running)
-    if not clients or plan.tokens <= 0 or plan.prompt_tokens <= 0:
+    clients, running = own.seats(view), bool(view.running)
+    if clients <= 0 or plan.tokens <= 0 or plan.prompt_tokens <= 0:
         return
     trial = _begun(view, prefixes, plan)
     threshold = UNLIMITED if params.mode == "prefill_first" else own.threshold(view)
@@ -218,6 +259,8 @@ def admit_sharing(
         request = queue.first()
         hit, leaving = trial.hit(request)
         left = view.to_prefill(request) - hit
+        if own.held and left > 1:
+            break
         chunk, room = min(left, threshold), min(plan.tokens, plan.prompt_tokens)
         if not chunked and chunk > room:
             break
@@ -230,6 +273,7 @@ def admit_sharing(
         plan.chunks[queue.pop()] = chunk
         if chunk < left:
             plan.whole = False
+        plan.prefilled |= left > 1
         plan.tokens -= chunk
         plan.prompt_tokens -= chunk
         clients -= 1
@@ -310,13 +354,15 @@ class ContinuousBatching(Policy):
 
     def decide(self, view: View) -> Step | None:
         """Return the next step, or rounds until something can change."""
-        if self.prefill_first and self.queue and view.free_clients:
+        if self.prefill_first and self.queue and self.own.seats(view) > 0:
             stage = self._prefill_stage(view)
             if stage is not None:
                 return stage
         plan = self.own.plan(view)
         if self.queue and not plan.victims and not self.prefill_first:
             self._admit(view, plan)
+        if self.own.interval > 1:
+            self.own.note(view, plan)
         if plan.chunks:
             return self._prefill(view, plan)
         if plan.decoding:
@@ -341,10 +387,12 @@ class ContinuousBatching(Policy):
         queue, chunks = self.queue, plan.chunks
         params, size = self.params, self.own.block_tokens
         threshold = self.own.threshold(view)
-        clients, running = view.free_clients, bool(view.running)
-        while queue and clients and plan.tokens > 0 and plan.prompt_tokens > 0:
+        clients, running = self.own.seats(view), bool(view.running)
+        while queue and clients > 0 and plan.tokens > 0 and plan.prompt_tokens > 0:
             request = queue.first()
             left = view.to_prefill(request)
+            if self.own.held and left > 1:
+                return
             chunk = min(left, threshold)
             if not self.chunked and chunk > min(plan.tokens, plan.prompt_tokens):
                 return
@@ -359,6 +407,7 @@ class ContinuousBatching(Policy):
             chunks[queue.pop()] = chunk
             if chunk < left:
                 plan.whole = False
+            plan.prefilled |= left > 1
             plan.tokens -= chunk
             plan.prompt_tokens -= chunk
             plan.blocks -= new
@@ -369,8 +418,7 @@ class ContinuousBatching(Policy):
         """Return a prefill stage over whole prompts if the first waiting request fits."""
         blocks = view.blocks_unused
         free = UNLIMITED if blocks is None else blocks
-        budget = self.params.max_num_batched_tokens
-        plan = Plan(0, budget, self.own.prefill_limit, free)
+        plan = Plan(0, self.params.budget, self.own.prefill_limit, free)
         self._admit(view, plan)
         if not plan.chunks:
             return None
@@ -384,8 +432,12 @@ class ContinuousBatching(Policy):
         """Return rounds: one if the next may differ, else until something happens."""
         if plan.victims or plan.decode is not None:
             return Step(decode=plan.decode, preempt=plan.victims)
-        if not self.queue or (self.queue.arrival_may_lead and view.free_clients):
+        if self.own.held and (self.queue or view.prefilling):
+            return decode_rounds(1)
+        if not self.queue or (self.queue.arrival_may_lead and self.own.seats(view) > 0):
             return _UNTIL_EVENT
+        if self.params.long_prefill_token_threshold_adaptive:
+            return _UNTIL_EVENT  # the more requests there are, the smaller a chunk may be
         if view.prefixes is not None and not self.params.reserve_full_prompt:
             return decode_rounds(1)  # where rounds take what it would find, its chunk may fit
         return _UNTIL_FINISH

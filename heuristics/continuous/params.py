@@ -113,8 +113,17 @@ class ContinuousParams(Ordering):
         max_num_batched_tokens: the token budget, most tokens of a step: one for each request that
             decodes, and the prompt tokens. ``ridge``: the tokens that a step computes in the time
             in which it reads the weights, by the cost model; the least of several workers'.
+        max_num_scheduled_tokens: a smaller token budget; None: the same. Only the share of
+            ``long_prefill_token_threshold_adaptive`` is of ``max_num_batched_tokens`` then.
+        max_num_active_seqs: most requests that run at once, up to the worker's clients; None: them.
+        max_num_queued_reqs: vLLM's front end rejects a request that arrives when so many wait or
+            run. A schedule serves every request: fewer than the instance has are refused here.
         long_prefill_token_threshold: most prompt tokens of one request in a step; 0: no limit.
             Not with the mode ``prefill_first``.
+        long_prefill_token_threshold_adaptive: whether this limit is at least an equal share of
+            ``max_num_batched_tokens`` among the requests that wait or run.
+        prefill_schedule_interval: steps from one with prompt tokens to the next while requests
+            decode. It waits no longer once requests are left over that find no room.
         chunked_prefill: whether a prompt may be split over steps.
         mode: ``mixed``: running requests in the order of admission, then waiting ones (vLLM V1);
             ``decode_first``: what decodes, then begun prefills, then waiting requests
@@ -126,7 +135,12 @@ class ContinuousParams(Ordering):
     """
 
     max_num_batched_tokens: int = 2048
+    max_num_scheduled_tokens: int | None = None
+    max_num_active_seqs: int | None = None
+    max_num_queued_reqs: int | None = None
     long_prefill_token_threshold: int = 0
+    long_prefill_token_threshold_adaptive: bool = False
+    prefill_schedule_interval: int = 1
     chunked_prefill: bool = True
     mode: str = "mixed"
     reserve_full_prompt: bool = True
@@ -135,20 +149,27 @@ class ContinuousParams(Ordering):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_one_of(self.mode, "mode", MODES)
-        for name in ("chunked_prefill", "reserve_full_prompt"):
+        for name in _FLAGS:
             require_bool(getattr(self, name), name)
-        for name, least in (
-            ("max_num_batched_tokens", 1),
-            ("long_prefill_token_threshold", 0),
-            ("watermark_blocks", 0),
-        ):
-            whole_number(getattr(self, name), name, minimum=least, maximum=MAX_TOKENS)
-        if self.long_prefill_token_threshold and self.mode == "prefill_first":
-            raise InputError(
-                "mode=prefill_first prefills whole prompts, which no threshold divides",
-                field="long_prefill_token_threshold",
-                remedy="leave it out, or set mode to mixed or decode_first",
-            )
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None or name not in _OPTIONAL:
+                whole_number(value, name, minimum=least, maximum=MAX_TOKENS)
+        if self.mode == "prefill_first":
+            divided = self.long_prefill_token_threshold and "long_prefill_token_threshold"
+            apart = self.prefill_schedule_interval > 1 and "prefill_schedule_interval"
+            if field := divided or apart:
+                raise InputError(
+                    "mode=prefill_first prefills whole prompts as soon as some fit: it has neither "
+                    "a threshold nor an interval",
+                    field=field,
+                    remedy="leave it out, or set mode to mixed or decode_first",
+                )
+
+    @property
+    def budget(self) -> int:
+        """Most tokens of a step."""
+        return min(self.max_num_batched_tokens, self.max_num_scheduled_tokens or MAX_TOKENS)
 
     @property
     def splits(self) -> bool:
@@ -161,19 +182,47 @@ class ContinuousParams(Ordering):
         return "mode=prefill_first" if self.mode == "prefill_first" else "chunked_prefill=false"
 
     def require_fit(self, instance: Instance, given: Mapping[str, Any]) -> None:
-        """Refuse a prompt that no step can hold, at the parameter that was given."""
+        """Refuse a prompt that no step can hold, at the parameter that was given, and limits on
+        requests that the workers or the schedule cannot keep."""
+        seats, active = min(each.clients for each in instance.workers), self.max_num_active_seqs
+        if active is not None and active > seats:
+            raise InputError(
+                f"{active:,} is more than the {seats:,} clients of a worker",
+                field="max_num_active_seqs",
+                remedy=f"give at most {seats}",
+            )
+        if self.max_num_queued_reqs is not None and len(instance) > self.max_num_queued_reqs:
+            raise InputError(
+                "vLLM rejects requests beyond this number (HTTP 503), and a schedule serves every "
+                "request",
+                field="max_num_queued_reqs",
+                remedy=f"leave it out, or give {len(instance)} or more, which rejects none",
+            )
         prompts = instance.requests.prompt_tokens
-        if self.splits or not len(prompts) or prompts.max() <= self.max_num_batched_tokens:
+        if self.splits or not len(prompts) or prompts.max() <= self.budget:
             return
         row = int(prompts.argmax())
-        settings = (self.why_whole.partition("=")[0], "max_num_batched_tokens")
+        scheduled = self.budget < self.max_num_batched_tokens
+        limit = "max_num_scheduled_tokens" if scheduled else "max_num_batched_tokens"
+        settings = (self.why_whole.partition("=")[0], limit)
         raise InputError(
             f"{self.why_whole} does not split prompts, and request {instance.requests.id_of(row)} "
             f"(row {row}) has {prompts[row]:,} tokens, more than the "
-            f"{self.max_num_batched_tokens:,} of a step",
+            f"{self.budget:,} of a step",
             field=next((name for name in settings if name in given), settings[0]),
-            remedy=f"raise max_num_batched_tokens to {prompts[row]}, or leave {settings[0]} out",
+            remedy=f"raise {limit} to {prompts[row]}, or leave {settings[0]} out",
         )
+
+
+_FLAGS = ("chunked_prefill", "reserve_full_prompt", "long_prefill_token_threshold_adaptive")
+_OPTIONAL = ("max_num_scheduled_tokens", "max_num_active_seqs", "max_num_queued_reqs")
+_LEAST = {
+    "max_num_batched_tokens": 1,
+    **dict.fromkeys(_OPTIONAL, 1),
+    "long_prefill_token_threshold": 0,
+    "prefill_schedule_interval": 1,
+    "watermark_blocks": 0,
+}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ class Live:
     key: tuple
     yielded: int = 0
     computed: int = 0
+    prefills: bool = False  # whether it was in its prefill after the last step that served it
 
     @property
     def known(self):
@@ -38,6 +39,8 @@ class Naive:
         paged = worker.memory is not None and worker.memory.is_paged
         self.size = worker.memory.block_tokens if paged else 1
         self.blocks = worker.memory.blocks if paged else 10**9
+        self.seats = min(self.clients, self.params.max_num_active_seqs or self.clients)
+        self.steps, self.last, self.crowded = 0, -self.params.prefill_schedule_interval, False
 
     def held(self):
         return sum(-(-r.allocated // self.size) for r in self.running)
@@ -66,14 +69,21 @@ class Naive:
         assert not [*todo, *self.running, *self.waiting]
 
     def schedule(self):
-        params, budget = self.params, self.params.max_num_batched_tokens
-        tokens, preempted, place = {}, [], 0
-        alone = len(self.running) + len(self.waiting) == 1
-        self.threshold = 0 if alone else params.long_prefill_token_threshold
+        params, budget = self.params, self.params.budget
+        tokens, preempted, place, prefilled = {}, [], 0, False
+        number = len(self.running) + len(self.waiting)
+        self.threshold = 0 if number == 1 else params.long_prefill_token_threshold
+        if self.threshold and params.long_prefill_token_threshold_adaptive:
+            self.threshold = max(self.threshold, params.max_num_batched_tokens // number)
+        held = (
+            not self.crowded
+            and self.steps + 1 - self.last < params.prefill_schedule_interval
+            and not all(r.prefills for r in self.running)
+        )
         self.allocated = {r.row: r.computed for r in self.running}
         while place < len(self.running) and budget > 0:
             request = self.running[place]
-            new = self.wanted(request, budget)
+            new = 0 if held and request.prefills else self.wanted(request, budget)
             if not new:
                 place += 1
                 continue
@@ -92,19 +102,31 @@ class Naive:
                     break
             else:
                 tokens[request.row] = new
+                prefilled |= request.prefills
                 budget -= new
                 place += 1
         if not preempted:
-            self.admit(tokens, budget)
+            prefilled |= self.admit(tokens, budget, held)
+            if not held:
+                self.crowded = bool(self.waiting)
+        self.steps += bool(tokens)
+        if prefilled:
+            self.last = self.steps
+        for request in self.running:
+            if request.row in tokens:
+                done = request.computed + tokens[request.row]
+                request.prefills = done < request.known
         return tokens, preempted
 
-    def admit(self, tokens, budget):
-        params = self.params
-        while self.waiting and budget > 0 and len(self.running) < self.clients:
+    def admit(self, tokens, budget, held):
+        params, prefilled = self.params, False
+        while self.waiting and budget > 0 and len(self.running) < self.seats:
             if params.policy == "priority":
                 self.waiting.sort(key=lambda r: r.key)
             request = self.waiting[0]
             new = request.known
+            if held and new > 1:
+                break
             if 0 < self.threshold < new:
                 new = self.threshold
             if not params.chunked_prefill and new > budget:
@@ -118,7 +140,9 @@ class Naive:
             self.allocated[request.row] = new
             self.running.append(self.waiting.pop(0))
             tokens[request.row] = new
+            prefilled |= request.known > 1
             budget -= new
+        return prefilled
 
     def wanted(self, request, budget):
         # prefill: what is not computed; decoding: the token of the round
