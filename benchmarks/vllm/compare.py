@@ -3,7 +3,8 @@ that scheduler driven by orsched.
 
 Without prefix caches, and with them, where the tokens that each request finds must be equal too; on
 long prompts and, where ``ORSCHED_DATA`` is set, real traces; all of it also with asynchronous
-scheduling, with a prefix cache as vLLM's server is set by default.
+scheduling, with a prefix cache as vLLM's server is set by default, and with random settings of
+the scheduler that are off by default (``workloads.KNOBS``).
 
 python -m benchmarks.vllm.compare PYTHON_WITH_VLLM [--workloads 50] [--requests 500]
 """
@@ -24,6 +25,7 @@ from benchmarks.vllm.workloads import (
     long_workload,
     prefix_workload,
     trace_workload,
+    with_knobs,
     workload,
 )
 from orsched.heuristics.continuous import ContinuousBatching
@@ -131,6 +133,8 @@ def main():
     for said, ahead in (("", False), (" and asynchronous scheduling", True)):
         shared = f" with prefix caches{said}"
         good &= compare(options.python, shared, prefix_workload, options.workloads, ahead)
+        further, make = f"{shared} and further settings", with_knobs(prefix_workload)
+        good &= compare(options.python, further, make, options.workloads, ahead)
     kinds = {"": workload, " of long prompts": long_workload, " of traces": trace_workload}
     if "ORSCHED_DATA" not in os.environ:
         print("no workloads of traces: ORSCHED_DATA is not set")

@@ -16,7 +16,9 @@ WRONG = {
     "vllm": [
         ("policy", "sjf"), ("priority", "size"), ("aging_s", -1.0), ("mode", "v0"),
         ("chunked_prefill", 1), ("max_num_batched_tokens", 0), ("watermark_blocks", 1.5),
-        ("long_prefill_token_threshold", -1),
+        ("long_prefill_token_threshold", -1), ("long_prefill_token_threshold_adaptive", 1),
+        ("prefill_schedule_interval", 0), ("max_num_scheduled_tokens", 0),
+        ("max_num_active_seqs", 0), ("max_num_queued_reqs", 1.5),
     ],
     "vtc": [("policy", "fcfs"), ("prompt_weight", 0), ("output_weight", 1.5)],
     "mc_sf": [("margin", -1)],
@@ -56,6 +58,11 @@ WRONG = {
 TOGETHER = [
     ("vtc", {"priority": "service_class"}, "policy"),
     ("vtc", {"aging_s": 1.0}, "policy"),
+    (
+        "vllm",
+        {"mode": "prefill_first", "prefill_schedule_interval": 2},
+        "prefill_schedule_interval",
+    ),
     ("sjf", {"policy": "fcfs"}, "parameters"),
     ("hybrid", {"nonsense": 2}, "parameters"),
     ("online", {"assignment": "packing", "steal": False, "use_clients": "latency"}, "use_clients"),

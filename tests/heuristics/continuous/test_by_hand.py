@@ -2,7 +2,16 @@
 
 import pytest
 
-from orsched import AffineCost, BlockMemory, InputError, Instance, PrefixCache, Requests, Worker
+from orsched import (
+    AffineCost,
+    BlockMemory,
+    InputError,
+    Instance,
+    PrefixCache,
+    Requests,
+    Worker,
+    solve,
+)
 from orsched.heuristics.continuous import as_scheduled, engine_steps
 from tests.heuristics.building import solved, starts_of
 from tests.in_order import in_order
@@ -34,6 +43,15 @@ CASES = {
         "vllm", ([6, 2], [1, 2]), 2, CHUNKS | {"max_num_batched_tokens": 10},
         [{0: 3, 1: 2}, {0: 3, 1: 1}],
     ),
+    "the threshold is at least an equal share of the budget": (
+        "vllm", ([6, 2], [1, 2]), 2,
+        CHUNKS | {"max_num_batched_tokens": 10, "long_prefill_token_threshold_adaptive": True},
+        [{0: 5, 1: 2}, {0: 1, 1: 1}],
+    ),
+    "fewer tokens may be scheduled than batched": (
+        "vllm", ([2, 5, 2], [4, 2, 1]), 3, {"max_num_scheduled_tokens": 4},
+        [{0: 2, 1: 2}, {0: 1, 1: 3}, {0: 1, 1: 1, 2: 2}, {0: 1}],
+    ),
     "without chunks a prompt waits for its budget": (
         "vllm", ([3, 4], [3, 1]), 2, {"max_num_batched_tokens": 4, "chunked_prefill": False},
         [{0: 3}, {0: 1}, {0: 1}, {1: 4}],
@@ -42,11 +60,19 @@ CASES = {
     "a client is taken at once": (
         "vllm", THREE, 2, {}, [{0: 2, 1: 2}, {0: 1, 1: 1}, {2: 3, 0: 1}, {0: 1}, {0: 1}],
     ),
+    "of three clients two may be active": (
+        "vllm", THREE, 3, {"max_num_active_seqs": 2},
+        [{0: 2, 1: 2}, {0: 1, 1: 1}, {2: 3, 0: 1}, {0: 1}, {0: 1}],
+    ),
     "planned ahead it is free a step after the third was planned": (
         "vllm", THREE, 2, AHEAD, [{0: 2, 1: 2}, {0: 1, 1: 1}, {0: 1}, {2: 3, 0: 1}, {0: 1}],
     ),
     "an arrival joins the next step": (
         "vllm", LATE, 2, {}, [{0: 2}, {1: 3, 0: 1}, {0: 1}, {0: 1}],
+    ),
+    "prompts are three steps apart while a request decodes": (
+        "vllm", LATE, 2, {"prefill_schedule_interval": 3},
+        [{0: 2}, {0: 1}, {0: 1}, {1: 3, 0: 1}],
     ),
     "planned ahead it joins a step later": (
         "vllm", LATE, 2, AHEAD, [{0: 2}, {0: 1}, {1: 3, 0: 1}, {0: 1}],
@@ -64,6 +90,16 @@ def test_each_iteration_has_these_tokens(case):
 
 
 BY_LENGTH = {"policy": "priority", "priority": "length", "known": "clairvoyant"}
+
+
+@pytest.mark.parametrize(
+    ("params", "most"),
+    [({"max_num_active_seqs": 3}, "2"), ({"max_num_queued_reqs": 2}, "3 or more")],
+)
+def test_what_workers_or_schedules_cannot_keep_is_refused(params, most):
+    with pytest.raises(InputError, match=f"give .*{most}") as caught:
+        solve(Instance(in_order(Requests, *THREE), Worker(2, COST)), "vllm", parameters=params)
+    assert caught.value.field == next(iter(params))
 
 
 def test_the_last_admitted_is_preempted_and_recomputed():
