@@ -15,6 +15,7 @@ from orsched.common.errors import InputError
 from orsched.common.scalars import require_number
 from orsched.common.units import MAX_TIME, MAX_TIME_NS, NS_PER_S
 from orsched.data.instance import require_instance
+from orsched.data.turns import NONE
 from orsched.instances.streams import read_spec, stream
 
 if TYPE_CHECKING:
@@ -234,15 +235,18 @@ def with_arrivals(
 
     The requests keep the order in which they arrive (then row), and their rows. Requests that are
     of the class ``batch`` because all arrived at 0 become ``interactive`` when they no longer do.
-    ``seed`` is that of the random stream, one for each law; a replay has none. Raises
-    ``InputError`` if the specification is wrong, or the last arrival is past 2**61 ns.
+    Turns that arrive when their parents have ended still do, and the law is not theirs. ``seed`` is
+    that of the random stream, one for each law; a replay has none. Raises ``InputError`` if the
+    specification is wrong, or the last arrival is past 2**61 ns.
     """
     require_instance(instance)
     law = read_arrivals(spec)
     number = whole_number(seed, "seed", remedy="give a whole number of at least 0")
     requests = instance.requests
-    order = np.argsort(requests.arrival_ns, kind="stable")
-    arrivals = np.empty(len(order), np.int64)
+    order, delay = np.argsort(requests.arrival_ns, kind="stable"), requests.delay_ns
+    if delay is not None:
+        order = order[delay[order] == NONE]
+    arrivals = np.zeros(len(requests), np.int64)
     arrivals[order] = law.times_ns(requests.arrival_ns[order], number)
     plain = requests.replace(service_class=None).service_class
     same = bool((plain == requests.service_class).all())
@@ -259,9 +263,14 @@ def sampled(instance: Instance, requests: int, seed: int = 0) -> Instance:
 
     All arrive at 0 (their own times mean nothing any more): ``with_arrivals`` gives them others.
     Prefixes go with their prompts, and so do classes where the instance names some; names are
-    dropped. Raises ``InputError`` if the number or the seed is wrong, or there is nothing to draw
-    from.
+    dropped. Raises ``InputError`` if the number or the seed is wrong, if there is nothing to draw
+    from, or if requests are turns of conversations, which would lose their parents.
     """
+    if instance.requests.parent is not None:
+        raise InputError(
+            "turns of conversations are not drawn one by one", field="parent",
+            remedy="leave sample out, or the column parent",
+        )  # fmt: skip
     count = whole_number(requests, "requests", maximum=100_000_000)
     if count and not len(instance):
         raise InputError(

@@ -49,6 +49,9 @@ ALIASES: dict[str, frozenset[str]] = {
     "deadline_ns": frozenset({"deadline_ns"}),
     "deadline_s": frozenset({"deadline_s"}),
     "weight": frozenset({"weight"}),
+    "parent": frozenset({"parent", "parent_id"}),
+    "delay_ns": frozenset({"delay_ns"}),
+    "delay_s": frozenset({"delay_s", "think_time_s", "tool_time_s"}),
 }
 """Columns of requests, and the names that stand for them beside the times of arrival."""
 
@@ -113,8 +116,9 @@ def match(names: Sequence[str]) -> Matched:
             raise _ambiguous(target, found[target].name, name)
         else:
             unused.append(name)
-    if "deadline_s" in found and "deadline_ns" in found:
-        raise _ambiguous("deadline_ns", "deadline_s", "deadline_ns")
+    for name in ("deadline", "delay"):
+        if f"{name}_s" in found and f"{name}_ns" in found:
+            raise _ambiguous(f"{name}_ns", f"{name}_s", f"{name}_ns")
     if "priority" in found and "service_class" in found:
         raise _ambiguous("class", found["service_class"].name, found["priority"].name)
     return Matched(found, unused)

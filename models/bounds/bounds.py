@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import KW_ONLY, dataclass
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.certificates.context import Context
+from orsched.certificates.follows import OF_ANY_ARRIVALS, loosened
 from orsched.certificates.scope import (
     FOR_ALL,
     PLAIN,
@@ -127,7 +128,7 @@ def makespan_bound(instance: Instance, allows: Iterable[str] = ()) -> Bound:
         InputError: another allowance.
         InfeasibleError: no schedule exists.
     """
-    context = Context.allowing(instance, allows)
+    context = Context.allowing(loosened(instance), allows)
     # Unequal workers have no bound in its place.
     seconds = _CHEAP_SECONDS if context.equal else float("inf")
     limits = Limits(lambda: False, lambda: seconds, False)
@@ -149,7 +150,8 @@ def improving_bounds(
         InfeasibleError: no schedule exists.
     """
     limits = Limits(out_of_time, seconds_left, True)
-    return (b for b in _improving(Context(instance), limits) if _is_proven(instance, b, "makespan"))
+    context = Context(loosened(instance))
+    return (b for b in _improving(context, limits) if _is_proven(instance, b, "makespan"))
 
 
 def _improving(context: Context, limits: Limits) -> Iterator[Bound]:
@@ -245,7 +247,7 @@ def bound(
     instance = instance.admitted()
     objective = other_name(objective)
     clock = Clock(time_limit)
-    context = Context.allowing(instance, allows)
+    context = Context.allowing(loosened(instance), allows)
     limits = Limits(clock.out, clock.left, True)
     if objective == "makespan":
         found = _improving(context, limits)
@@ -253,6 +255,8 @@ def bound(
         if len(instance):
             weighted_times(instance, objective)  # refuses weights that are all 0
         found = _improving_latency_bounds(context, objective, limits)
+        if instance.arrivals_follow:
+            found = takewhile(lambda each: each.name in OF_ANY_ARRIVALS, found)
     else:
         raise InputError(
             f"no bound on {objective!r}",
@@ -363,7 +367,8 @@ def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | 
     """Return the bound by stages and rounds, the rounds as dual prices have proven them before.
     Without restarts a request's rounds are on one client, whatever else a schedule does."""
     certificate = lower.certificate.get("one_worker", lower.certificate)
-    rounds, cache = certificate.get("decode_rounds"), _Cache.of(Context(instance, scope))
+    rounds = certificate.get("decode_rounds")
+    cache = _Cache.of(Context(loosened(instance), scope))
     if rounds is None or "duals" not in rounds or scope.restarts or not cache.relaxed.has_floors:
         return None
     counted = stages_and_rounds(cache.relaxed.one, certificate["released_ns"], rounds)
@@ -410,7 +415,7 @@ def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str 
     together on the clients, under the prefill cap and into memory, and serving them so (one
     prefill stage, then rounds) meets the lower bound, which is computed unless it is given.
     """
-    if len(instance.workers) > 1 or instance.link is not None:
+    if len(instance.workers) > 1 or instance.link is not None or instance.arrivals_follow:
         return None
     if not _fit_at_once(instance) or PLAIN.floor_of(instance.worker) is None:
         return None

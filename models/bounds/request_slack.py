@@ -99,6 +99,7 @@ def request_slack(instance: Instance, schedule: Scheduled) -> RequestSlack:
     """
     schedule = as_schedule(schedule)
     instance = served_instance(instance, [schedule])
+    instance.require_known_arrivals("the slack of requests")
     graph = disjunctive_graph(instance, schedule)
     _set_latest(graph, schedule.makespan_ns)
     work, n = schedule.work, len(instance)

@@ -101,6 +101,7 @@ class BulkProgram(Program):
 
     def __init__(self, instance: Instance, question: Question, budget: Budget) -> None:
         super().__init__()
+        instance.require_known_arrivals("a bound on bulk work or attainment")
         self.instance, self.question = instance, question
         self.sharing = Sharing.of(instance)
         self.demands = Demands.of(instance)

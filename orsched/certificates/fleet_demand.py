@@ -124,6 +124,8 @@ class Demand:
     def __init__(
         self, instance: Instance, limits: Limits, machines: Sequence[Worker], weights: Sequence[int]
     ) -> None:
+        if instance.arrivals_follow:
+            raise ValueError("requests arrive when others have ended, at no time known beforehand")
         self.instance, self.limits = instance, limits
         self.machines, self.weights = list(machines), list(weights)
         req, rows = instance.requests, limits.rows

@@ -21,6 +21,7 @@ from orsched.certificates.fields import (
     require_packing,
 )
 from orsched.certificates.fleet_prices import fleet_prices
+from orsched.certificates.follows import OF_ANY_ARRIVALS, loosened
 from orsched.certificates.kv_volume import kv_volume
 from orsched.certificates.one_machine import Charged, Workers, least_sum
 from orsched.certificates.packing import proven
@@ -116,7 +117,7 @@ def certificate_violations(
     text = _text(bound) if budget == DEFAULT_BUDGET else None
     if text is not None and vars(instance).get(_PROVEN) == text:
         return []
-    problem, claim = without_cache(instance, bound["certificate"])
+    problem, claim = without_cache(loosened(instance), bound["certificate"])
     scope = Scope.read(claim.get("one_worker", claim), problem)
     found = _differences(Context(problem, scope), {**bound, "certificate": claim}, Budget(budget))
     if text is not None and not found:
@@ -298,7 +299,9 @@ def bound_violations(
     if objective not in KINDS.values():
         return [f"no bound on {objective!r} is known"]
     require_bound(bound, objective)
-    problem, claim = without_cache(instance, bound["certificate"])
+    problem, claim = without_cache(loosened(instance), bound["certificate"])
+    if instance.arrivals_follow and claim["bound"] not in OF_ANY_ARRIVALS:
+        return [f"{claim['bound']} needs known arrivals: here they follow from ends"]
     claims = {"name": bound["name"], **claim}
     context = Context(problem, Scope.read(claim, problem))
     expected = _derive(context, claim, objective, Budget(budget))

@@ -58,7 +58,7 @@ _MISSING = object()
 def check_labels(line: Timeline, findings: Findings) -> None:
     """The instance's hash, and the information that the method declares."""
     schedule = line.schedule
-    expected = line.instance.sha256
+    expected = line.problem.sha256
     if not same(expected, schedule.instance_sha256):
         findings.add(
             Kind.INSTANCE,
@@ -137,7 +137,7 @@ def _check_certificate(
 ) -> None:
     from orsched.checker.certificates import certificate_violations, inapplicable
 
-    found = certificate_violations(line.instance, bound, budget)
+    found = certificate_violations(line.problem, bound, budget)
     for message in found or inapplicable(line, bound):
         findings.add(Kind.BOUND, message, field="bound.certificate")
 

@@ -56,6 +56,9 @@ class CapacityCommand(Limits, Timed, Viewed, Requests):
         "Other arrivals: poisson:rate=3, gamma:rate=3,cv=2, replay:scale=1.5, at_once, ...",
         metavar="SPEC",
     )
+    concurrency: int | None = option(
+        "Requests (conversations) in flight at most: the next is sent when one ends.", metavar="N"
+    )
     sample: int | None = option("Draw N requests for each replication.", metavar="N")
     replications: int | None = option(
         "Traces to draw; all fleets meet the same (default: 5 if arrivals are random, else 1).",
@@ -103,6 +106,8 @@ class CapacityCommand(Limits, Timed, Viewed, Requests):
         require_packages({"plot": self.plot})
         with ProgressPrinter("loading") as progress:
             problem = load_instance(self.instance)
+            if self.concurrency is not None:
+                problem = problem.replace(concurrency=self.concurrency)
             kinds = _read_machines(self.machines, problem)
             require_columns((*_COLUMNS, *(kinds if kinds and len(kinds) > 1 else ())), ())
             if self.verify is not None:

@@ -41,9 +41,12 @@ class Problem(Options):
         "Start and drain workers by load: min=1,max=8,target=0.7,startup=40 (seconds).",
         metavar="SPEC",
     )
+    concurrency: int | None = option(
+        "Requests (conversations) in flight at most: the next is sent when one ends.", metavar="N"
+    )
     config: Path | None = option(
-        "Settings of [policy], [workers], [arrivals], [predictions], [failures], [autoscale]; "
-        "options may not repeat them.",
+        "Settings of [policy], [workers], [arrivals], [predictions], [failures], [autoscale], "
+        "and concurrency; options may not repeat them.",
         metavar="FILE.toml",
     )
     seed: int | None = option("Seed of arrivals, predictions and random choices (default: 0).")
@@ -59,7 +62,7 @@ class Problem(Options):
         from orsched.instances.arrivals import read_arrivals
         from orsched.instances.failures import read_failures
         from orsched.instances.predictions import read_predictor
-        from orsched.planning.study.plan import Settings
+        from orsched.planning.study.plan import Settings, read_concurrency
         from orsched.solving.scenario import read_workers, worker_files
 
         remedy = "give a whole number of at least 0"
@@ -74,6 +77,7 @@ class Problem(Options):
             None if self.workers is None else worker_files(self.workers),
             None if self.failures is None else read_failures(self.failures),
             None if self.autoscale is None else read_autoscaling(self.autoscale),
+            None if self.concurrency is None else read_concurrency(self.concurrency),
         )
 
 
@@ -94,7 +98,8 @@ def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
             require_consent(named, "policy.name", allow_code)
         except InputError as error:
             raise error.located(file=str(config)) from None
-    axes = ("policy", "workers", "arrivals", "predictions", "seed", "failures", "autoscale")
+    axes = ("policy", "workers", "arrivals", "predictions", "seed", "failures", "autoscale",
+            "concurrency")  # fmt: skip
     twice = [
         f"--{axis}" for axis in axes if None not in (getattr(given, axis), getattr(found, axis))
     ]
@@ -114,4 +119,5 @@ def derived(problem: Instance, run: Settings, seed: int | None = None) -> Instan
 
     number = (run.seed or 0) if seed is None else seed
     axes = (run.workers, run.arrivals, run.predictions)
-    return scenario(problem, *axes, number, run.failures, run.autoscale)
+    rest = (run.failures, run.autoscale, run.concurrency)
+    return scenario(problem, *axes, number, *rest)

@@ -143,9 +143,9 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     **{
         name: (name,)
         for name in (
-            "arrivals", "autoscale", "failures", "first", "formulation", "gap", "information",
-            "iterations", "max_nonzeros", "methods", "objective", "parameters", "points",
-            "predictions", "rounds", "search", "second", "seed", "stages", "time_limit",
+            "arrivals", "autoscale", "concurrency", "failures", "first", "formulation", "gap",
+            "information", "iterations", "max_nonzeros", "methods", "objective", "parameters",
+            "points", "predictions", "rounds", "search", "second", "seed", "stages", "time_limit",
         )
     },
 }  # fmt: skip

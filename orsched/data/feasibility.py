@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from orsched.common.columns import whole_number
+from orsched.common.columns import exact_sum, whole_number
 from orsched.common.errors import InfeasibleError, InputError
 from orsched.common.limits import BLOCKS, STEPS
 from orsched.common.units import MAX_TIME, MAX_TIME_NS, MAX_TOKENS
@@ -264,6 +264,8 @@ def check_horizon(instance: Parts) -> None:
         slowest += instance.link.transfer_ns(prompt + output)
     ups = [start for worker in instance.workers for start, _ in worker.available_ns]
     horizon = max(int(req.arrival_ns.max()), *ups, 0) + len(instance) * slowest
+    if req.delay_ns is not None:
+        horizon += exact_sum(np.maximum(req.delay_ns, 0))
     if horizon > MAX_TIME_NS:
         raise InputError(
             f"served one by one, the requests end after {MAX_TIME}, the largest time",

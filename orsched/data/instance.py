@@ -37,6 +37,7 @@ from orsched.data.service_classes import (
     checked_classes,
     with_specs,
 )
+from orsched.data.turns import NONE, with_all_before
 from orsched.data.workers import Worker
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Instance:
         link: by which each worker sends the caches of requests that others decode; None: every
             request decodes where it is prefilled.
         autoscaling: the rule by which workers are started and drained; None: all are on.
+        concurrency: conversations (requests, where no request has a parent) in flight at most: the
+            next one is sent when fewer are unfinished; None: all arrive at their own times.
         refused: how many requests of each class were refused before (``admitted``), for they fit
             onto no worker. They count against the attainment of limits, and are not scheduled.
 
@@ -85,6 +88,7 @@ class Instance:
     link: Link | None = None
     autoscaling: Autoscaling | None = None
     refused: tuple[int, ...] = ()
+    concurrency: int | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -124,6 +128,9 @@ class Instance:
                 raise InputError("must be a text", field=label)
         put(self, "classes", checked_classes(self.classes))
         check_classes(self)
+        if self.concurrency is not None:
+            most = whole_number(self.concurrency, "concurrency", minimum=1, maximum=MAX_TOKENS)
+            put(self, "concurrency", most)
         put(self, "refused", checked_refused(self.refused, len(self.classes)))
         check_horizon(self)
         check_size(self)
@@ -137,7 +144,7 @@ class Instance:
             return NotImplemented
         labels = (
             "name", "description", "source", "licence", "first_token", "output_limit_tokens",
-            "refused",
+            "refused", "concurrency",
         )  # fmt: skip
         return (
             all(getattr(self, label) == getattr(other, label) for label in labels)
@@ -172,6 +179,19 @@ class Instance:
                 remedy=known_names(name, known),
             )
         return known.index(name)
+
+    @cached_property
+    def arrivals_follow(self) -> bool:
+        """Whether some request arrives when another one has ended."""
+        if self.requests.delay_ns is not None:
+            return True
+        return self.concurrency is not None and self.concurrency < self.conversations
+
+    @property
+    def conversations(self) -> int:
+        """How many requests are first turns of conversations."""
+        parent = self.requests.parent
+        return len(self) if parent is None else int((parent == NONE).sum())
 
     @cached_property
     def bulk(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -267,6 +287,15 @@ class Instance:
                 field="available_ns",
                 remedy="leave the times out; orsched simulate knows them, with vllm or gittins",
             )
+        self.require_known_arrivals(what)
+
+    def require_known_arrivals(self, what: str) -> None:
+        """Raise ``InputError`` where arrivals follow from ends: ``what`` needs them beforehand."""
+        if self.arrivals_follow:
+            problem = f"{what} needs known arrivals: here requests arrive when others have ended"
+            field = "concurrency" if self.requests.delay_ns is None else "delay_ns"
+            remedy = "choose a policy (vllm, fcfs, gittins), or leave it out"
+            raise InputError(problem, field=field, remedy=remedy)
 
     @cached_property
     def caches_prefixes(self) -> bool:
@@ -298,6 +327,8 @@ class Instance:
             head["link"] = self.link.to_dict()
         if self.refused:
             head["refused"] = list(self.refused)
+        if self.concurrency is not None:
+            head["concurrency"] = self.concurrency
         req = self.requests
         for name in (f"{label}s" for label in LABELLED):
             if getattr(req, name) is not None:
@@ -309,7 +340,7 @@ class Instance:
         if req.prefixes is not None:
             columns += [req.prefixes.offsets, req.prefixes.ids]
             digest.update(f"prefixes of {req.prefixes.block_tokens}".encode())
-        for name in (*LABELLED, "deadline_ns"):
+        for name in (*LABELLED, "deadline_ns", "parent", "delay_ns"):
             if getattr(req, name) is not None:
                 columns.append(getattr(req, name))
                 digest.update(name.encode())
@@ -344,9 +375,11 @@ class Instance:
         fits = fits_some_worker(self, chunks=True)
         if fits.all():
             return self
+        req = self.requests
+        if req.parent is not None:
+            fits = with_all_before(req.parent, fits)
         if not fits.any():
             require_feasible(self, chunks=True)
-        req = self.requests
         kept, codes = req.take(np.flatnonzero(fits)), req.service_class[~fits]
         if req.ids is None:  # keep the names that rows had
             kept = kept.replace(ids=tuple(req.id_of(row) for row in np.flatnonzero(fits).tolist()))
@@ -393,6 +426,8 @@ class Instance:
             shown.append(f"{len(kinds) - 3:,} other kinds")
         last = int(self.requests.arrival_ns.max(initial=0)) / NS_PER_S
         arrivals = f"arriving until {seconds_text(last)} s" if last else "all at the start"
+        if self.arrivals_follow:
+            arrivals = "arriving when others have ended"
         who = f"Instance {self.name!r}: {len(self):,} requests, {arrivals}, "
         who += f"first token from {self.first_token}"
         return f"{who}; workers {', '.join(shown)}"
@@ -415,6 +450,8 @@ class Instance:
             "output_tokens_mean": int(req.output_tokens.sum()) / n if n else 0.0,
             "last_arrival_s": int(req.arrival_ns.max(initial=0)) / NS_PER_S,
             "first_token": self.first_token,
+            **({} if self.concurrency is None else {"concurrency": self.concurrency}),
+            **({} if req.parent is None else {"conversations": self.conversations}),
             **({} if req.group is None else {"groups": len(np.unique(req.group))}),
             "predictions": req.predicted_tokens is not None,
             **({} if levels is None else {"prediction_levels": list(levels)}),

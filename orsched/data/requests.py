@@ -15,6 +15,7 @@ from orsched.common.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_colu
 from orsched.data.length_quantiles import LEVELS, QUANTILES, medians, read_levels, read_quantiles
 from orsched.data.prefixes import Prefixes as Prefixes
 from orsched.data.service_classes import LABELLED, MAX_CLASSES, label_column
+from orsched.data.turns import NONE, delay_column, parent_column, taken_parents
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,10 +26,10 @@ BATCH = 1
 SERVICE_CLASSES = ("interactive", "batch")
 _COLUMNS = (
     "prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens", "service_class", *LABELLED,
-    "deadline_ns", QUANTILES, "weights",
+    "deadline_ns", QUANTILES, "weights", "delay_ns",
 )  # fmt: skip
 _OPTIONAL = (
-    "predicted_tokens", QUANTILES, "ids", "prefixes", *LABELLED, "deadline_ns", "weights",
+    "predicted_tokens", QUANTILES, "ids", "prefixes", *LABELLED, "deadline_ns", "weights", "parent",
 )  # fmt: skip
 
 MAX_WEIGHT = 1_000_000
@@ -61,6 +62,10 @@ class Requests:
             class where they are above 0; None where no request has one of its own.
         weights: how much each request counts in ``weighted_jct_mean``, whole numbers from 0, not
             all 0; None where all count the same. Files have them as the column ``weight``.
+        parent: row of the request whose prompt and answer begin this one's prompt, -1 for the first
+            turn of a conversation; None where no request has one.
+        delay_ns: time from the parent's end to the arrival (think or tool time), which is never
+            before ``arrival_ns``; -1 for a request that arrives at its own time.
         arrival_s, deadline_s: the same in seconds, in place of ``arrival_ns`` and ``deadline_ns``:
             rounded exactly to nanoseconds.
 
@@ -83,6 +88,8 @@ class Requests:
     predicted_quantiles: IntColumn | None = field(default=None, repr=False)
     quantile_levels: tuple[float, ...] | None = field(default=None, repr=False)
     weights: IntColumn | None = field(default=None, repr=False)
+    parent: IntColumn | None = field(default=None, repr=False)
+    delay_ns: IntColumn | None = field(default=None, repr=False)
     if TYPE_CHECKING:
         # What type checkers are to know: columns are given as anything like an array and read as
         # arrays, and the columns of seconds, to a dataclass no attributes, are some.
@@ -104,6 +111,8 @@ class Requests:
             predicted_quantiles: ArrayLike | None = None,
             quantile_levels: ArrayLike | None = None,
             weights: ArrayLike | None = None,
+            parent: ArrayLike | None = None,
+            delay_ns: ArrayLike | None = None,
             arrival_s: ArrayLike | None = None,
             deadline_s: ArrayLike | None = None,
         ) -> None: ...
@@ -136,13 +145,15 @@ class Requests:
             "arrival_ns",
             int_column(np.zeros(n, np.int64), "arrival_ns") if arrivals is None else arrivals,
         )
+        self._read_turns(n)
         self._read_quantiles(n)
         if self.predicted_tokens is not None:
             predicted = _token_column(self.predicted_tokens, "predicted_tokens", n)
             put(self, "predicted_tokens", predicted)
         classes: ArrayLike | None = self.service_class
         if classes is None:
-            classes = np.full(n, INTERACTIVE if self.arrival_ns.any() else BATCH, np.int64)
+            over_time = self.arrival_ns.any() or self.delay_ns is not None
+            classes = np.full(n, INTERACTIVE if over_time else BATCH, np.int64)
         put(
             self,
             "service_class",
@@ -163,6 +174,19 @@ class Requests:
             put(self, "ids", _unique_ids(self.ids, n))
         if self.prefixes is not None:
             _require_prefixes(self.prefixes, prompts)
+
+    def _read_turns(self, n: int) -> None:
+        """Check parents and delays; columns that say nothing are None."""
+        for name in ("parent", "delay_ns"):
+            if getattr(self, name) is None:
+                continue
+            values = getattr(self, name)
+            column = (
+                parent_column(values, n)
+                if name == "parent"
+                else delay_column(values, self.parent, n)
+            )
+            object.__setattr__(self, name, column if (column != NONE).any() else None)
 
     def _read_quantiles(self, n: int) -> None:
         """Check the distributions; where no length is predicted beside them, take the median."""
@@ -230,6 +254,10 @@ class Requests:
         taken = {
             name: column[kept] for name in _COLUMNS if (column := getattr(self, name)) is not None
         }
+        if self.parent is not None:
+            taken["parent"] = taken_parents(self.parent, kept)
+            if self.delay_ns is not None:
+                taken["delay_ns"] = np.where(taken["parent"] == NONE, NONE, taken["delay_ns"])
         return Requests(
             **taken,
             ids=None if self.ids is None else tuple(self.ids[int(r)] for r in kept),

@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from orsched.common.columns import IntColumn
 
 FORMAT = "orsched/instance"
+OPTIONAL = (
+    "output_limit_tokens", "classes", "link", "autoscaling", "refused", "concurrency",
+)  # fmt: skip
 LABELS = ("name", "description", "source", "licence")
 COLUMNS = (
     "prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens", "service_class", *LABELLED,
-    "deadline_ns",
+    "deadline_ns", "parent", "delay_ns",
 )  # fmt: skip
 NAMES = tuple(f"{label}s" for label in LABELLED)
 FURTHER = ("ids", *NAMES, "weight")
@@ -56,6 +59,7 @@ def instance_header(instance: Instance) -> dict[str, Any]:
         ),
         **({} if instance.autoscaling is None else {"autoscaling": instance.autoscaling.to_dict()}),
         **({"refused": list(instance.refused)} if instance.refused else {}),
+        **({} if instance.concurrency is None else {"concurrency": instance.concurrency}),
     }
 
 
@@ -85,14 +89,12 @@ def instance_from_document(document: object) -> Instance:
         require_format(document, FORMAT),
         "instance",
         ["format", "version", "first_token", "workers", "requests"],
-        [*LABELS, "output_limit_tokens", "classes", "link", "autoscaling", "refused"],
+        [*LABELS, *OPTIONAL],
     )
-    if values.get("output_limit_tokens", 0) is None:
-        raise InputError(
-            "must be a whole number, not null",
-            field="output_limit_tokens",
-            remedy="or leave it out",
-        )
+    for name in ("output_limit_tokens", "concurrency"):
+        if values.get(name, 0) is None:
+            problem = "must be a whole number, not null"
+            raise InputError(problem, field=name, remedy="or leave it out")
     workers = _workers(values["workers"])
     autoscaling = _autoscaling(values.get("autoscaling"))
     if autoscaling is not None:
@@ -110,6 +112,7 @@ def instance_from_document(document: object) -> Instance:
         link=_link(values["link"]) if "link" in values else None,
         autoscaling=autoscaling,
         refused=values.get("refused", ()),
+        concurrency=values.get("concurrency"),
     )
 
 
@@ -160,6 +163,8 @@ def requests_from_columns(values: object) -> Requests:
         predicted_quantiles=given.get(QUANTILES),
         quantile_levels=given.get(LEVELS),
         weights=given.get("weight"),
+        parent=given.get("parent"),
+        delay_ns=given.get("delay_ns"),
     )
 
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.common.columns import int_column
+from orsched.common.columns import int_column, shown
 from orsched.common.errors import InputError
 from orsched.common.frames import required_pandas
-from orsched.common.units import MAX_TIME_NS, MAX_TOKENS
+from orsched.common.units import MAX_TIME_NS, MAX_TOKENS, seconds_column
 from orsched.data.length_quantiles import LEVELS, MAX_LEVELS, QUANTILES, require_order
 from orsched.data.requests import MAX_WEIGHT, SERVICE_CLASSES, WEIGHT_REMEDY, Prefixes, Requests
 from orsched.data.service_classes import LABELLED
+from orsched.data.turns import NONE
 from orsched.files import cells
 from orsched.files.atomic import opened
 from orsched.files.document import at_field
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from orsched.common.columns import IntColumn
     from orsched.files.tables import Parser
     from orsched.files.text import Path
 
 COLUMNS = (
     "id", "prompt_tokens", "output_tokens", "arrival_ns", "arrival_s", "predicted_tokens",
     "service_class", "class", *LABELLED, "deadline_ns", "deadline_s", "weight",
+    "parent", "delay_ns", "delay_s",
 )  # fmt: skip
 PREFIX_COLUMNS = ("prefix_ids", "prefix_block_tokens")
 """Columns that a frame alone has: a list of whole numbers in each row, and one number."""
@@ -45,6 +48,7 @@ SAME = {
     "arrival_s": "arrival_ns",
     "class": "service_class",
     "deadline_s": "deadline_ns",
+    "delay_s": "delay_ns",
     "weight": "weights",
 }
 """Columns that stand for a column of ``Requests`` under another name or unit."""
@@ -64,17 +68,25 @@ def _codes(column: Sequence[str], classes: Sequence[str]) -> Any:
     return np.array(cells.service_classes(column, classes), dtype=np.int64)
 
 
+def _or_none(column: Sequence[str], parse: Parser) -> Any:
+    """Read cells of which those that are empty, or -1, hold ``NONE``."""
+    none = np.array([cell.strip() in ("", str(NONE)) for cell in column], bool)
+    found = parse(["0" if missing else cell for cell, missing in zip(column, none, strict=True)])
+    return np.where(none, NONE, found)
+
+
+_TIME = partial(
+    cells.whole_numbers, maximum=MAX_TIME_NS, remedy="give whole nanoseconds, 0 or more"
+)
 _PARSERS: dict[str, Parser] = {
     "id": list,
+    "parent": list,
+    "delay_ns": partial(_or_none, parse=_TIME),
+    "delay_s": partial(_or_none, parse=cells.seconds),
     **dict.fromkeys(LABELLED, list),
     "arrival_s": cells.seconds,
     "deadline_s": cells.seconds,
-    **dict.fromkeys(
-        ("arrival_ns", "deadline_ns"),
-        partial(
-            cells.whole_numbers, maximum=MAX_TIME_NS, remedy="give whole nanoseconds, 0 or more"
-        ),
-    ),
+    **dict.fromkeys(("arrival_ns", "deadline_ns"), _TIME),
     "weight": partial(cells.whole_numbers, maximum=MAX_WEIGHT, remedy=WEIGHT_REMEDY),
 }
 
@@ -87,8 +99,10 @@ def read_requests_csv(path: Path, classes: Sequence[str] = SERVICE_CLASSES) -> R
     ``predicted_tokens``, quantiles of predicted lengths (``predicted_p10``, ``predicted_p50``, any
     percentile), ``service_class`` or ``class`` (one of ``classes``), ``tenant`` and
     ``group`` (names, or whole numbers), ``deadline_ns`` or ``deadline_s`` (from the arrival; 0:
-    none of its own), ``weight`` (whole numbers from 0). Empty lines are skipped. ``InputError``
-    names the line, from 1.
+    none of its own), ``weight`` (whole numbers from 0), ``parent`` (the id, or without ids the row,
+    of the request whose prompt and answer begin this one's prompt) and ``delay_s`` or ``delay_ns``
+    (from its end to the arrival); both are empty for the first turns of conversations. Empty lines
+    are skipped. ``InputError`` names the line, from 1.
     """
     with locating(path):
         table = read_chosen(
@@ -189,12 +203,46 @@ def requests_of(
         values = {same.get(name, name): column for name, column in gather(dict(columns)).items()}
         if "ids" in values:
             values["ids"] = tuple(values["ids"])
+        if "parent" in values:
+            values["parent"] = _parents(values["parent"], values.get("ids"))
+        if "delay_s" in values:
+            values["delay_ns"] = _delays(values.pop("delay_s"))
         return Requests(**values, prefixes=prefixes)
     except InputError as error:
         row = None if error.row is None else int(lines[error.row])
         field = shown.get(str(error.field), error.field)
         located = InputError(error.problem, row=row, field=field, remedy=error.remedy)
         raise at_field(located, field, "see the file formats") from None
+
+
+_NO_PARENT = (None, "", NONE, str(NONE))
+
+
+def _parents(column: Any, ids: Sequence[str] | None) -> IntColumn:
+    """Return the rows of parents that are named by their ids, or without ids by their rows."""
+    listed = column.tolist() if isinstance(column, np.ndarray) else column
+    rows = {name: row for row, name in enumerate(ids or map(str, range(len(listed))))}
+    found = np.full(len(listed), NONE, np.int64)
+    for row, name in enumerate(listed):
+        if name in _NO_PARENT:
+            continue
+        named = str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
+        if named not in rows:
+            raise InputError(
+                f"{shown(name)} does not exist: no request is named so",
+                row=row,
+                field="parent",
+                remedy="give the id of a request (without ids its row), or leave it empty",
+            )
+        found[row] = rows[named]
+    return found
+
+
+def _delays(column: Any) -> IntColumn:
+    """Return nanoseconds of seconds that are numbers, ``NONE`` where they are missing or -1."""
+    none = np.array([value is None or value == NONE for value in column], bool)
+    given = [0 if missing else value for value, missing in zip(column, none, strict=True)]
+    return np.where(none, NONE, seconds_column(given, "delay_s", len(given)))
 
 
 def _requests_of_values(
@@ -227,6 +275,9 @@ def with_labels(columns: dict[str, Any]) -> dict[str, Any]:
 def _values(series: Any, name: str) -> Any:
     """Return a column without missing values, as an array of whole numbers or a list."""
     missing = series.isna().to_numpy()
+    if missing.any() and name in ("parent", "delay_ns", "delay_s"):
+        values = series.tolist()
+        return [None if none else value for value, none in zip(values, missing, strict=True)]
     if missing.any():
         raise InputError(
             cells.MISSING,
@@ -330,6 +381,9 @@ def _columns(requests: Requests) -> dict[str, Any]:
         column = None if name.endswith("_s") else getattr(requests, SAME.get(name, name), None)
         if column is not None and name != "class":
             columns[name] = column.copy()
+    if requests.parent is not None and requests.ids is not None:
+        ids = (*requests.ids, "")  # the last one stands for NONE
+        columns["parent"] = [ids[row] for row in requests.parent.tolist()]
     for label in LABELLED:
         names = getattr(requests, f"{label}s")
         if names is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from orsched.common.columns import exact_sum
 from orsched.common.errors import InputError
-from orsched.metrics.timeline import Timeline
+from orsched.metrics.timeline import Timeline, as_arrived
 from orsched.metrics.token_times import finishes_ns, first_tokens_ns
 from orsched.solving.objectives import LINEAR, Objective, objective_named
 
@@ -108,7 +108,7 @@ def objective_value(
     require_linear(wanted)
     if len(instance) == 0:
         return Fraction(0) if wanted.is_makespan else None
-    times = weighted_times(instance, wanted)
+    times = weighted_times(as_arrived(instance, schedule), wanted)
     return times.value_ns(times.of(instance, schedule))
 
 

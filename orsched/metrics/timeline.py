@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.common.columns import IntColumn
+from orsched.data.following import arrivals_from_ends, with_arrivals
 from orsched.metrics.prefix_replay import PrefixReplay
 from orsched.metrics.timeline_rows import covered_above, covered_max, covered_sum
 from orsched.metrics.timeline_stays import Stays
@@ -214,7 +215,19 @@ class Timeline(Stays):
     checker also reads faulty ones (``strict=False``): rows that point to nothing, or to steps of
     another phase, are left out, the others are sorted by request, stay and place, and nothing
     raises. All others read ``strict``, the rows as they are; it raises as ``Rows`` does.
+
+    ``problem`` is the instance that was given. Where requests arrive when others have ended,
+    ``instance`` has the times at which they did, which follow from the ends in the schedule.
     """
+
+    def __init__(self, instance: Instance, schedule: Schedule, *, strict: bool = True) -> None:
+        super().__init__(instance, schedule, strict=strict)
+        self.problem = instance
+        if instance.arrivals_follow:
+            ends = np.full(len(instance), -1, np.int64)
+            ends[self.request] = self.end_ns[self.last]
+            times = arrivals_from_ends(instance.requests, instance.concurrency, ends)
+            self.instance = with_arrivals(instance, times)
 
     @cached_property
     def prefix_replay(self) -> PrefixReplay:
@@ -236,6 +249,11 @@ class Timeline(Stays):
         found = np.zeros(len(self.worker), np.int64)
         found[self.batches.place] = of_batches
         return found
+
+
+def as_arrived(instance: Instance, schedule: Schedule) -> Instance:
+    """Return the instance with the arrivals that follow from the ends in a schedule."""
+    return Timeline(instance, schedule).instance if instance.arrivals_follow else instance
 
 
 def yielded_tokens(instance: Instance, trace: Schedule) -> IntColumn:

@@ -32,6 +32,7 @@ def group_rows(instance: Instance, keep: object) -> dict[int, list[int]]:
         raise InputError(
             "requests of a group that arrive over time", field="arrival_ns", remedy="let all be 0"
         )
+    instance.require_known_arrivals("a group whose last requests are stopped")
     least = int(np.unique(requests.group, return_counts=True)[1].min())
     whole_number(keep, "keep", minimum=1, maximum=least, remedy=f"from 1 to {least}")
     found: dict[int, list[int]] = {}

@@ -13,6 +13,8 @@ from orsched.common.columns import read_only
 from orsched.data.memory import TASK_AWARE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orsched.data.instance import Instance
     from orsched.data.memory import Eviction
 
@@ -225,8 +227,8 @@ class Arrivals(Protocol):
 
     prompts: memoryview
     stays: dict[int, int]
-    arrival_times: memoryview
-    arrival_order: memoryview
+    arrival_times: Sequence[int]
+    arrival_order: Sequence[int]
 
 
 class CountedCache(Protocol):

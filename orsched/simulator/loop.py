@@ -12,6 +12,7 @@ from orsched.common.errors import PolicyError
 from orsched.common.units import NEVER
 from orsched.data.schedule import Schedule
 from orsched.data.step import Step, Wait, require_step
+from orsched.simulator.following import FollowingState
 from orsched.simulator.policy import Information, Policy, View, WorkerState
 from orsched.simulator.recorder import WorkRecorder, timeline
 from orsched.simulator.run_state import RunState, build_views
@@ -64,7 +65,8 @@ class Loop:
                 f"policy {policy.name} is for one worker, the instance has "
                 f"{len(instance.workers)}: give its class, which gets a dispatcher"
             )
-        self.run_state = run_state = RunState(instance, policy)
+        made = FollowingState if instance.arrivals_follow else RunState
+        self.run_state = run_state = made(instance, policy)
         run_state.deadline = deadline
         rule, limit = instance.first_token, instance.output_limit_tokens
         states = [
@@ -72,8 +74,9 @@ class Loop:
             for index, worker in enumerate(instance.workers)
         ]
         self.views, run_state.hidden = build_views(
-            instance, states, self.information, policy.chunks
-        )
+            instance, states, self.information, policy.chunks,
+            run_state.arrivals if run_state.follows else None,
+        )  # fmt: skip
         self.work = WorkRecorder(run_state.prompts)
         self.workers = [
             self.worker_type(instance, run_state, view, self.work) for view in self.views
@@ -180,7 +183,10 @@ class Loop:
         run_state.now_ns = now
         worker = self.asked = self.workers[index]
         if worker.busy:
-            if not worker.complete():
+            is_free = worker.complete()
+            if run_state.follows:
+                self._foresee(index)
+            if not is_free:
                 self._expect(index, worker.until_ns)
                 return
             if not run_state.left:
@@ -212,6 +218,13 @@ class Loop:
                 worker = self.workers[index]
                 if worker.interrupt(run_state.now_ns):
                     self._expect(index, worker.until_ns)
+
+    def _foresee(self, index: int) -> None:
+        """Let rounds of the other workers stop at an arrival that follows from a worker's ends."""
+        moment = self.run_state.next_arrival_ns
+        for other, worker in enumerate(self.workers):
+            if other != index and worker.foresee(moment):
+                self._expect(other, worker.until_ns)
 
     def _concerned(self) -> frozenset[int]:
         """Return the workers that the policy said the last arrivals are for."""

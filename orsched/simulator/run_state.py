@@ -47,13 +47,15 @@ _CHECK_DEADLINE_EVERY = 4095
 
 class RunState:
     """Requests, arrivals and hooks of one run. ``assigns``: whether arrivals end rounds only where
-    the policy says so."""
+    the policy says so. ``follows``: whether some arrive when others have ended."""
+
+    follows = False
 
     def __init__(self, instance: Instance, policy: Policy) -> None:
         requests, n = instance.requests, len(instance)
         self.prompts = read_only(requests.prompt_tokens)
         self.outputs = read_only(requests.output_tokens)
-        self.arrivals = read_only(requests.arrival_ns)
+        self.arrivals: memoryview = read_only(requests.arrival_ns)
         self.first_from_prefill = instance.first_token == "prefill"
         self.status = bytearray(n)  # WAITING, SERVED or DONE by request
         self.stays: dict[int, int] = {}  # number of the present (or next) stay, of those evicted
@@ -64,8 +66,8 @@ class RunState:
         self.now_ns = 0  # the time of the event that is being handled
         self.hidden: list[tuple[memoryview, memoryview]] = []
         order = np.argsort(requests.arrival_ns, kind="stable")
-        self.arrival_order = read_only(order)
-        self.arrival_times = read_only(requests.arrival_ns[order])
+        self.arrival_order: Sequence[int] = read_only(order)
+        self.arrival_times: Sequence[int] = read_only(requests.arrival_ns[order])
         self.next_arrival = 0
         self.next_arrival_ns = self.arrival_times[0] if n else NEVER  # of the next one to tell
         self.deadline: Callable[[], None] | None = None
@@ -83,6 +85,9 @@ class RunState:
         """Return the eviction rule that a policy put in place of the workers' own, or None."""
         made = self.prefix_caches
         return None if made is None or made.eviction is None else made.eviction.to_dict()
+
+    def finished(self, request: int, now_ns: int) -> None:
+        """See a request end: nothing follows from it here."""
 
     def deliver_arrivals(self, view: View) -> bool:
         """Tell the policy of the arrivals up to now; say if there were any."""
@@ -104,6 +109,15 @@ class RunState:
                     self.concerned.append(worker)
         self.next_arrival_ns = times[i] if i < n else NEVER
         return i > first
+
+    def _tell(self, view: View, request: int) -> None:
+        """Show a request that arrives, and tell the policy."""
+        for live, truth in self.hidden:
+            live[request] = truth[request]
+        if self.on_arrival is not None:
+            worker = self.on_arrival(view, request)
+            if self.assigns:
+                self.concerned.append(worker)
 
 
 class PrefixCaches:
@@ -155,15 +169,18 @@ def build_views(
     states: Sequence[WorkerState],
     information: Information,
     chunks: bool = False,
+    arrivals: memoryview | None = None,
 ) -> tuple[list[View], list[tuple[memoryview, memoryview]]]:
     """Return the workers' views that an information class grants, and what is hidden from them.
     Prompts, arrivals, predictions, classes, tenants, groups, deadlines, weights and memory needs of
     requests that have not arrived read as 0 unless the policy is clairvoyant. The second value
     pairs each shown column with its truth: at a request's arrival the executor copies that row.
-    ``chunks``: the policy may prefill a prompt in parts."""
+    ``chunks``: the policy may prefill a prompt in parts. ``arrivals``: times that follow from ends;
+    no policy knows them beforehand, nor which requests they are of."""
     req = instance.requests
     sighted = information is Information.CLAIRVOYANT
-    columns = [req.prompt_tokens, req.arrival_ns]
+    times = req.arrival_ns if arrivals is None else np.asarray(arrivals)
+    columns = [req.prompt_tokens, times]
     if information is Information.PREDICTED:
         if req.predicted_tokens is None:
             raise InputError(
@@ -180,7 +197,7 @@ def build_views(
     columns += labels.values()
     models = blocks_set_aside(instance, sighted, chunks)
     columns += models.values()
-    hide = not sighted and bool(req.arrival_ns.any())
+    hide = arrivals is not None or (not sighted and bool(req.arrival_ns.any()))
     live = [np.zeros(len(req), np.int64) if hide else c for c in columns]
     shown = [read_only(c) for c in live]
     blocks = dict(zip(models, shown[len(shown) - len(models) :], strict=True))

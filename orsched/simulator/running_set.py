@@ -138,6 +138,7 @@ class RunningSet:
         state, run_state, work, blocks = self.state, self.run_state, self.work, self.blocks
         status, taken, stays = run_state.status, state.client_request, run_state.stays
         n, index, future = len(status), state.index, run_state.next_arrival_ns < NEVER
+        future |= run_state.follows
         for place, request in enumerate(requests):
             client = clients[place]
             if not 0 <= request < n:
@@ -367,6 +368,8 @@ class RunningSet:
             self.caches.stop(request)
         client = self.leave(request, DONE)
         run_state.left -= 1
+        if run_state.follows:
+            run_state.finished(request, self.state.now_ns)
         if run_state.on_finish is not None:
             run_state.on_finish(self.view, request, client)
 

@@ -248,6 +248,13 @@ class WorkerRun:
         self.steps.end_ns[-1], self.steps.rounds[-1] = self.until_ns, self.count
         return True
 
+    def foresee(self, moment_ns: int) -> bool:
+        """Let foreseen arrivals end rounds in progress at a moment; say if they end earlier."""
+        if not self.busy or not self.until & self.foreseen or self.arrival <= moment_ns:
+            return False
+        self.arrival = NEVER
+        return self.interrupt(moment_ns)
+
     def complete(self) -> bool:
         """Let the step in progress end; say if the worker is free, or in the step's next run."""
         self.state.now_ns = self.until_ns
@@ -290,6 +297,8 @@ class WorkerRun:
         if self.shared is not None and not self.hold:
             running_set.free_blocks((), decoding=True)
         finished = running_set.take_finishes(self.hold)
+        if finished and self.run_state.follows and self.until & self.foreseen:
+            self.arrival = self.run_state.next_arrival_ns
         if (
             rounds >= self.target
             or (finished and self.until & FINISH)

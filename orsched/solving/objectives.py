@@ -326,6 +326,8 @@ def fitting(results: Sequence[Any], *, over_time: bool) -> Objective:
 def arrives_over_time(instance: Instance) -> bool:
     """Return whether the requests do not all arrive at once."""
     arrivals = instance.requests.arrival_ns
+    if instance.arrivals_follow:
+        return True
     return len(arrivals) > 0 and int(arrivals.max()) > int(arrivals.min())
 
 

@@ -377,7 +377,8 @@ def request_columns(instance: Instance, schedule: Schedule) -> dict[str, Any]:
     def seconds(values: Any, known: Any) -> Any:
         return np.where(known, values / NS_PER_S, np.nan)
 
-    line, table = Timeline(instance, schedule), instance.requests
+    line = Timeline(instance, schedule)
+    table = line.instance.requests
     times = request_times(instance, schedule, line)
     arrival, several = table.arrival_ns, table.output_tokens >= 2
     done = (times["finish_ns"] >= 0) & (line.yielded >= table.output_tokens)

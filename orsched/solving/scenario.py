@@ -175,6 +175,7 @@ def scenario(
     seed: int = 0,
     failures: str | Mapping[str, Any] | Exponential | None = None,
     autoscale: str | Mapping[str, Any] | Autoscaling | None = None,
+    concurrency: int | None = None,
 ) -> Instance:
     """Return an instance on other workers, with other arrivals and predicted lengths, if given.
 
@@ -188,6 +189,7 @@ def scenario(
         seed: of arrivals, predictions and failures.
         failures: what ``read_failures`` takes, e.g. ``exponential:mtbf=3600,mttr=120``.
         autoscale: what ``read_autoscaling`` takes, e.g. ``min=1,max=8,target=0.7,startup=40``.
+        concurrency: requests (conversations) in flight at most (``Instance.concurrency``).
 
     Raises:
         InputError: a specification is wrong, or does not suit the instance.
@@ -200,6 +202,8 @@ def scenario(
         instance = with_workers(instance, read_workers(workers))
     if arrivals is not None:
         instance = with_arrivals(instance, arrivals, seed)
+    if concurrency is not None:
+        instance = instance.replace(concurrency=concurrency)
     if autoscale is not None:
         instance = instance.replace(autoscaling=read_autoscaling(autoscale))
     if instance.autoscaling is not None:

@@ -159,6 +159,7 @@ def simulate(
     seed: int = 0,
     failures: str | Mapping[str, Any] | Exponential | None = None,
     autoscale: str | Mapping[str, Any] | Autoscaling | None = None,
+    concurrency: int | None = None,
     objective: str | Objective = "makespan",
 ) -> Result:
     """Run a policy on an instance from start to end, once; bound and check its schedule.
@@ -181,6 +182,7 @@ def simulate(
         seed: of arrivals, predictions, failures and the method's random choices.
         failures: workers that fail and are repaired: ``exponential:mtbf=3600,mttr=120``.
         autoscale: workers started and drained by load: ``min=1,max=8,target=0.7,startup=40``.
+        concurrency: requests (conversations) in flight at most; the next is sent when one ends.
         objective: as in ``solve``: value, bound and gap of it are reported.
 
     The result is for ``orsched.solving.scenario.scenario`` with the same arguments.
@@ -192,7 +194,9 @@ def simulate(
     """
     require_instance(instance)
     chosen = choose(policy, information, parameters, "policy")
-    problem = scenario(instance, workers, arrivals, predictions, seed, failures, autoscale)
+    problem = scenario(
+        instance, workers, arrivals, predictions, seed, failures, autoscale, concurrency
+    )
     return solve(
         problem, chosen, objective, seed=seed, iterations=1, slo=slo, bounds=bounds,
         observer=observer,
@@ -222,6 +226,7 @@ def compare(
     parameters: dict[str, Any] | None = None,
     failures: str | Mapping[str, Any] | Exponential | None = None,
     autoscale: str | Mapping[str, Any] | Autoscaling | None = None,
+    concurrency: int | None = None,
     objective: str | Objective | None = None,
     **options: Any,
 ) -> Comparison:
@@ -236,7 +241,7 @@ def compare(
         seed: of arrivals, predictions and the methods' random choices.
         time_limit: seconds for all methods together: each gets an equal share of what is left.
         information, parameters: of every method, as in ``solve``.
-        failures, autoscale: of the workers, as in ``simulate``.
+        failures, autoscale, concurrency: as in ``simulate``.
         objective: by which the best one is found, and what methods search for that can; those that
             plan for the makespan alone do so, as a note says. None: each makes its makespan short,
             and the best is found by what fits the instance.
@@ -263,7 +268,9 @@ def compare(
         MaxRuntime(time_limit)  # validates
     several = isinstance(methods, Iterable) and not isinstance(methods, (str, Chosen))
     chosen = choose_all(methods if several else [methods], information, parameters)  # type: ignore[arg-type,list-item]
-    problem = scenario(instance, workers, arrivals, predictions, seed, failures, autoscale)
+    problem = scenario(
+        instance, workers, arrivals, predictions, seed, failures, autoscale, concurrency
+    )
     aim = None if objective is None else minimised(objective)
     if aim is not None:
         require_defined(problem, aim, slo)

@@ -52,7 +52,7 @@ def facts(instance: Instance, slo: SLO | None) -> str:
         ("Workers", f"{len(workers):,}"),
         ("Prompt tokens", _tokens(requests.prompt_tokens)),
         ("Output tokens", _tokens(requests.output_tokens)),
-        ("Arrivals", f"until {seconds(last)}" if last else "all at the start"),
+        ("Arrivals", _arrivals(instance, last)),
         ("First token", f"from {instance.first_token}"),
         ("Predicted lengths", prediction_words(requests)),
         ("Machine (cost model)", _each(cost_words(w.cost, w.clients) for w in workers)),
@@ -333,6 +333,13 @@ def _findings(instance: Instance, rows: list[Row]) -> list[str]:
                 "model: the worker was faster than its model."
             )
     return [*found, *_last_arrival(instance, rows)]
+
+
+def _arrivals(instance: Instance, last_ns: int) -> str:
+    if not instance.arrivals_follow:
+        return f"until {seconds(last_ns)}" if last_ns else "all at the start"
+    most = instance.concurrency
+    return "when others have ended" + ("" if most is None else f", {most:,} at a time")
 
 
 def _last_arrival(instance: Instance, rows: list[Row]) -> list[str]:

@@ -74,7 +74,7 @@ def latencies(instance: Instance, schedule: Schedule) -> Latencies:
             remedy="resume it: orsched run ... --resume",
         )  # fmt: skip
     line = Timeline(instance, schedule)
-    requests = instance.requests
+    requests = line.instance.requests
     first, finish = first_tokens_ns(line), finishes_ns(line)
     pace = (finish - first) // np.maximum(requests.output_tokens - 1, 1)
     arrival = requests.arrival_ns

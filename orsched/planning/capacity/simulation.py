@@ -263,10 +263,11 @@ def figures(
     """
     from orsched.data.feasibility import fits_some_worker
     from orsched.metrics.summary import distribution
+    from orsched.metrics.timeline import as_arrived
     from orsched.planning.capacity.question import limits_of
 
     instance, fits = whole.admitted(), fits_some_worker(whole, chunks=True)
-    times, req = schedule.request_times(instance), instance.requests
+    times, req = schedule.request_times(instance), as_arrived(instance, schedule).requests
     limits = limits_of(whole, *given)
     order = np.argsort(whole.requests.arrival_ns[limits.rows], kind="stable")
     served = fits[limits.rows[order]]

@@ -98,6 +98,7 @@ def _run(task: Mapping[str, Any]) -> dict[str, Any]:
     from orsched.checker import check
     from orsched.metrics.flat_figures import flat_figures
     from orsched.metrics.summary import SLO, summarise
+    from orsched.metrics.timeline import as_arrived
     from orsched.models.bounds.bounds import bound_for
 
     content = task["content"]
@@ -134,7 +135,8 @@ def _run(task: Mapping[str, Any]) -> dict[str, Any]:
     if judged["slo_attainment"] is None:
         judged = {}
     named = {"bound_name": None if makespan is None else makespan.name}
-    arrival = {"last_arrival_ns": int(instance.requests.arrival_ns.max(initial=0))}
+    arrived = as_arrived(instance, schedule)
+    arrival = {"last_arrival_ns": int(arrived.requests.arrival_ns.max(initial=0))}
     stated = _judged_by(aim, schedule, known, outcome)
     found = {**schedule.results, **judged, **named, **means, **stated}
     return {
@@ -245,7 +247,8 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
     axes = (content["workers"], content["arrivals"], content["predictions"])
     rule = content.get("autoscale")
     scaling = None if rule is None else Autoscaling.from_dict(rule)
-    return scenario(instance, *axes, seed, content.get("failures"), scaling)
+    most = content.get("concurrency")
+    return scenario(instance, *axes, seed, content.get("failures"), scaling, most)
 
 
 def outcome_of(

@@ -17,6 +17,7 @@ from orsched.common.errors import InputError
 from orsched.common.limits import CELLS
 from orsched.common.near_names import known_names
 from orsched.common.own_code import at_path, code_in, is_own, require_consent
+from orsched.common.units import MAX_TOKENS
 from orsched.data.autoscaling import Autoscaling, read_autoscaling
 from orsched.data.splits import Split, read_split
 from orsched.files.text import read_toml, require_known, require_table
@@ -50,7 +51,13 @@ def _readers() -> dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]:
         "predictions": (read_predictor, _text),
         "failures": (read_failures, _text),
         "autoscale": (read_autoscaling, lambda rule: rule.to_dict()),
+        "concurrency": (read_concurrency, int),
     }
+
+
+def read_concurrency(value: object) -> int:
+    """Return how many requests are in flight at most; raises ``InputError``."""
+    return whole_number(value, "concurrency", minimum=1, maximum=MAX_TOKENS)
 
 
 def _specs(value: object, field: str) -> tuple[Any, ...]:
@@ -99,7 +106,7 @@ _MOST_DIGITS = 30
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
 KEYS = (
     "name", "instances", "policies", "seeds", "parameters", "arrivals", "workers", "predictions",
-    "failures", "autoscale", "bounds", "objective", "slo", "iterations", "plots",
+    "failures", "autoscale", "concurrency", "bounds", "objective", "slo", "iterations", "plots",
 )  # fmt: skip
 PLOT_KEYS = ("y", "x", "by")
 
@@ -120,6 +127,7 @@ class Study:
         plots: what to draw, each with the keys ``y``, ``x`` and ``by``.
         file: where it was read from, or None.
         failures, autoscale: laws of failures and rules of autoscaling, axes after the predictions.
+        concurrency: requests in flight at most, an axis after these.
         objective: name of what methods are to minimise and cells report, or None.
     """
 
@@ -137,6 +145,7 @@ class Study:
     file: str | None = None
     failures: tuple[str | None, ...] = (None,)
     autoscale: tuple[Any, ...] = (None,)
+    concurrency: tuple[int | None, ...] = (None,)
     objective: str | None = None
 
     def require_consent(self, allow_code: bool) -> None:
@@ -153,14 +162,14 @@ class Study:
         """Return the axes, the slowest first."""
         return (
             self.instances, self.arrivals, self.workers, self.predictions, self.failures,
-            self.autoscale, self.seeds, self.policies,
+            self.autoscale, self.concurrency, self.seeds, self.policies,
         )  # fmt: skip
 
     def cells(self) -> list[Cell]:
         """Return all cells in order; those that are equal stand once."""
         found: dict[str, Cell] = {}
         for instance, arrivals, workers, predictions, *rest, seed, policy in product(*self.axes()):
-            fleet = dict(zip(("failures", "autoscale"), rest, strict=True))
+            fleet = dict(zip(("failures", "autoscale", "concurrency"), rest, strict=True))
             problem = {
                 "instance": instance.content,
                 "arrivals": arrivals,
@@ -263,6 +272,7 @@ def read_study(
         _plots(table.get("plots", [])),
         failures=_specs(table.get("failures"), "failures"),
         autoscale=_specs(table.get("autoscale"), "autoscale"),
+        concurrency=_specs(table.get("concurrency"), "concurrency"),
         objective=objective,
     )
     CELLS.require(prod(map(len, study.axes())), "seeds")
@@ -368,6 +378,7 @@ class Settings(NamedTuple):
     """Those that the workers were read from."""
     failures: Exponential | None = None
     autoscale: Autoscaling | None = None
+    concurrency: int | None = None
 
 
 def read_settings(path: str | os.PathLike[str]) -> Settings:
@@ -376,7 +387,7 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
     ``[policy]`` has ``name``, ``information`` and the table ``parameters``; ``[workers]`` has
     ``count``, ``split`` or ``files`` (relative to the file); ``[arrivals]``, ``[predictions]`` and
     ``[failures]`` have ``law`` and the law's parameters, ``[autoscale]`` what
-    ``read_autoscaling`` takes. ``seed`` comes before the tables.
+    ``read_autoscaling`` takes. ``seed`` and ``concurrency`` come before the tables.
     """
     file = os.fspath(path)
     try:
@@ -387,7 +398,7 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
 
 def _settings(table: dict[str, Any], base: Path) -> Settings:
     tables = ("policy", "workers", "arrivals", "predictions", "failures", "autoscale")
-    require_known(table, "", ("seed", *tables))
+    require_known(table, "", ("seed", "concurrency", *tables))
     policy = require_table(table.get("policy", {}), "policy", ("name", "information", "parameters"))
     for key in ("name", "information"):
         if key in policy and not isinstance(policy[key], str):
@@ -404,6 +415,7 @@ def _settings(table: dict[str, Any], base: Path) -> Settings:
         worker_files(table["workers"].get("files"), base) if "workers" in table else None,
         _law(table, "failures"),
         _law(table, "autoscale"),
+        read_concurrency(table["concurrency"]) if "concurrency" in table else None,
     )
 
 

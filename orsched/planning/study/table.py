@@ -32,7 +32,8 @@ FIRST = (
     "status", "error",
 )  # fmt: skip
 CHOICES = (
-    "instance_", "workers_", "arrivals_", "predictions_", "failures_", "autoscale_", "param_",
+    "instance_", "workers_", "arrivals_", "predictions_", "failures_", "autoscale_", "concurrency",
+    "param_",
 )  # fmt: skip
 """Prefixes of columns with arguments of an instance, a split, laws and a policy's parameters."""
 
@@ -87,6 +88,7 @@ def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
     row |= _flat("predictions", _law(content["predictions"], read_predictor))
     row |= _flat("failures", _law(content.get("failures"), read_failures))
     row |= _flat("autoscale", content.get("autoscale") or {})
+    row |= _flat("", {"concurrency": most} if (most := content.get("concurrency")) else {})
     row |= _flat("param", content["policy"]["parameters"])
     row |= _flat("", record.get("results", {}))
     return row | _flat("run", record["run"])
