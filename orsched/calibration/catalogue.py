@@ -10,8 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orsched.calibration.data_sheet import BLOCK_TOKENS, GPUS, data_sheet_cost, fitting, least_gpus
+from orsched.calibration.data_sheet import (
+    BLOCK_TOKENS,
+    Layout,
+    data_sheet_cost,
+    fitting,
+    least_gpus,
+)
+from orsched.calibration.gpus import GPUS, constants_of
 from orsched.calibration.shapes import MODELS, SHORT
+from orsched.calibration.weight_formats import FORMATS
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.near_names import nearest
@@ -103,7 +111,7 @@ def machines() -> tuple[Machine, ...]:
     """Return the machines of the catalogue: measured ones, those of papers, of data sheets.
 
     Of the last there is one for each GPU and model, on the least power of two of GPUs that hold it;
-    ``machine`` knows more, such as ``h100x4-llama3-8b-sheet``.
+    ``machine`` knows more, such as ``h100x4-llama3-8b-sheet`` or ``h100-llama3-8b-fp8-sheet``.
 
     >>> "h100-llama3-8b" in {each.name for each in orsched.machines()}
     True
@@ -143,8 +151,9 @@ def machine(name: str) -> Machine:
     for found in measured():
         if found.name == name:
             return found
-    for gpu, count, model in _cuts(name):
-        return _sheet(gpu, count or least_gpus(GPUS[gpu], MODELS[model]), model)
+    for gpu, count, model, weights in _cuts(name):
+        shape = MODELS[model].stored(weights)
+        return _sheet(gpu, count or least_gpus(GPUS[gpu], shape), model, weights)
     near = _near(name)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise InputError(
@@ -159,28 +168,33 @@ def _near(name: str) -> list[str]:
     return nearest(name, [each.name for each in machines()], most=3)
 
 
-def _cuts(name: str) -> list[tuple[str, int | None, str]]:
-    """Return (GPU, number of GPUs or None, model) of a name of a data sheet; names have dashes."""
+def _cuts(name: str) -> list[tuple[str, int | None, str, str | None]]:
+    """Return (GPU, number of GPUs or None, model, format of weights or None) of a sheet's name."""
     found = []
-    for gpu in GPUS:
+    for gpu in GPUS:  # names have dashes
         rest = re.fullmatch(rf"{re.escape(gpu)}(?:x([1-9]\d{{0,2}}))?-(.+){SUFFIX}", name)
-        if rest is not None and SHORT.get(rest[2], rest[2]) in MODELS:
-            count = None if rest[1] is None else int(rest[1])
-            found.append((gpu, count, SHORT.get(rest[2], rest[2])))
+        if rest is None:
+            continue
+        count = None if rest[1] is None else int(rest[1])
+        for weights in (None, *FORMATS):
+            model = rest[2] if weights is None else rest[2].removesuffix(f"-{weights}")
+            if SHORT.get(model, model) in MODELS and (weights is None or model != rest[2]):
+                found.append((gpu, count, SHORT.get(model, model), weights))
     return found
 
 
 @cache
-def _sheet(gpu_name: str, count: int, model: str) -> Machine:
-    gpu, shape = GPUS[gpu_name], MODELS[model]
-    room = fitting(gpu, shape, count)
+def _sheet(gpu_name: str, count: int, model: str, weights: str | None = None) -> Machine:
+    gpu, shape, layout = GPUS[gpu_name], MODELS[model].stored(weights), Layout(tp=count)
+    room, kept = fitting(gpu, shape, layout), f"-{weights}" if weights else ""
     several = f"{count} x " if count > 1 else ""
+    words = f" ({shape.formats.words})" if weights and shape.formats.words else ""
     return Machine(
-        f"{gpu_name}{f'x{count}' if count > 1 else ''}-{model}{SUFFIX}",
+        f"{gpu_name}{f'x{count}' if count > 1 else ''}-{model}{kept}{SUFFIX}",
         DATA_SHEET,
-        f"{shape.title} on {several}{gpu.title}",
-        data_sheet_cost(gpu, shape, tensor_parallel=count),
-        f"{gpu.source}; {shape.source}",
+        f"{shape.title}{words} on {several}{gpu.title}",
+        data_sheet_cost(gpu, shape, layout),
+        f"{gpu.source}; {shape.source}; constants: {constants_of(gpu).source}",
         {"gpus": count, "kv_tokens": room.kv_tokens},
     )
 

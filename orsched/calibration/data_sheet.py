@@ -1,69 +1,68 @@
-"""A roofline from a data sheet: no measurement, and it says so."""
+"""The machine of a data sheet: peaks, the shares of them that kernels reach, a model's shape."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
+from orsched.calibration.curves import curve_pieces, joined, touched
+from orsched.calibration.gpus import GPUS, Constants, Gpu, constants_of
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
-from orsched.common.scalars import is_number
-from orsched.costs.roofline import RooflineCost
+from orsched.costs.exact import to_whole_units
+from orsched.costs.roofline import FS_PER_S, RooflineCost
 
 if TYPE_CHECKING:
     from orsched.calibration.shapes import ModelShape
+    from orsched.calibration.weight_formats import Format
+
+__all__ = ["BLOCK_TOKENS", "GPUS", "Gpu", "Layout", "data_sheet_cost", "fitting", "least_gpus"]
+
+BLOCK_TOKENS = 16
+NUMBER_BYTES = 2  # BF16, of what GPUs send to each other
+INFINIBAND = 50 * 10**9  # bytes a second: 400 Gb/s for each GPU, as in NVIDIA's DGX H100
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """One accelerator by its data sheet."""
+class Layout:
+    """How GPUs share a model: ``tp * pp * dp`` of them.
 
-    name: str  # in the catalogue
-    title: str  # as its maker calls it
-    flops: int  # a second: peak of matrix products in BF16 with FP32 sums, without sparsity
-    memory_bytes: int  # of the device (GB of data sheets are 10^9)
-    bandwidth: int  # of its memory, bytes a second
-    source: str  # of the three numbers; read for this table in November 2026
+    Attributes:
+        tp: GPUs that share each layer.
+        pp: stages of layers, one after the other; a step's tokens fill them in as many parts.
+        dp: groups that have attention of their own, with their share of the requests.
+        ep: groups of GPUs among which experts are divided; 1: each GPU has a part of each expert.
+    """
 
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    ep: int = 1
 
-_SHEET = "NVIDIA {} data sheet, nvidia.com"
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            whole_number(getattr(self, item.name), item.name, minimum=1, maximum=1024)
+        if self.tp * self.dp % self.ep:
+            raise InputError(
+                f"{self.ep} groups of experts on {self.tp * self.dp} GPUs",
+                field="ep",
+                remedy="a divisor of tp * dp",
+            )
 
-_ROWS: tuple[tuple[str, str, float, int, int, str], ...] = (
-    # name, title, teraflops in BF16, gigabytes, gigabytes a second, source
-    ("a10", "NVIDIA A10", 125, 24, 600, _SHEET.format("A10 (2021)")),
-    ("l4", "NVIDIA L4", 121, 24, 300, _SHEET.format("L4 (2023)")),
-    ("l40s", "NVIDIA L40S", 362.05, 48, 864, _SHEET.format("L40S (2023)")),
-    ("a100-40gb", "NVIDIA A100 SXM 40 GB", 312, 40, 1555, _SHEET.format("A100 (2020)")),
-    ("a100", "NVIDIA A100 SXM 80 GB", 312, 80, 2039, _SHEET.format("A100 (2021)")),
-    ("a100-pcie", "NVIDIA A100 PCIe 80 GB", 312, 80, 1935, _SHEET.format("A100 (2021)")),
-    ("h100", "NVIDIA H100 SXM 80 GB", 989.5, 80, 3350, _SHEET.format("H100 (2023)")),
-    ("h100-pcie", "NVIDIA H100 PCIe 80 GB", 756, 80, 2000, _SHEET.format("H100 (2022)")),
-    ("h200", "NVIDIA H200 SXM", 989.5, 141, 4800, _SHEET.format("H200 (2024)")),
-    ("b200", "NVIDIA B200 (HGX)", 2250, 180, 8000, _SHEET.format("HGX B200 (2024)")),
-    ("mi300x", "AMD Instinct MI300X", 1307.4, 192, 5300,
-     "AMD Instinct MI300X data sheet (2023), amd.com"),
-    ("rtx4090", "NVIDIA GeForce RTX 4090", 165.2, 24, 1008,
-     "NVIDIA Ada GPU architecture whitepaper (2022), appendix A"),
-    ("rtxpro6000", "NVIDIA RTX PRO 6000 Blackwell", 503.8, 96, 1792,
-     "NVIDIA RTX PRO Blackwell GPU architecture whitepaper (2025)"),
-)  # fmt: skip
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs."""
+        return self.tp * self.pp * self.dp
 
-GPUS = {
-    name: Gpu(name, title, round(tflops * 10**12), gb * 10**9, gb_s * 10**9, source)
-    for name, title, tflops, gb, gb_s, source in _ROWS
-}
-"""By name."""
+    def link(self, gpu: Gpu) -> str:
+        """Return the name of what joins the GPUs of a stage: InfiniBand beyond a node."""
+        return "infiniband" if self.tp * self.dp > gpu.node else gpu.link
 
-
-EFFICIENCY = 0.6
-"""Share of the peaks that is assumed: what good engines reach, in rounds and in long prefills."""
-
-LAYER_S = 30e-6  # of each layer in each step: some ten small kernels between the matrix products
-ALL_REDUCE_S = 10e-6  # of each of a layer's two sums over several GPUs
-NUMBER_BYTES = 2  # BF16, for caches, and for weights that are not quantised
-MEMORY_SHARE = 0.9  # of a GPU's memory that weights and caches may take
-
-BLOCK_TOKENS = 16
+    @property
+    def words(self) -> str:
+        """What is more than 1, such as ``TP 4, EP 4``."""
+        sizes = ((item.name.upper(), getattr(self, item.name)) for item in fields(self))
+        return ", ".join(f"{name} {size}" for name, size in sizes if size > 1)
 
 
 class Fitting(NamedTuple):
@@ -77,59 +76,189 @@ class Fitting(NamedTuple):
         return self.kv_tokens // length
 
 
+class _Kind(NamedTuple):
+    """Products of one kind: what a GPU reads in a step, and computes for a token of the step."""
+
+    read: int  # femtoseconds
+    token: int
+
+
 def data_sheet_cost(
     gpu: Gpu,
     shape: ModelShape,
-    efficiency: float = EFFICIENCY,
-    memory_efficiency: float | None = None,
-    tensor_parallel: int = 1,
+    layout: Layout | None = None,
+    engine: str = "vllm",
+    constants: Constants | None = None,
 ) -> RooflineCost:
-    """Return the roofline of a model on GPUs, in BF16, from their peaks alone.
+    """Return the cost of a model's steps on GPUs, from their peaks and the constants of kernels.
 
-    A step reads the layers and the output layer, 2 bytes a number unless they are quantised, at
-    ``memory_efficiency`` (None: ``efficiency``) of the bandwidth. A token is a multiplication and
-    an addition for each number in the layers, at ``efficiency`` of the peak; the output layer,
-    which a prompt passes once, is left out. A token of context is read once for each token that a
-    round makes. On several GPUs all of it is divided, and each layer waits for two sums. Raises
-    ``InputError`` for an efficiency outside (0, 1], or a wrong number of GPUs.
+    Each kind of product (around attention, feed-forward, experts) reads its weights or computes its
+    tokens, whichever takes longer, and ``overlap`` of the shorter comes on top. A token is a
+    multiplication and an addition for each number that it passes; the output layer, which a prompt
+    passes once, is read and not computed. Of E experts ``E (1 - (1 - k/E)^x)`` are read for x
+    tokens. Rounds read caches, of layers with a window up to its length. GPUs that share a layer
+    sum its results twice: a time for each sum, and its bytes over the link (``Constants``).
     """
-    if memory_efficiency is None:
-        memory_efficiency = efficiency
-    for name, share in (("efficiency", efficiency), ("memory_efficiency", memory_efficiency)):
-        if not is_number(share) or not 0 < share <= 1:
-            raise InputError(
-                f"{share!r} is not a share in (0, 1]", field=name, remedy="such as 0.6"
-            )
-    n = whole_number(tensor_parallel, "tensor_parallel", minimum=1, maximum=1024)
-    flops, bandwidth = gpu.flops * efficiency * n, gpu.bandwidth * memory_efficiency * n
-    layer_s = LAYER_S + (2 * ALL_REDUCE_S if n > 1 else 0)
-    return RooflineCost.from_s(
-        fixed=shape.layers * layer_s,
-        weights=shape.read_bytes / bandwidth,
-        token=2 * shape.layer_weights / flops,
-        context=shape.kv_numbers * NUMBER_BYTES / bandwidth,
-        attended=shape.attended_flops / flops,
+    layout = layout or Layout()
+    link = layout.link(gpu)
+    known = constants or constants_of(gpu, engine, link)
+    bandwidth = gpu.bandwidth * known.gemm_memory
+    parts, share = layout.dp * layout.pp, layout.tp
+
+    def kind(numbers: int, kept: Format) -> _Kind:
+        read = numbers * kept.bits / 8 / share / bandwidth
+        compute = gpu.peak(kept.product) * known.gemm_compute * share * parts
+        return _Kind(_fs(read), _fs(2 * numbers / compute))
+
+    attention = kind(shape.attention_weights, shape.formats.attention)
+    others = [kind(shape.ffn_weights, shape.formats.ffn)]
+    if shape.formats.attention == shape.formats.ffn:
+        attention, others = _Kind(*map(sum, zip(attention, others[0], strict=True))), []
+    fixed_s = known.step_us / 1e6 + NUMBER_BYTES * shape.head_weights / share / bandwidth
+    fixed_s += 1e-6 * shape.layers * known.layer_us
+    fixed_s += 1e-6 * shape.expert_layers * known.expert_layer_us
+    sums_s, row_s = _links(gpu, shape, layout, known, link)
+    first, curve = _experts(gpu, shape, layout, known) if shape.experts else (0, ())
+    hidden = round(known.overlap * 2**20)  # in whole numbers from here on
+    return RooflineCost(
+        fixed_fs=_fs(fixed_s + sums_s)
+        + first
+        + attention.read * hidden // 2**20
+        + sum(each.read for each in others),
+        weights_fs=attention.read * (2**20 - hidden) // 2**20,
+        token_fs=attention.token * (2**20 - hidden) // 2**20,
+        row_fs=_fs(row_s) + sum(each.token * hidden // 2**20 for each in (attention, *others)),
+        pieces=joined((curve, *(_bend(each, hidden) for each in others))),
+        launch_fs=_fs(1e-6 * shape.layers * known.eager_layer_us),
+        **_attention(gpu, shape, layout, known),
     )
 
 
-def fitting(gpu: Gpu, shape: ModelShape, tensor_parallel: int = 1) -> Fitting:
-    """Return what fits into GPUs beside a model's weights; ``InputError`` if those do not fit."""
-    room = int(gpu.memory_bytes * MEMORY_SHARE) * tensor_parallel - shape.weight_bytes
-    tokens = room // (shape.kv_numbers * NUMBER_BYTES)
+def _fs(seconds: float) -> int:
+    return to_whole_units(seconds, FS_PER_S, "cost")
+
+
+def _bend(kind: _Kind, hidden: int) -> tuple[tuple[int, int], ...]:
+    """Return what products take more once they compute longer than they read."""
+    if not kind.token:
+        return ()
+    ridge = max(1, round(kind.read / kind.token))
+    return ((ridge, kind.token * (2**20 - hidden) // 2**20),)
+
+
+def _experts(
+    gpu: Gpu, shape: ModelShape, layout: Layout, known: Constants
+) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """Return the time of experts for one token, and its pieces from there on."""
+    gpus, kept = layout.tp * layout.dp, shape.formats.experts
+    one = shape.expert_weights * kept.bits / 8 / gpus / (gpu.bandwidth * known.expert_memory)
+    compute = gpu.peak(kept.product) * known.expert_compute * gpus
+    each = 2 * shape.expert_weights * shape.chosen / compute
+    uneven = known.uneven if layout.ep > 1 else 1.0
+
+    def time_fs(tokens: int) -> float:
+        x = tokens / layout.pp
+        read, computed = one * touched(shape.experts, shape.chosen, x), each * x
+        both = max(read, computed) + known.overlap * min(read, computed)
+        return both * uneven * FS_PER_S
+
+    return curve_pieces(time_fs)
+
+
+def _links(
+    gpu: Gpu, shape: ModelShape, layout: Layout, known: Constants, link: str
+) -> tuple[float, float]:
+    """Return the seconds of a step that go to sums over GPUs, and those of a token."""
+    tp, dp, gpus = layout.tp, layout.dp, layout.tp * layout.dp
+    speed = (INFINIBAND if link == "infiniband" else gpu.link_bandwidth) * known.link_share
+    token = NUMBER_BYTES * shape.hidden / layout.pp
+    spread = shape.expert_layers if dp > 1 else 0  # layers whose experts take tokens of all groups
+    once, row = 0.0, 0.0
+    if tp > 1:
+        count = 2 * shape.layers - spread
+        once += count * (known.link_us + tp * known.link_gpu_us)
+        row += count * token / dp * 2 * (tp - 1) / tp / speed
+    if spread:
+        once += 2 * spread * (known.link_us + gpus * known.link_gpu_us)
+        sent = min(shape.chosen, layout.ep) * (layout.ep - 1) / layout.ep if layout.ep > 1 else dp
+        row += 2 * spread * token * sent / gpus / speed
+    if layout.pp > 1:
+        once += (layout.pp - 1) * known.link_us
+        row += (layout.pp - 1) * token / dp / speed
+    return once / 1e6, row
+
+
+def _attention(gpu: Gpu, shape: ModelShape, layout: Layout, known: Constants) -> dict[str, int]:
+    """Return what contexts and attended tokens take, of all layers and of those with a window."""
+    parts, tp = layout.dp * layout.pp, layout.tp
+    bandwidth = gpu.bandwidth * known.attention_memory * parts
+    compute = gpu.flops * known.attention_compute * parts * tp
+    number = shape.formats.cache_bits / 8
+    latent = 2 * shape.heads * (2 * shape.latent + shape.rope)  # products with compressed keys
+    each = shape.token_numbers - shape.index_size
+    copies = 1 if shape.latent else tp / max(1, tp / shape.kv_heads)
+    read = max(each * number / copies / bandwidth, latent / compute if shape.latent else 0)
+    full = shape.layers - shape.linear - shape.windowed
+    found = {"context": full * read, "attended": full * shape.layer_flops / compute}
+    windowed = {"context": shape.windowed * read}
+    windowed["attended"] = shape.windowed * shape.layer_flops / compute
+    if shape.index_heads:
+        windowed = {"context": found["context"], "attended": full * latent / compute}
+        index = 2 * shape.index_heads * shape.index_size
+        found["context"] = full * max(shape.index_size / bandwidth, index / compute)
+        found["attended"] = full * index / compute
+    state = 2 * shape.state_bytes / tp / bandwidth  # read and written
+    return {
+        "context_fs": _fs(found["context"]),
+        "attended_fs": _fs(found["attended"]),
+        "request_fs": _fs(state),
+        "window": shape.window if any(windowed.values()) else 0,
+        "window_context_fs": _fs(windowed["context"]),
+        "window_attended_fs": _fs(windowed["attended"]),
+    }
+
+
+def fitting(
+    gpu: Gpu, shape: ModelShape, layout: Layout | None = None, share: float | None = None
+) -> Fitting:
+    """Return what fits into GPUs beside a model's weights; ``InputError`` if those do not fit.
+
+    ``share`` of the memory (default: the constants' ``memory_share``) less the weights. GB of data
+    sheets are 10^9 bytes, of which devices have 5 to 8 % more: that is left to activations.
+    """
+    layout = layout or Layout()
+    room, each = _room(gpu, shape, layout, share)
+    tokens = room // each
     if tokens < BLOCK_TOKENS:
         raise InputError(
             f"the weights of {shape.title}, {shape.weight_bytes / 1e9:.0f} GB, do not fit"
-            f" onto {tensor_parallel} x {gpu.title}",
-            field="tensor_parallel",
-            remedy=f"at least {least_gpus(gpu, shape)} GPUs: --tensor-parallel",
+            f" onto {layout.gpus} x {gpu.title}",
+            field="tp",
+            remedy=f"at least {least_gpus(gpu, shape)} GPUs: --tp",
         )
+    tokens *= layout.dp
     return Fitting(tokens, tokens // BLOCK_TOKENS)
+
+
+def _room(
+    gpu: Gpu, shape: ModelShape, layout: Layout, share: float | None = None
+) -> tuple[int, int]:
+    """Return the bytes beside the weights in a group's GPUs, and those of a token in its caches."""
+    share = constants_of(gpu).memory_share if share is None else share
+    experts = round(shape.experts * shape.expert_weights * shape.formats.experts.bits / 8)
+    weights = shape.weight_bytes - experts + experts // layout.dp
+    copies = layout.tp if shape.latent else max(1, layout.tp / shape.kv_heads)
+    each = round(shape.kv_numbers * shape.formats.cache_bits / 8 * copies)
+    return int(gpu.memory_bytes * share) * layout.tp * layout.pp - weights, each
 
 
 def least_gpus(gpu: Gpu, shape: ModelShape) -> int:
     """Return the least power of two of GPUs that hold a model and 4,096 tokens of caches."""
-    needed = shape.weight_bytes + 4096 * shape.kv_numbers * NUMBER_BYTES
     count = 1
-    while count * gpu.memory_bytes * MEMORY_SHARE < needed:
+    while True:
+        room, each = _room(gpu, shape, Layout(tp=count))
+        if room >= 4096 * each:
+            return count
+        if count >= 1024:
+            raise InputError(f"{shape.title} does not fit", field="gpu", remedy="a larger GPU")
         count *= 2
-    return count

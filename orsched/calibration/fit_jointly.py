@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -298,7 +298,8 @@ def fit_roofline(work: Work) -> RooflineCost:
     steps.judge(work, best)
     named = {name: best.values.get(name, 0.0) for name in ROOFLINE_NAMES}
     named["weights_fs"] = best.knee * named["token_fs"]
-    cost = RooflineCost(**{name: round(value * FS_PER_NS) for name, value in named.items()})
+    whole: dict[str, Any] = {name: round(value * FS_PER_NS) for name, value in named.items()}
+    cost = RooflineCost(**whole)
     shortest = _shortest_ns(work, PREFILL)
     if shortest > cost.prefill_ns([1]):
         cost = replace(cost, launch_fs=shortest * FS_PER_NS)
@@ -345,7 +346,7 @@ def _with_beside(work: Work, cost: RooflineCost) -> RooflineCost:
         work.notes.append("the mixed measurements do not determine what a round takes more there")
         return cost
     work.judge(BESIDE_NAMES, weighted, target, found, nonnegative=True)
-    named = {
+    named: dict[str, Any] = {
         name: round(value * FS_PER_NS) for name, value in zip(BESIDE_NAMES, found, strict=True)
     }
     launch = _shortest_ns(work, MIXED) * FS_PER_NS

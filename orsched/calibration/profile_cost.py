@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from orsched.calibration.config_fields import dense_layers
 from orsched.calibration.profile_tables import (
     all_reduce_rows,
     attention_rows,
@@ -254,27 +255,7 @@ def config_facts(path: Path) -> dict[str, int]:
                 )
             most = MOST_LAYERS if own == "layers" else 2**24
             found[own] = whole_number(values[theirs], theirs, minimum=1, maximum=most)
-        return found | {"dense_layers": _dense_layers(values, found["layers"])}
-
-
-def _dense_layers(values: dict[str, Any], layers: int) -> int:
-    """Return how many layers have no experts, by the rules of DeepSeek, Qwen and Llama 4."""
-    first = whole_number(values.get("first_k_dense_replace") or 0, "first_k_dense_replace")
-    every, interleave, freq = (
-        whole_number(values.get(name) or 1, name, minimum=1)
-        for name in ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq")
-    )
-    alone = values.get("mlp_only_layers") or []
-    if not isinstance(alone, list):
-        raise InputError("is not a list", field="mlp_only_layers", remedy="a list of layers")
-    return sum(
-        layer < first
-        or layer in alone
-        or (layer + 1) % every > 0
-        or (layer + 1) % interleave > 0
-        or layer % freq > 0
-        for layer in range(layers)
-    )
+        return found | {"dense_layers": dense_layers(values, found["layers"])}
 
 
 def described(cost: ProfiledCost, files: ProfileFiles, model: ModelFacts) -> dict[str, Any]:

@@ -18,9 +18,12 @@ from orsched.common.parameters import read_pairs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from orsched.calibration.data_sheet import Layout
+    from orsched.calibration.gpus import Constants, Gpu
     from orsched.calibration.profile_cost import ModelFacts
     from orsched.calibration.recipe import RunFit
     from orsched.calibration.runs import Server
+    from orsched.calibration.shapes import ModelShape
     from orsched.costs import CostModel
 
 LENGTH = 2048
@@ -37,7 +40,7 @@ PREFILL_CAP = 2048
 class CostCommand(Printed):
     """Derive a cost model: a roofline from a data sheet, or tables from a profile of kernels.
 
-    With --gpu, from peak FLOPs, bandwidth and the model's shape: nothing is measured. With
+    With --gpu, from peaks, the shares of them that kernels reach, and the model's shape. With
     --from-profile, from kernel times in the layout of LLMServingSim's profiler. With --fit, to the
     times of a measured run: one factor of a profile, or two constants of a model's shape.
 
@@ -48,7 +51,10 @@ class CostCommand(Printed):
     Example: orsched cost --fit run.csv --model 8b --clients 256 --memory-blocks 2587 -o cost.json
     """
 
-    gpu: str | None = option("A GPU of orsched info machines.", metavar="NAME")
+    gpu: str | None = option(
+        "A GPU of orsched info machines, or tflops=,gb=,gb_s=,link_gb_s=,like= of one.",
+        metavar="NAME",
+    )
     model: str | None = option("A model of orsched info machines; 8b: llama3-8b.", metavar="NAME")
     config: Path | None = option(
         "A model's config.json, or the folder with it, in place of --model.",
@@ -60,9 +66,36 @@ class CostCommand(Printed):
         metavar="DIR",
     )
     layers: int | None = option("Layers of a profile's model; or --config.", metavar="N")
-    tp: int | None = option("GPUs of a profile.", metavar="N", show_default="1")
+    tp: int | None = option(
+        "GPUs that share each layer.",
+        metavar="N",
+        show_default="as few as hold the model; 1 of a profile",
+    )
+    pp: int | None = option("Stages of layers.", metavar="N", show_default="1")
+    dp: int | None = option(
+        "Groups of GPUs with attention of their own.", metavar="N", show_default="1"
+    )
     hidden: int | None = option("Hidden size, for all-reduce by bytes.", metavar="N")
-    ep: int | None = option("Expert parallelism.", metavar="N", show_default="1")
+    ep: int | None = option(
+        "Groups of GPUs that divide the experts.", metavar="N", show_default="1"
+    )
+    weights: str | None = option(
+        "Format of weights: bf16, fp8, int8, fp4, mxfp4, int4.",
+        metavar="NAME",
+        show_default="that of the model",
+    )
+    kv: str | None = option(
+        "Format of caches: bf16 or fp8.", metavar="NAME", show_default="that of the model"
+    )
+    engine: str | None = option(
+        "Engine whose constants hold: vllm, sglang, trtllm.", metavar="NAME", show_default="vllm"
+    )
+    constants: Path | None = option(
+        "Constants in place of those of tables/constants.json.", type=THERE, metavar="FILE"
+    )
+    constant: tuple[str, ...] = option(
+        "One constant, such as gemm_memory=0.7. Repeatable.", metavar="NAME=X"
+    )
     experts: int | None = option(
         "Experts that a step activates.", metavar="N", show_default="on average, of random choices"
     )
@@ -107,15 +140,6 @@ class CostCommand(Printed):
         choices=["seconds", "relative"],
         show_default="seconds",
     )
-    efficiency: float | None = option(
-        "Share of the peaks that is reached.", metavar="SHARE", show_default="0.6"
-    )
-    memory_efficiency: float | None = option(
-        "Share of the bandwidth, where it differs.", metavar="SHARE", show_default="--efficiency"
-    )
-    tensor_parallel: int | None = option(
-        "GPUs that share each layer.", metavar="N", show_default="as few as hold the model"
-    )
     length: int | None = option(
         "Tokens of a slot: how many slots fit is printed.", metavar="TOKENS", show_default="2048"
     )
@@ -158,9 +182,11 @@ _OF_A_RUN = (
     "format", "clients", "memory_blocks", "block_tokens", "token_budget", "fit_requests",
     "weighting",
 )  # fmt: skip
-_OF_A_PROFILE = ("layers", "tp", "hidden", "ep", "experts", "dense_layers", "fixed_us", "kernels")
+_OF_A_PROFILE = ("layers", "hidden", "experts", "dense_layers", "fixed_us", "kernels")
+_OF_BOTH = ("tp", "ep")
 _OF_A_SHEET = (
-    "gpu", "efficiency", "memory_efficiency", "tensor_parallel", "length", "slots", "worker_file",
+    "gpu", "pp", "dp", "weights", "kv", "engine", "constants", "constant", "length", "slots",
+    "worker_file",
 )  # fmt: skip
 
 
@@ -172,13 +198,7 @@ def _cost_of_data_sheet(given: CostCommand) -> None:
             field="--gpu",
             remedy="one of --gpu NAME, --from-profile DIR and --fit RUN",
         )
-    from orsched.calibration.data_sheet import (
-        BLOCK_TOKENS,
-        EFFICIENCY,
-        data_sheet_cost,
-        fitting,
-        least_gpus,
-    )
+    from orsched.calibration.data_sheet import BLOCK_TOKENS, data_sheet_cost, fitting
     from orsched.data.memory import BlockMemory
     from orsched.data.workers import Worker
 
@@ -186,29 +206,31 @@ def _cost_of_data_sheet(given: CostCommand) -> None:
     _check_worker(length, given.slots, given.worker_file)
     given.check_output()
     chip, shape = gpu_named(given.gpu), model_shape(given.model, given.config)
-    count = least_gpus(chip, shape) if given.tensor_parallel is None else given.tensor_parallel
-    share = EFFICIENCY if given.efficiency is None else given.efficiency
-    memory_share = given.memory_efficiency
+    engine = given.engine or "vllm"
     try:
-        cost = data_sheet_cost(chip, shape, share, memory_share, count)
-        room = fitting(chip, shape, count)
+        shape = shape.stored(given.weights, given.kv)
+        layout = _layout(given, chip, shape)
+        known = _constants(given, chip, layout, engine)
+        cost = data_sheet_cost(chip, shape, layout, engine, known)
+        room = fitting(chip, shape, layout, known.memory_share)
     except InputError as error:
         raise _of_an_option(error) from None
     about: dict[str, Any] = {
         "kind": "data sheet",
         "gpu": chip.title,
-        "gpus": count,
+        "gpus": layout.gpus,
+        "layout": layout.words or "-",
         "model": shape.title,
-        "efficiency": share,
-        "memory_efficiency": share if memory_share is None else memory_share,
-        "source": f"{chip.source}; {shape.source}",
+        "weights": shape.formats.words or "weights of 16 bits",
+        "engine": engine,
+        "source": f"{chip.source}; {shape.source}; constants: {known.source}",
         "kv_tokens": room.kv_tokens,
     }
     write_cost(cost, {"machine": about}, given.output)
     if given.worker_file is not None:
         slots = room.slots(length) if given.slots is None else given.slots
         memory = BlockMemory(room.blocks, BLOCK_TOKENS, "paged")
-        name = f"{given.gpu}-{shape.name}"
+        name = f"{chip.name}-{shape.name}"
         worker = Worker(max(1, slots), cost, PREFILL_CAP, memory, name)
         write_worker(worker, given.worker_file)
     facts = about | {
@@ -216,6 +238,23 @@ def _cost_of_data_sheet(given: CostCommand) -> None:
         f"slots_of_{length}": room.slots(length),
     }
     _print_cost(facts, cost, given.style)
+
+
+def _layout(given: CostCommand, chip: Gpu, shape: ModelShape) -> Layout:
+    from orsched.calibration.data_sheet import Layout, least_gpus
+
+    said = {name: getattr(given, name) for name in ("tp", "pp", "dp", "ep")}
+    sizes = {name: value for name, value in said.items() if value is not None}
+    if not sizes:
+        sizes["tp"] = least_gpus(chip, shape)
+    return Layout(**sizes)
+
+
+def _constants(given: CostCommand, chip: Gpu, layout: Layout, engine: str) -> Constants:
+    from orsched.calibration.gpus import constants_of
+
+    changed = read_pairs(given.constant, "--constant")
+    return constants_of(chip, engine, layout.link(chip), given.constants, changed)
 
 
 def _print_cost(facts: dict[str, Any], cost: CostModel, style: str) -> None:
@@ -236,12 +275,17 @@ def _check_worker(length: int, slots: int | None, worker_file: Path | None) -> N
 
 
 def _of_an_option(error: InputError) -> InputError:
-    """Return the error named after an option: a coefficient is out of range by its efficiency."""
-    flag = "--" + str(error.field).replace("_", "-")
-    if flag in {"--efficiency", "--memory-efficiency", "--tensor-parallel"}:
-        return InputError(error.problem, field=flag, remedy=error.remedy)
+    """Return the error named after an option: a coefficient is out of range by its constants."""
+    from orsched.calibration.gpus import Constants
+
+    if error.field in Constants.__dataclass_fields__:
+        return InputError(
+            f"{error.field}: {error.problem}", field="--constant", remedy=error.remedy
+        )
+    if error.field in ("tp", "pp", "dp", "ep", "weights", "kv", "constants"):
+        return InputError(error.problem, field=f"--{error.field}", remedy=error.remedy)
     problem = f"the cost model that follows cannot be stated: {error.field}: {error.problem}"
-    return InputError(problem, field="--efficiency", remedy="a larger share of the peaks")
+    return InputError(problem, field="--constant", remedy="larger shares of the peaks")
 
 
 def _cost_of_profile(given: CostCommand) -> None:
@@ -250,7 +294,7 @@ def _cost_of_profile(given: CostCommand) -> None:
     if given.run is None:
         given.refuse(_OF_A_RUN, "is of --fit", "with --fit RUN")
     if given.from_profile is None:
-        given.refuse(_OF_A_PROFILE, "is of a profile", "with --from-profile DIR")
+        given.refuse((*_OF_A_PROFILE, *_OF_BOTH), "is of a profile", "with --from-profile DIR")
     base, about = _base(given)
     report: dict[str, Any] = {"machine": about}
     cost: Any = base

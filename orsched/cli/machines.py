@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from orsched.calibration.data_sheet import Gpu
+    from orsched.calibration.gpus import Gpu
     from orsched.calibration.shapes import ModelShape
     from orsched.costs import CostModel
     from orsched.data.instance import Instance
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 HOW = (
     "Every GPU and model have a machine by data sheet: GPU-MODEL-sheet, such as "
-    "h100-llama3-8b-sheet, or GPUxN-MODEL-sheet on N of them. Its times are derived from the peaks "
-    "below, not measured. orsched cost writes one with other assumptions, orsched calibrate one "
-    "from measurements."
+    "h100-llama3-8b-sheet, or GPUxN-MODEL-sheet on N of them, with -fp8, -fp4 or -int4 before "
+    "-sheet for such weights. Its times are derived from the peaks below, not measured. orsched "
+    "cost writes one with other assumptions, orsched calibrate one from measurements."
 )
 
 
@@ -78,7 +78,7 @@ def cost_facts(cost: CostModel) -> dict[str, Any]:
 def print_machines(style: str) -> None:
     """Print the catalogue: machines with measured times, GPUs and models; all of it as JSON."""
     from orsched.calibration.catalogue import machines, measured
-    from orsched.calibration.data_sheet import GPUS
+    from orsched.calibration.gpus import GPUS
     from orsched.calibration.shapes import MODELS
 
     if style != "table":
@@ -106,6 +106,7 @@ def _gpu_row(gpu: Any) -> dict[str, Any]:
         "TFLOP/s": round(gpu.flops / 1e12),
         "GB": gpu.memory_bytes // 10**9,
         "GB/s": gpu.bandwidth // 10**9,
+        "link GB/s": gpu.link_bandwidth // 10**9,
     }
 
 
@@ -113,16 +114,16 @@ def _model_row(shape: Any) -> dict[str, Any]:
     return {
         "model": shape.name,
         "what it is": shape.title,
-        "weights GB": round(2 * shape.weights / 1e9, 1),
-        "KiB a token": 2 * shape.kv_numbers // 1024,
+        "weights GB": round(shape.weight_bytes / 1e9, 1),
+        "KiB a token": shape.kv_numbers * shape.formats.cache_bits // 8 // 1024,
     }
 
 
 def gpu_named(name: str) -> Gpu:
-    """Return the GPU that --gpu names; raises ``InputError`` for an unknown one."""
-    from orsched.calibration.data_sheet import GPUS
+    """Return the GPU that --gpu names, or that its numbers describe; raises ``InputError``."""
+    from orsched.calibration.gpus import GPUS, own_gpu
 
-    return _named(name, GPUS, "--gpu")
+    return own_gpu(name) if "=" in name else _named(name, GPUS, "--gpu")
 
 
 def model_named(name: str) -> ModelShape:

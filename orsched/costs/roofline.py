@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
 from orsched.common.scalars import set_whole
 from orsched.costs.exact import (
     FS_PER_NS,
@@ -25,32 +30,47 @@ COEFFICIENTS = ("fixed_fs", "weights_fs", "token_fs", "context_fs", "attended_fs
 MORE = (
     "row_fs", "longest_fs", "launch_fs",
     "beside_request_fs", "beside_context_fs", "beside_launch_fs",
+    "request_fs", "window", "window_context_fs", "window_attended_fs",
 )  # fmt: skip
-"""Coefficients that are 0 unless they are given, as of every data sheet."""
+"""Coefficients that are 0 unless they are given."""
+
+MOST_PIECES = 64
+_FAR = 2**40
+Pieces = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineCost:
-    """A step takes ``fixed + row x + max(weights, token x) + context C + longest M + attended A``.
+    """A step takes ``fixed + row x + max(weights, token x) + P(x) + context C + attended A ...``.
 
     x are the tokens that go through the layers: the prompt tokens and one for each request of the
     round. C is the sum of the round's contexts, M the longest of them. A are the attended tokens of
     the prompts: each prompt token attends to itself, those before it in its chunk, and those cached
     before the chunk, ``c (c + 1) / 2 + c k`` for c tokens after k cached ones. One formula for
     stages, rounds and steps that do both (Williams, Waterman and Patterson, *Roofline*, 2009, for
-    one operation). A step that does both takes ``beside_request N + beside_context C`` more for its
-    N requests. One with prompts takes at least ``launch``, and beside a round ``beside_launch``.
+    one operation). ``request N + longest M`` come on top for a round of N requests, and beside
+    prompts ``beside_request N + beside_context C``. A step with prompts takes at least ``launch``,
+    and beside a round ``beside_launch``.
 
     The coefficients are whole femtoseconds (1e-15 s) from 0 to 2**62 (else ``InputError``):
     ``fixed_fs`` a step, ``weights_fs`` the reading of the weights, ``token_fs`` a token,
-    ``context_fs`` a token of context that a round reads, ``attended_fs`` an attended token. Six
-    more are 0 by default. ``row_fs`` is a token, on both sides of the larger part. ``longest_fs``
-    is a token of the round's longest context, for which the others wait. ``beside_request_fs`` is a
-    request of a round beside prompts, and ``beside_context_fs`` a token of its contexts, where such
-    steps read caches in a slower way. ``launch_fs`` and ``beside_launch_fs`` are the least times of
-    steps with prompts, whose kernels the host launches one by one. A step is rounded once, half up,
-    to a nanosecond; ``time_scale`` multiplies the rounded duration, so that a scaled model keeps
-    every schedule exactly.
+    ``context_fs`` a token of context that a round reads, ``attended_fs`` an attended token. The
+    others are 0 by default. ``row_fs`` is a token, on both sides of the larger part.
+    ``request_fs`` is a request of a round, ``longest_fs`` a token of its longest context, for which
+    the others wait. ``beside_request_fs`` and ``beside_context_fs`` are a request and a token of
+    context beside prompts, where such steps read caches in a slower way. ``launch_fs`` and
+    ``beside_launch_fs`` are the least times of steps with prompts, whose kernels the host launches
+    one by one.
+
+    ``pieces`` give ``P(x)``, a curve of straight pieces, for experts of which more are read as more
+    tokens choose them: a pair (n, s) makes each token above the n-th take s femtoseconds more. The
+    n grow strictly from at least 1, at most 64 of them. Some layers may see the last ``window``
+    tokens alone. They take ``window_context_fs`` for each of ``min(C, N window)`` tokens: N
+    contexts of sum C cannot show them more. ``window_attended_fs`` is a token within the window
+    that a prompt token attends to.
+
+    A step is rounded once, half up, to a nanosecond; ``time_scale`` multiplies the rounded
+    duration, so that a scaled model keeps every schedule exactly.
     """
 
     fixed_fs: int
@@ -65,6 +85,11 @@ class RooflineCost:
     beside_request_fs: int = 0
     beside_context_fs: int = 0
     beside_launch_fs: int = 0
+    request_fs: int = 0
+    window: int = 0
+    window_context_fs: int = 0
+    window_attended_fs: int = 0
+    pieces: Pieces = ()
 
     model: ClassVar[str] = "roofline"
     context_matters: ClassVar[bool] = True
@@ -73,6 +98,7 @@ class RooflineCost:
     def __post_init__(self) -> None:
         set_whole(self, *COEFFICIENTS, *MORE, maximum=MAX_COEFFICIENT_FS)
         set_whole(self, "time_scale", minimum=1)
+        object.__setattr__(self, "pieces", _read_pieces(self.pieces))
 
     @classmethod
     def from_s(
@@ -81,7 +107,8 @@ class RooflineCost:
         """Build from coefficients of at least 0 in seconds, each rounded to a femtosecond."""
         values = (fixed, weights, token, context, attended)
         pairs = zip(COEFFICIENTS, values, strict=True)
-        return cls(**{name: to_whole_units(value, FS_PER_S, name) for name, value in pairs})
+        found: dict[str, Any] = {n: to_whole_units(value, FS_PER_S, n) for n, value in pairs}
+        return cls(**found)
 
     @property
     def prefill_limit(self) -> None:
@@ -102,11 +129,22 @@ class RooflineCost:
             return 0
         first = self._step_fs((), (), active, context_sum, context_max)
         slope = self.context_fs * active + self.longest_fs
-        return round_half_up_sum(rounds, FS_PER_NS, slope, first) * self.time_scale
+        if not self.window_context_fs:
+            return round_half_up_sum(rounds, FS_PER_NS, slope, first) * self.time_scale
+        room = active * self.window - context_sum  # until the window is full for all
+        inside = min(rounds, max(0, -(-room // active))) if active else 0
+        grows = slope + self.window_context_fs * active
+        time = round_half_up_sum(inside, FS_PER_NS, grows, first)
+        if inside < rounds:
+            later = context_sum + inside * active, context_max + inside
+            full = self._step_fs((), (), active, *later)
+            time += round_half_up_sum(rounds - inside, FS_PER_NS, slope, full)
+        return time * self.time_scale
 
     def longest_round_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
         """Duration of the longest of a run of rounds: their times are linear in the position."""
-        later = rounds - 1 if self.context_fs or self.longest_fs else 0
+        grows = self.context_fs or self.longest_fs or self.window_context_fs
+        later = rounds - 1 if grows else 0
         return self.round_ns(active, context_sum + later * active, context_max + later)
 
     def mixed_ns(
@@ -130,15 +168,36 @@ class RooflineCost:
     ) -> int:
         tokens = sum(prompts) + active
         layers = self.row_fs * tokens + max(self.weights_fs, self.token_fs * tokens)
+        if self.pieces:
+            layers += self._pieces_fs(tokens)
         caches = self.context_fs * context_sum + self.longest_fs * context_max
-        time = self.fixed_fs + layers + caches
+        if self.window_context_fs:
+            caches += self.window_context_fs * min(context_sum, active * self.window)
+        time = self.fixed_fs + layers + caches + self.request_fs * active
         if not prompts:
             return time
         time += self.attended_fs * attended_tokens(prompts, cached)
+        if self.window_attended_fs:
+            time += self.window_attended_fs * within_window(prompts, cached, self.window)
         if not active:
             return max(self.launch_fs, time)
         time += self.beside_request_fs * active + self.beside_context_fs * context_sum
         return max(self.launch_fs, self.beside_launch_fs, time)
+
+    def _pieces_fs(self, tokens: int) -> int:
+        """Return the curve at a number of tokens."""
+        starts, before, slopes = self._curve
+        piece = bisect_left(starts, tokens) - 1
+        return 0 if piece < 0 else before[piece] + slopes[piece] * (tokens - starts[piece])
+
+    @cached_property
+    def _curve(self) -> tuple[list[int], list[int], list[int]]:
+        """Where the pieces begin, the curve there, and their slopes."""
+        starts, slopes = ([pair[i] for pair in self.pieces] for i in (0, 1))
+        before = [0]
+        for place, start in enumerate(starts[1:]):
+            before.append(before[-1] + slopes[place] * (start - starts[place]))
+        return starts, before, slopes
 
     def _rounded(self, time_fs: int) -> int:
         return round_half_up(time_fs, FS_PER_NS) * self.time_scale
@@ -146,29 +205,55 @@ class RooflineCost:
     def floor(self) -> Floor:
         """Return a floor: stages compute all their tokens, rounds read the weights.
 
-        ``max(weights, token x)`` is at least either of the two, in every step: two lines. So a
-        stage takes this exactly from ``weights / token`` tokens on (unless its launch takes
-        longer), a round up to as many requests. The longest context, and what a round takes more
-        beside prompts, are at least 0, so that the lines hold without them, and a mixed step takes
-        no less than either of its parts. The third line is the launch, which only steps without a
-        round are sure to have by what is in them.
-        In units of half a femtosecond, in which ``attended c (c + 1) / 2`` is whole.
+        ``fixed + row x + max(weights, token x) + P(x)`` is at least each line of its lower convex
+        hull from one token on: without pieces those of ``weights`` and of ``token x``. A step meets
+        the largest of them where the curve is convex, as of models without experts; that of experts
+        bends down, and lies above its chord. The longest context, windows, and what a round takes
+        more beside prompts are at least 0, so that the lines hold without them, and a mixed step
+        takes no less than either of its parts. The last line is the launch, which only steps
+        without a round are sure to have by what is in them. In units of half a femtosecond, in
+        which ``attended c (c + 1) / 2`` is whole.
         """
-        fixed, row, token = 2 * self.fixed_fs, 2 * self.row_fs, 2 * (self.row_fs + self.token_fs)
-        read = fixed + 2 * self.weights_fs
-        square = self.attended_fs
+        hull = [(2 * level, 2 * slope) for level, slope in self._hull()]
+        square, asked = self.attended_fs, 2 * self.request_fs
+        (read, row), (fixed, token) = hull[0], hull[-1]
         stage = StageFloor(fixed=fixed, token=token + square, square=square)
-        round_floor = RoundFloor(
-            fixed=read, request=row, context=2 * self.context_fs, longest=2 * self.longest_fs
+        context, longest = 2 * self.context_fs, 2 * self.longest_fs
+        round_floor = RoundFloor(fixed=read, request=row + asked, context=context, longest=longest)
+        attention = {"context": context, "attended": 2 * square}
+        lines = tuple(
+            StepLine(stage=level, round=level, prompt=slope, request=slope + asked, **attention)
+            for level, slope in hull
         )
-        attention = {"context": 2 * self.context_fs, "attended": 2 * self.attended_fs}
-        lines = (
-            StepLine(stage=read, round=read, prompt=row, request=row, **attention),
-            StepLine(stage=fixed, round=fixed, prompt=token, request=token, **attention),
-            *((StepLine(stage=2 * self.launch_fs),) if self.launch_fs else ()),
-        )
+        lines += (StepLine(stage=2 * self.launch_fs),) if self.launch_fs else ()
         unit, times = 2 * FS_PER_NS, self.time_scale
         return Floor(stage, round_floor, unit, times, mixed="larger", lines=lines)
+
+    def _hull(self) -> list[tuple[int, int]]:
+        """Return lines (level, slope), of at least 0, below a step's time by its tokens.
+
+        The flattest comes first. They hold at every whole number of tokens.
+        """
+        fixed, row, token, read = self.fixed_fs, self.row_fs, self.token_fs, self.weights_fs
+        if not self.pieces:
+            return [(fixed + read, row), (fixed, row + token)]
+        ridge = read // token if token else 0
+        final = row + token + self.pieces[-1][1]
+        corners: list[tuple[int, int]] = []
+        for x in sorted({1, ridge, ridge + 1, *(n for n, _ in self.pieces)} - {0}):
+            point = (x, fixed + row * x + max(read, token * x) + self._pieces_fs(x))
+            while len(corners) > 1 and _above(corners[-1], corners[-2], point):
+                corners.pop()
+            corners.append(point)
+        while len(corners) > 1 and _above(corners[-1], corners[-2], _after(corners[-2], final)):
+            corners.pop()
+        corners.append(_after(corners[-1], final))
+        steepest, found = min(time // x for x, time in corners), []
+        for (a, low), (b, high) in pairwise(corners):
+            slope = (high - low) // (b - a)
+            level = min(low - slope * a, high - slope * b)
+            found.append((level, slope) if level >= 0 else (0, min(slope, steepest)))
+        return found
 
     def scaled(self, factor: int) -> Self:
         """Every duration multiplied by ``factor``, after its rounding."""
@@ -177,9 +262,56 @@ class RooflineCost:
     def to_dict(self) -> dict[str, Any]:
         """Parameters as JSON values; those that are 0 by default only where they are not."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: value for name, value in values.items() if value or name not in MORE}
+        values["pieces"] = [list(pair) for pair in self.pieces]
+        return {n: value for n, value in values.items() if value or n not in (*MORE, "pieces")}
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
         """Read the coefficients; those that have a default may be left out."""
-        return cls(**read_parameters(parameters, cls.model, COEFFICIENTS, [*MORE, "time_scale"]))
+        return cls(
+            **read_parameters(parameters, cls.model, COEFFICIENTS, [*MORE, "time_scale", "pieces"])
+        )
+
+
+def within_window(prompts: Sequence[int], cached: Sequence[int], window: int) -> int:
+    """Return how many tokens the tokens of chunks attend to, each to the last ``window`` at most.
+
+    ``cached``: tokens of its prompt in the cache before each chunk; empty: none.
+    """
+    found = 0
+    for place, tokens in enumerate(prompts):
+        before = cached[place] if cached else 0
+        rising = min(tokens, max(0, window - before))
+        found += rising * (rising + 1) // 2 + rising * before + (tokens - rising) * window
+    return found
+
+
+def _above(middle: tuple[int, int], first: tuple[int, int], last: tuple[int, int]) -> bool:
+    """Return whether a point lies on or above the chord between two others."""
+    (a, low), (x, time), (b, high) = first, middle, last
+    return (time - low) * (b - a) >= (high - low) * (x - a)
+
+
+def _after(point: tuple[int, int], slope: int) -> tuple[int, int]:
+    """Return the next point on a line, far off, so that it lies behind all others."""
+    return point[0] + _FAR, point[1] + slope * _FAR
+
+
+def _read_pieces(values: Any) -> Pieces:
+    """Return the pairs of a curve as whole numbers; raises ``InputError``."""
+    if not isinstance(values, (list, tuple)) or len(values) > MOST_PIECES:
+        raise InputError(
+            f"is not a list of at most {MOST_PIECES} pairs",
+            field="pieces",
+            remedy="pairs of tokens and femtoseconds for each token above them",
+        )
+    found: list[tuple[int, int]] = []
+    for pair in values:
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise InputError(
+                "a pair has two numbers", field="pieces", remedy="tokens, femtoseconds"
+            )
+        least = found[-1][0] + 1 if found else 1
+        start = whole_number(pair[0], "pieces", minimum=least, maximum=2**31)
+        found.append((start, whole_number(pair[1], "pieces", maximum=MAX_COEFFICIENT_FS)))
+    return tuple(found)

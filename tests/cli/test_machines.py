@@ -62,10 +62,14 @@ def test_a_local_configuration_is_read(as_json):
         "intermediate_size": 128, "vocab_size": 1000,
     }  # fmt: skip
     Path("config.json").write_text(json.dumps(config))
-    command = "cost --gpu rtx4090 --config . --efficiency 0.5 --memory-efficiency 0.8"
-    found = as_json(command)
-    assert (found["efficiency"], found["memory_efficiency"], found["gpus"]) == (0.5, 0.8, 1)
-    assert found["cost"]["fixed_fs"] == 4 * 30 * 10**9
+    command = "cost --gpu rtx4090 --config . --constant layer_us=30 --constant step_us=100"
+    found = as_json(f"{command} --constant gemm_memory=1 --weights fp8")
+    assert (found["weights"], found["gpus"]) == ("weights in fp8", 1)
+    output = round(2 * 64 * 1000 / 1.008e12 * 1e15)
+    assert found["cost"]["fixed_fs"] - output - 220 * 10**9 < 10**9
+    own = "cost --gpu tflops=400,gb=48,gb_s=1200,link_gb_s=64,like=l40s --config . --tp 2 --pp 2"
+    assert as_json(own)["layout"] == "TP 2, PP 2"
+    assert machine("h100x2-8b-fp8-sheet").title.startswith("Llama 3.1 8B (weights in fp8) on 2 x")
 
 
 @pytest.mark.parametrize(

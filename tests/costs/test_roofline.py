@@ -1,5 +1,6 @@
 """The roofline cost model: its formula, its floor, and what its bounds prove."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -15,12 +16,18 @@ from orsched.costs.roofline import COEFFICIENTS, MORE
 from tests.brute_force import optimum_ns
 from tests.costs.test_models import H100
 from tests.in_order import in_order
+from tests.refusals import refused
 
 COST = st.builds(in_order, st.just(RooflineCost), *[st.integers(0, 10**9)] * 5, st.integers(1, 3))
+CURVES = st.dictionaries(st.integers(1, 4000), st.integers(0, 10**9), max_size=5).map(
+    lambda pieces: sorted(pieces.items())
+)
 FULL = st.builds(
     RooflineCost,
     time_scale=st.integers(1, 3),
-    **dict.fromkeys((*COEFFICIENTS, *MORE), st.integers(0, 10**9)),
+    pieces=CURVES,
+    **dict.fromkeys((*COEFFICIENTS, *MORE), st.integers(0, 10**9))
+    | {"window": st.sampled_from([0, 1, 7, 128, 10**6])},
 )
 """Models with all coefficients, those of a data sheet and those that are measured."""
 PROMPTS = st.lists(st.integers(1, 3000), max_size=6)
@@ -33,7 +40,17 @@ def by_the_book(cost, prompts, contexts, cached=None):
     tokens = sum(prompts) + len(contexts)
     exact_fs = cost.fixed_fs + cost.row_fs * tokens + max(cost.weights_fs, cost.token_fs * tokens)
     exact_fs += cost.context_fs * sum(contexts) + cost.attended_fs * attended
-    exact_fs += cost.longest_fs * max(contexts, default=0)
+    exact_fs += cost.longest_fs * max(contexts, default=0) + cost.request_fs * len(contexts)
+    for place, (start, slope) in enumerate(cost.pieces):
+        end = cost.pieces[place + 1][0] if place + 1 < len(cost.pieces) else 2**40
+        exact_fs += slope * max(0, min(tokens, end) - start)
+    full = len(contexts) * cost.window
+    exact_fs += cost.window_context_fs * min(sum(contexts), full)
+    exact_fs += cost.window_attended_fs * sum(
+        min(position, cost.window)
+        for c, k in zip(prompts, cached, strict=True)
+        for position in range(k + 1, k + c + 1)
+    )
     if prompts and contexts:
         exact_fs += cost.beside_request_fs * len(contexts) + cost.beside_context_fs * sum(contexts)
         exact_fs = max(exact_fs, cost.beside_launch_fs)
@@ -95,13 +112,39 @@ def test_the_floor_is_below_every_step_and_met_where_the_page_says(cost, prompts
     load = (len(contexts), sum(contexts), max(contexts))
     least = floor.round_ns(*load)
     assert least <= cost.round_ns(*load)
-    if len(contexts) * cost.token_fs <= cost.weights_fs:
+    plain = not cost.pieces and not cost.window
+    if plain and len(contexts) * cost.token_fs <= cost.weights_fs:
         assert least == cost.round_ns(*load)
     assert floor.mixed_ns(prompts, *load) <= cost.mixed_ns(prompts, *load)
     assert floor.prefill_ns(prompts) <= cost.prefill_ns(prompts)
-    if sum(prompts) * cost.token_fs >= cost.weights_fs and not cost.launch_fs:
+    if plain and sum(prompts) * cost.token_fs >= cost.weights_fs and not cost.launch_fs:
         assert floor.prefill_ns(prompts) == cost.prefill_ns(prompts)
     assert floor_faults(cost, steps=20) == []
+
+
+@given(COST, CURVES, st.integers(1, 9000))
+def test_a_curve_that_bends_up_is_the_largest_of_its_lines(cost, pieces, tokens):
+    """And one that bends down, as that of experts, is met at the ends of its chord."""
+    slopes = sorted(slope for _, slope in cost.pieces)
+    convex = [(start, slope) for (start, _), slope in zip(cost.pieces, slopes, strict=True)]
+    for pieces, exact in ((convex, True), (cost.pieces, False)):
+        curved = replace(cost, pieces=pieces, fixed_fs=10**13, window=0, launch_fs=0, time_scale=1)
+        lines = floor_of(curved).lines
+        largest = max(line.of([tokens], 0, 0, 0) for line in lines)
+        bare = replace(curved, attended_fs=0)
+        took = bare.prefill_ns([tokens]) * 2 * 10**6
+        assert largest <= took + 10**6
+        if exact:
+            assert largest >= took - 10**6 - 2 * tokens
+
+
+@pytest.mark.parametrize(
+    "pieces", [[(0, 1)], [(2, 1), (2, 1)], [(3, -1)], [(1, 2, 3)], "x", [(1, 1.5)], [(1, 1)] * 65]
+)
+def test_wrong_pieces_are_refused(pieces):
+    assert (
+        refused("", RooflineCost.from_dict, (H100.to_dict() | {"pieces": pieces})).field == "pieces"
+    )
 
 
 @given(FULL, st.lists(st.integers(1, 300), min_size=1, max_size=6))
