@@ -259,11 +259,7 @@ def _made(name: str) -> Instance:
 
 
 def load_named(name: str) -> Instance:
-    """Return a shipped instance, or one of the library (``lib:NAME``); ``InputError`` if unknown."""
-    if name.startswith("lib:"):
-        from orsched.instances.library_index import load_listed
-
-        return load_listed(name)
+    """Return a shipped instance; ``InputError`` lists the names where there is none of this one."""
     if name in GENERATORS and name not in SHIPPED:
         raise InputError(
             f"{name!r} is a generator, and no instance",

@@ -175,9 +175,13 @@ def _listed(path: Path, _: int) -> dict[str, Listed]:
             try:
                 row = Listed(**{**cells, **_read(cells)})
             except (TypeError, ValueError, KeyError, AttributeError) as error:
-                raise InputError(f"cannot be read: {error}", row=number) from None
+                raise InputError(
+                    f"cannot be read: {error}",
+                    row=number,
+                    remedy="take the file from the repository again",
+                ) from None
             if not (_NAME.fullmatch(row.instance) and _NAME.fullmatch(row.family)):
-                raise InputError(f"{row.instance!r} is not a name", row=number, field="instance")
+                raise InputError("must be names of a-z, 0-9 and -", row=number, field="instance")
             found[row.instance] = row
     return found
 
@@ -194,9 +198,9 @@ def write_listed(rows: Iterable[Listed]) -> None:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(Listed._fields)
     for row in rows:
-        made = json.dumps(row.made) if row.made else ""
-        texts = {"objectives": " ".join(row.objectives), "allows": " ".join(row.allows)}
-        writer.writerow(row._replace(**texts, made=made))
+        cells = row._asdict() | {"made": json.dumps(row.made) if row.made else ""}
+        cells |= {"objectives": " ".join(row.objectives), "allows": " ".join(row.allows)}
+        writer.writerow(cells.values())
     write_text(folder() / "instances.csv", out.getvalue())
 
 
@@ -253,9 +257,13 @@ def unpacked(path: Path) -> bytes:
         with gzip.open(io.BytesIO(read_bytes(path))) as stream:
             found = stream.read(MAX_BYTES + 1)
     except (OSError, EOFError) as error:
-        raise InputError(f"is not a gzip file: {error}", file=str(path)) from None
+        raise InputError(
+            f"is not a gzip file: {error}",
+            file=str(path),
+            remedy="take the file from the repository again",
+        ) from None
     if len(found) > MAX_BYTES:
-        raise InputError(f"holds more than {MAX_BYTES:,} bytes", file=str(path))
+        raise InputError(f"must be at most {MAX_BYTES:,} bytes unpacked", file=str(path))
     return found
 
 
@@ -292,11 +300,12 @@ def record(family: str) -> dict[str, dict[str, Any]]:
 
 
 def _require_entry(entry: Any, field: str) -> None:
-    kinds = {"value": int, "seconds": (int, float), "method": str, "sha256": str, "date": str}
+    kinds: dict[str, tuple[type, ...]]
+    kinds = {"value": (int,), "seconds": (int, float), "method": (str,), "sha256": (str,)}
     if entry is not None:
         for name, kind in kinds.items():
             if not isinstance(entry, dict) or not isinstance(entry.get(name), kind):
-                raise InputError(f"an entry needs {name}", field=field)
+                raise InputError(f"must be an entry with {name}", field=field)
 
 
 def write_record(family: str, rows: dict[str, dict[str, Any]]) -> None:

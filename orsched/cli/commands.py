@@ -83,6 +83,7 @@ _COMMANDS = {
     "gantt": ("pieces_commands", "Draw schedules as Gantt charts in one picture."),
     "generate": ("instance_commands", "Make an instance with a generator."),
     "info": ("info_command", "Describe an instance, a method, a generator; list them."),
+    "library": ("library_commands", "List, verify and submit for the public instances."),
     "offload": ("pieces_commands", "Assign jobs to the least loaded worker, or by stealing."),
     "pack": ("bound_commands", "Pack sizes onto clients so that the fullest is least full."),
     "paper": ("paper_command", "Rerun figures and tables of five papers; judge statements."),

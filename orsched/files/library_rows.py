@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched._version import __version__
@@ -29,13 +28,14 @@ from orsched.files.schedule_document import (
 )
 from orsched.files.text import locating, parse_json, read_text
 from orsched.instances import library_index
-from orsched.instances.library_index import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
+    from orsched.instances.library_index import Row
 
 SUBMISSION = "orsched/submission"
 STORED_BYTES = 60_000
@@ -162,7 +162,7 @@ class Verdict(NamedTuple):
     fault: str
 
 
-def verify(chosen: Sequence[Row], progress: Callable[[str], None] = str) -> Iterator[Verdict]:
+def verify(chosen: Sequence[Row], progress: Callable[[str], object] = str) -> Iterator[Verdict]:
     """Work each entry of the rows out again from nothing, and the index; yield what is found.
 
     The instance is made or read again and compared with its SHA-256, the schedule is checked, the
@@ -248,7 +248,7 @@ def read_submission(path: Path, objective: str | None = None) -> dict[str, Any]:
         for name in ("instance", "objective", "track", "method", "by", "hardware", "date"):
             text_field(found, name)
         if objective not in (None, found["objective"]):
-            raise InputError(f"says {found['objective']}", field="objective")
+            raise InputError(f"must be {objective}, as the command says", field="objective")
         return found
 
 
@@ -258,7 +258,7 @@ def _of_schedule(document: dict[str, Any], objective: str) -> dict[str, Any]:
     every = library_index.listed().values()
     name = next((o.instance for o in every if o.sha256 == schedule.instance_sha256), None)
     if name is None:
-        raise InputError("is a schedule for no instance of the library", field="instance.sha256")
+        raise InputError("must be that of an instance of the library", field="instance.sha256")
     runtime = schedule.run.get("runtime_s") or {}
     return {
         "instance": name, "objective": objective, "method": schedule.method,
@@ -277,7 +277,7 @@ def submit(given: dict[str, Any], *, dry: bool = False, **said: Any) -> Submitte
     given = given | {name: value for name, value in said.items() if value}
     kinds = [kind for kind in _SIDES if kind in given]
     if len(kinds) != 1:
-        raise InputError("needs one of schedule, bound, policy and search", field="schedule")
+        raise InputError("must be one of schedule, bound, policy and search", field="schedule")
     kind, side = kinds[0], _SIDES[kinds[0]]
     date, seconds = given.get("date", ""), given["seconds"]
     if not _DATE.fullmatch(date):
@@ -287,9 +287,9 @@ def submit(given: dict[str, Any], *, dry: bool = False, **said: Any) -> Submitte
     track = given.get("track", "policy" if kind == "policy" else "clairvoyant")
     row = library_index.row_of(given["instance"], given["objective"], track)
     if side != "upper" and track != "clairvoyant":
-        raise InputError("bounds and searches are for the track clairvoyant", field="track")
+        raise InputError("must be clairvoyant for a bound or a search", field="track")
     if kind == "schedule" and track == "policy":
-        raise InputError("a policy is submitted by its name and seed", field="schedule")
+        raise InputError("must be the name and seed of a policy on its track", field="policy")
     instance = library_index.load_listed(row.listed.instance)
     require_object(given[kind], kind)
     value, faults, made = _judged(instance, row, kind, given[kind])
@@ -333,6 +333,6 @@ def _store(
         gone = {name: known[side][name] for name in kept if name in known[side]}
         known.setdefault("past", []).append({"side": side, **gone})
     known[side] = entry
-    if kind != "schedule" and entry.get(kind):
+    if entry.get(kind) and row.track == "clairvoyant":
         library_index.evidence_path(row, side).unlink(missing_ok=True)
     library_index.write_record(row.listed.family, record)

@@ -290,10 +290,10 @@ def load(
 ) -> Instance:
     """Return the instance with this name, in this file, or of the requests in it.
 
-    A text with a suffix or a folder in it is a path; everything else is a name. A native file (JSON
-    or Parquet) and a shipped name hold their workers. Requests alone (CSV, JSON lines, Parquet,
-    each trace that ``orsched convert`` reads) need ``clients``, and get one worker, or ``workers``
-    copies of it:
+    A text with a suffix or a folder in it is a path; everything else is a name, ``lib:NAME`` one of
+    the public library. A native file (JSON or Parquet) and a name hold their workers. Requests
+    alone (CSV, JSON lines, Parquet, each trace that ``orsched convert`` reads) need ``clients``,
+    and get one worker, or ``workers`` copies of it:
 
         orsched.load("mine.csv", clients=64, cost="cost.json", memory_blocks=4000)
 
@@ -376,12 +376,16 @@ def has_its_own(name: str) -> InputError:
 
 
 def _native(source: str | os.PathLike[str]) -> Instance:
-    """Return the instance in a native file, or a shipped one by its name."""
+    """Return the instance in a native file, or one by its name, shipped or of the library."""
     path = Path(source)
     if _is_path(source):
         from orsched.files import load_instance
 
         return load_instance(path)
+    if str(source).startswith("lib:"):
+        from orsched.instances.library_index import load_listed
+
+        return load_listed(str(source))
     from orsched.instances.catalog import load_named
 
     try:
