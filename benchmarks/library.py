@@ -13,6 +13,9 @@ The record of a row keeps under ``tried`` the value of each method, null where i
 from __future__ import annotations
 
 import argparse
+import csv
+import io
+import json
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,15 +24,16 @@ import numpy as np
 import orsched
 from benchmarks.speed.machine import describe
 from benchmarks.speed.packing_families import FAMILIES
-from orsched.files import library_rows
+from orsched.files.atomic import write_text
 from orsched.files.instance_document import instance_document
 from orsched.instances import library_index as index
 from orsched.instances.catalog import SHIPPED, SMALL, generate
 from orsched.instances.datasets import DATA_SETS, data_directory
 from orsched.instances.synthetic import lognormal_tokens
+from orsched.planning import library_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 NS = 1_000_000_000
 UNIT_NS = 1_000_000
@@ -209,11 +213,23 @@ MAKERS = (
 )  # fmt: skip
 
 
+def write_listed(rows: Iterable[index.Listed]) -> None:
+    """Write ``instances.csv``."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(index.Listed._fields)
+    for row in rows:
+        cells = row._asdict() | {"made": json.dumps(row.made) if row.made else ""}
+        cells |= {"objectives": " ".join(row.objectives), "allows": " ".join(row.allows)}
+        writer.writerow(cells.values())
+    write_text(index.folder() / "instances.csv", out.getvalue())
+
+
 def make() -> None:
     """List what is not listed yet."""
     path = index.folder() / "instances.csv"
     if not path.is_file():
-        index.write_listed([])
+        write_listed([])
     known = dict(index.listed())
     for new in (each for maker in MAKERS for each in maker()):
         if new.name in known:
@@ -228,7 +244,7 @@ def make() -> None:
             file.parent.mkdir(exist_ok=True)
             plain = made.replace(name=new.name, source=new.source, licence=new.licence)
             file.write_bytes(index.packed(instance_document(plain)))
-    index.write_listed(known.values())
+    write_listed(known.values())
     index.write_record("toy", index.record("toy"))
     print(f"{len(known)} instances")
 

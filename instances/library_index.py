@@ -1,8 +1,7 @@
 """The public instance library: its folder, its instances, and the record of the best known values.
 
-``instances/library`` holds ``instances.csv`` (what each instance is and how it was made),
-``FAMILY/NAME.json.gz`` (instances that no generator makes), ``best/FAMILY.json`` (the record) and
-``index.csv``, one row for each instance, objective and track, which follows from these two.
+``instances.csv`` has what each instance is and how it was made, ``FAMILY/NAME.json.gz`` those that
+no generator makes, ``best/FAMILY.json`` the record. ``index.csv`` follows from the first and last.
 """
 
 from __future__ import annotations
@@ -21,14 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names, nearest
-from orsched.common.units import NS_PER_S
 from orsched.files.atomic import write_bytes, write_text
 from orsched.files.instance_document import instance_from_document
 from orsched.files.text import locating, parse_json, read_bytes, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from orsched.data.instance import Instance
 
 PREFIX = "lib:"
@@ -56,22 +52,13 @@ COLUMNS = (
 MAX_BYTES = 2**28
 """Most bytes of an unpacked file."""
 
+_AGAIN = "take the file from the repository again"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
 class Listed(NamedTuple):
-    """A row of ``instances.csv``: an instance, before it is made or read.
-
-    Attributes:
-        instance, family: names, of small letters, digits and dashes.
-        requests, workers: how many.
-        objectives: those of its rows.
-        allows: what its schedules may do (``data.schedule_classes.ALLOWANCES``).
-        made: generator and parameters; {} where the instance is a file.
-        sha256: ``Instance.sha256``.
-        source, licence: of what it was derived from.
-        retired: why it is not to be used any more; empty: it is.
-    """
+    """A row of ``instances.csv``. ``allows`` is what schedules may do (``ALLOWANCES``), ``made``
+    generator and parameters, {} of a file, ``retired`` why it is not used any more."""
 
     instance: str
     family: str
@@ -140,14 +127,13 @@ class Row(NamedTuple):
         low, high = self.values
         one, method = self.listed, "" if self.upper is None else self.upper["method"]
         gap = None if self.gap is None else round(self.gap, 6)
-        found = (one.instance, self.objective, self.track, self.kind, self.status, low, high, gap)
-        more = (UNITS[self.objective], one.family, one.requests, one.workers, method)
-        return dict(zip(COLUMNS, (*found, *more), strict=True))
+        found = (one.instance, self.objective, self.track, self.kind, self.status, low, high, gap,
+                 UNITS[self.objective], one.family, one.requests, one.workers, method)  # fmt: skip
+        return dict(zip(COLUMNS, found, strict=True))
 
 
 def folder() -> Path:
-    """Return the folder of the library: the one that ``ORSCHED_LIBRARY`` names, or the shipped one;
-    ``InputError`` where that variable names none."""
+    """Return the folder that ``ORSCHED_LIBRARY`` names, or the shipped one; else ``InputError``."""
     named = os.environ.get(VARIABLE)
     if not named:
         return Path(str(files("orsched.instances"))) / "library"
@@ -171,37 +157,20 @@ def listed() -> dict[str, Listed]:
 def _listed(path: Path, _: int) -> dict[str, Listed]:
     found = {}
     with locating(path):
+        cells: dict[str, Any]
         for number, cells in enumerate(csv.DictReader(io.StringIO(read_text(path))), 1):
             try:
-                row = Listed(**{**cells, **_read(cells)})
+                for name in ("objectives", "allows"):
+                    cells[name] = tuple(cells[name].split())
+                cells["made"] = json.loads(cells["made"] or "{}")
+                cells |= {name: int(cells[name]) for name in ("requests", "workers")}
+                row = Listed(**cells)
             except (TypeError, ValueError, KeyError, AttributeError) as error:
-                raise InputError(
-                    f"cannot be read: {error}",
-                    row=number,
-                    remedy="take the file from the repository again",
-                ) from None
+                raise InputError(f"cannot be read: {error}", row=number, remedy=_AGAIN) from None
             if not (_NAME.fullmatch(row.instance) and _NAME.fullmatch(row.family)):
                 raise InputError("must be names of a-z, 0-9 and -", row=number, field="instance")
             found[row.instance] = row
     return found
-
-
-def _read(cells: dict[str, str]) -> dict[str, Any]:
-    words = {name: tuple(cells[name].split()) for name in ("objectives", "allows")}
-    counts = {name: int(cells[name]) for name in ("requests", "workers")}
-    return {**words, **counts, "made": json.loads(cells["made"] or "{}")}
-
-
-def write_listed(rows: Iterable[Listed]) -> None:
-    """Write ``instances.csv``."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(Listed._fields)
-    for row in rows:
-        cells = row._asdict() | {"made": json.dumps(row.made) if row.made else ""}
-        cells |= {"objectives": " ".join(row.objectives), "allows": " ".join(row.allows)}
-        writer.writerow(cells.values())
-    write_text(folder() / "instances.csv", out.getvalue())
 
 
 def named(name: str) -> Listed:
@@ -209,12 +178,9 @@ def named(name: str) -> Listed:
     known = listed()
     plain = name.removeprefix(PREFIX)
     if plain not in known:
-        near = nearest(plain, known, 5)
-        raise InputError(
-            f"unknown instance of the library {plain!r}",
-            field="name",
-            remedy=f"orsched library list shows all; {known_names(plain, near, 'near: ')}",
-        )
+        near = known_names(plain, nearest(plain, known, 5), "near: ")
+        remedy = f"orsched library list shows all; {near}"
+        raise InputError(f"unknown instance of the library {plain!r}", field="name", remedy=remedy)
     return known[plain]
 
 
@@ -233,15 +199,11 @@ def load_listed(name: str) -> Instance:
         place, remedy = "instances.csv", "use the numpy of constraints.txt: it drew other numbers"
     else:
         path = folder() / row.family / f"{row.instance}.json.gz"
-        place, remedy = str(path), "take the file from the repository again"
+        place, remedy = str(path), _AGAIN
         with locating(path):
             found = instance_from_document(parse_json(unpacked(path).decode()))
     if found.sha256 != row.sha256:
-        raise InputError(
-            f"{row.instance} is not the published instance: its SHA-256 is {found.sha256}",
-            file=place,
-            remedy=remedy,
-        )
+        raise InputError(f"{row.instance} is not the published instance", file=place, remedy=remedy)
     return found.replace(name=f"{PREFIX}{row.instance}", source=row.source, licence=row.licence)
 
 
@@ -260,7 +222,7 @@ def unpacked(path: Path) -> bytes:
         raise InputError(
             f"is not a gzip file: {error}",
             file=str(path),
-            remedy="take the file from the repository again",
+            remedy=_AGAIN,
         ) from None
     if len(found) > MAX_BYTES:
         raise InputError(f"must be at most {MAX_BYTES:,} bytes unpacked", file=str(path))
@@ -332,20 +294,16 @@ def write_evidence(row: Row, side: str, document: Any) -> None:
 
 def rows(family: str | None = None) -> list[Row]:
     """Return the rows of all instances that are not retired, of one family or of all."""
-    found, records = [], dict[str, dict[str, dict[str, Any]]]()
-    for one in listed().values():
-        if one.retired or (family is not None and one.family != family):
-            continue
-        if one.family not in records:
-            records[one.family] = record(one.family)
+    chosen = [o for o in listed().values() if family in (None, o.family) and not o.retired]
+    records, found = {name: record(name) for name in {o.family for o in chosen}}, []
+    for one in chosen:
         own = records[one.family]
         for objective in one.objectives:
             proofs = own.get(f"{one.instance} {objective} clairvoyant", {})
             for track in TRACKS:
                 known = own.get(f"{one.instance} {objective} {track}", {})
-                search = known.get("search")
-                lower, upper = proofs.get("lower"), known.get("upper")
-                found.append(Row(one, objective, track, lower, upper, search))
+                entries = proofs.get("lower"), known.get("upper"), known.get("search")
+                found.append(Row(one, objective, track, *entries))
     return found
 
 
@@ -371,10 +329,3 @@ def index() -> str:
     listed_rows = (row for row in rows() if row.upper is not None or row.track == TRACKS[0])
     writer.writerows(row.cells() for row in listed_rows)
     return out.getvalue()
-
-
-def in_words(objective: str, value: int, requests: int) -> float:
-    """Return a value as tables show it: seconds, means over the requests, or a number of them."""
-    if objective == "slo_attainment":
-        return value
-    return value / NS_PER_S / (1 if objective == "makespan" else max(1, requests))

@@ -37,10 +37,9 @@ def _rows(family: str | None, track: str | None = None) -> list[Row]:
     from orsched.instances.library_index import listed, rows
 
     known = dict.fromkeys(one.family for one in listed().values())
-    if family is not None and family not in known:
-        raise InputError(
-            f"unknown family {family!r}", field="--family", remedy=known_names(family, known)
-        )
+    if family not in (None, *known):
+        remedy = known_names(family, known)
+        raise InputError(f"unknown family {family!r}", field="--family", remedy=remedy)
     found = (row for row in rows(family) if row.upper is not None or row.track == "clairvoyant")
     return [row for row in found if track in (None, row.track)]
 
@@ -77,14 +76,10 @@ class ShowLibraryCommand(Printed):
         facts = {name: value for name, value in one._asdict().items() if value}
         if self.style == "table":
             print_facts({name: _text(value) for name, value in facts.items()}, "table")
+        shown = ("value", "method", "by", "date", "seconds")
         entries = [
-            {
-                "objective": row.objective,
-                "track": row.track,
-                "side": side,
-                **{name: entry.get(name, "") for name in ("value", "method", "by", "date")},
-                "seconds": entry["seconds"],
-            }
+            {"objective": row.objective, "track": row.track, "side": side}
+            | {name: entry.get(name, "") for name in shown}
             for row in rows(one.family)
             if row.listed == one
             for side in ("lower", "upper", "search")
@@ -112,8 +107,9 @@ class GetLibraryCommand(Printed):
     schedule: str | None = option("Write the best schedule for it instead.", metavar="OBJECTIVE")
 
     def _run(self) -> None:
-        from orsched.files import library_rows, save_instance, save_schedule
+        from orsched.files import save_instance, save_schedule
         from orsched.instances.library_index import load_listed, row_of
+        from orsched.planning.library_rows import best_schedule
 
         instance = load_listed(self.name)
         plain = instance.name.removeprefix("lib:")
@@ -125,12 +121,7 @@ class GetLibraryCommand(Printed):
             row = row_of(plain, self.schedule, "clairvoyant")
             if row.upper is None:
                 raise InputError("must be an objective with a known schedule", field="--schedule")
-            kind, columns = library_rows.evidence(row, "upper", row.upper)
-            if kind == "policy":
-                _, _, made = library_rows.judged_policy(instance, row, columns)
-            else:
-                made = library_rows.schedule_of(instance, columns, row.upper["method"])
-            save_schedule(made, output)
+            save_schedule(best_schedule(instance, row), output)
         print_facts({"file": str(output), "instance": plain, "source": instance.source}, self.style)
 
 
@@ -152,8 +143,8 @@ class VerifyLibraryCommand(Viewed):
     first: int = option("The first row of the sample.", type=click.IntRange(min=0), default=0)
 
     def _run(self) -> int:
-        from orsched.files.library_rows import verify
         from orsched.instances.library_index import named
+        from orsched.planning.library_rows import verify
 
         wanted = {named(name).instance for name in self.names}
         chosen = [r for r in _rows(self.family) if not wanted or r.listed.instance in wanted]
@@ -189,21 +180,14 @@ class SubmitLibraryCommand(Printed):
     dry_run: bool = option("Judge it, and write nothing.")
 
     def _run(self) -> int:
-        from orsched.files.library_rows import read_submission, submit
+        from orsched.planning.library_rows import read_submission, submit
 
         said = {"by": self.by, "date": self.date, "hardware": self.hardware}
         with ProgressPrinter("judging"):
             given = read_submission(self.file, self.objective)
             found = submit(given, dry=self.dry_run, **said)
-        facts = {
-            "row": found.row.key,
-            "side": found.side,
-            "value": found.value,
-            "before": found.before,
-            "valid": not found.faults,
-            "better": found.better,
-            "fault": found.faults[0] if found.faults else None,
-        }
+        facts = found._asdict() | {"row": found.row.key, "valid": not found.faults}
+        facts["fault"] = next(iter(facts.pop("faults")), None)
         print_facts(facts, self.style)
         if found.better:
             remark("not written: a dry run" if self.dry_run else "written into the library")

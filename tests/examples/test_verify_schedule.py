@@ -11,8 +11,8 @@ import pytest
 import orsched
 from orsched.common.errors import InputError
 from orsched.files.instance_document import instance_document
-from orsched.files.library_rows import columns_of, schedule_of
 from orsched.instances.catalog import generate
+from orsched.planning.library_rows import columns_of, schedule_of
 
 VERIFIER = Path(__file__).parents[2] / "examples" / "verify_schedule.py"
 verify = run_path(str(VERIFIER))["verify"]

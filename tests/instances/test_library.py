@@ -7,11 +7,12 @@ import shutil
 import pytest
 
 import orsched
+from benchmarks.library import write_listed
 from orsched.cli.commands import run
 from orsched.cli.library_commands import spread
 from orsched.common.errors import InputError
-from orsched.files import library_rows
 from orsched.instances import library_index as index
+from orsched.planning import library_rows
 from orsched.solving.method_choice import presets
 
 OPEN = "toy-6-1 makespan clairvoyant"
@@ -189,7 +190,7 @@ def _own_code(shelf):
 def _other_instance(shelf):
     rows = index.listed()
     rows["toy-6-1"] = rows["toy-6-1"]._replace(sha256="0" * 64)
-    index.write_listed(rows.values())
+    write_listed(rows.values())
 
 
 def _other_index(shelf):
@@ -214,7 +215,7 @@ def _other_index(shelf):
         (_other_policy, "SHA-256"),
         (_own_code, "only policies of orsched"),
         (_other_instance, "is not the published instance"),
-        (_other_index, "index.csv"),
+        (_other_index, "is not what the record says"),
     ],
 )
 def test_a_forged_row_is_found(shelf, forge, said):

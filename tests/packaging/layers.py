@@ -70,7 +70,7 @@ LAYERS = (
     Layer(
         "front",
         "solve, simulate, compare, load, predict lengths",
-        ("solving", "files.locate", "files.library_rows", "prediction"),
+        ("solving", "files.locate", "prediction"),
     ),
     Layer(
         "pictures", "charts, reports, studies, capacities", ("views", "planning", "extending"),

@@ -13,19 +13,13 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, OrschedError
 from orsched.costs.parameters import read_parameters
 from orsched.data.schedule_classes import ScheduleClass, class_of
-from orsched.files.document import (
-    VERSION,
-    column_lists,
-    require_format,
-    require_object,
-    text_field,
-)
+from orsched.files.document import VERSION, column_lists, require_format, text_field
 from orsched.files.schedule_document import (
     FORMAT,
     STEP_COLUMNS,
     schedule_from_document,
     work_columns,
-)
+)  # fmt: skip
 from orsched.files.text import locating, parse_json, read_text
 from orsched.instances import library_index
 
@@ -163,11 +157,7 @@ class Verdict(NamedTuple):
 
 
 def verify(chosen: Sequence[Row], progress: Callable[[str], object] = str) -> Iterator[Verdict]:
-    """Work each entry of the rows out again from nothing, and the index; yield what is found.
-
-    The instance is made or read again and compared with its SHA-256, the schedule is checked, the
-    certificate derived, a policy run again, and a search repeated.
-    """
+    """Work each entry of the rows out again from nothing, and the index; yield what is found."""
     for row in chosen:
         progress(f"verifying {row.key}")
         sides = ("lower", "upper", "search") if row.track == "clairvoyant" else ("upper",)
@@ -177,8 +167,7 @@ def verify(chosen: Sequence[Row], progress: Callable[[str], object] = str) -> It
                 yield Verdict(row.key, side, entry["value"], _fault(row, side, entry))
     path = library_index.folder() / "index.csv"
     same = path.is_file() and path.read_text(encoding="utf-8") == library_index.index()
-    said = "" if same else "index.csv is not what instances.csv and the record say"
-    yield Verdict("index.csv", "index", 0, said)
+    yield Verdict("index.csv", "index", 0, "" if same else "is not what the record says")
 
 
 def _fault(row: Row, side: str, entry: dict[str, Any]) -> str:
@@ -201,16 +190,12 @@ def _fault(row: Row, side: str, entry: dict[str, Any]) -> str:
 def _judged(
     instance: Instance, row: Row, kind: str, document: Any
 ) -> tuple[int, list[str], Schedule | None]:
+    """Return value, faults, and the schedule where a policy has made it."""
     if kind == "policy":
         return judged_policy(instance, row, document)
     if kind == "schedule":
-        try:
-            schedule = schedule_of(instance, document)
-        except InputError as error:
-            return 0, [str(error)], None
-        return *judged_schedule(instance, row, schedule), None
-    judge = judged_bound if kind == "bound" else judged_search
-    return *judge(instance, row, document), None
+        return *judged_schedule(instance, row, schedule_of(instance, document)), None
+    return *(judged_bound if kind == "bound" else judged_search)(instance, row, document), None
 
 
 def evidence(row: Row, side: str, entry: dict[str, Any]) -> tuple[str, Any]:
@@ -224,8 +209,17 @@ def evidence(row: Row, side: str, entry: dict[str, Any]) -> tuple[str, Any]:
     return ("bound" if side == "lower" else "schedule"), document
 
 
+def best_schedule(instance: Instance, row: Row) -> Schedule:
+    """Return the best known schedule of a row that has one."""
+    upper = dict(row.upper or {})
+    kind, document = evidence(row, "upper", upper)
+    if kind == "policy":
+        return judged_policy(instance, row, document)[2]
+    return schedule_of(instance, document, upper["method"])
+
+
 class Submitted(NamedTuple):
-    """What has become of a submission: its row, value, faults, and whether it is better."""
+    """What has become of a submission; ``before`` is the value that the row had."""
 
     row: Row
     side: str
@@ -236,8 +230,7 @@ class Submitted(NamedTuple):
 
 
 def read_submission(path: Path, objective: str | None = None) -> dict[str, Any]:
-    """Return a submission from its file, or that of a schedule file of orsched (for the makespan,
-    or ``objective``); ``InputError`` names what is wrong with it."""
+    """Return the submission in a file, or that of a schedule file; else ``InputError``."""
     with locating(path):
         found = parse_json(read_text(path))
         if isinstance(found, dict) and found.get("format") == FORMAT:
@@ -267,13 +260,8 @@ def _of_schedule(document: dict[str, Any], objective: str) -> dict[str, Any]:
 
 
 def submit(given: dict[str, Any], *, dry: bool = False, **said: Any) -> Submitted:
-    """Judge a submission, and write it into the library where it is valid and better.
-
-    Args:
-        given: as ``read_submission`` returns it; docs/library.md has the fields.
-        dry: write nothing.
-        said: fields in place of those of the submission: ``by``, ``date``, ``hardware``.
-    """
+    """Judge a submission, as ``read_submission`` returns it and with what is ``said`` besides, and
+    write it into the library where it is valid and better, unless ``dry``."""
     given = given | {name: value for name, value in said.items() if value}
     kinds = [kind for kind in _SIDES if kind in given]
     if len(kinds) != 1:
@@ -291,15 +279,11 @@ def submit(given: dict[str, Any], *, dry: bool = False, **said: Any) -> Submitte
     if kind == "schedule" and track == "policy":
         raise InputError("must be the name and seed of a policy on its track", field="policy")
     instance = library_index.load_listed(row.listed.instance)
-    require_object(given[kind], kind)
     value, faults, made = _judged(instance, row, kind, given[kind])
     old = getattr(row, side)
     before = None if old is None else int(old["value"])
-    better = not faults and (
-        before is None or (value > before if side == "lower" else value < before)
-    )
-    if side == "lower" and before is None:
-        better = not faults and value > 0
+    known = before if before is not None else 0 if side == "lower" else value + 1
+    better = not faults and (value > known if side == "lower" else value < known)
     if better and not dry:
         _store(row, side, kind, value, given, made)
     return Submitted(row, side, value, before, faults, better)
@@ -310,11 +294,9 @@ def _store(
 ) -> None:
     """Write an entry and what proves it; what it replaces goes to the past of the row."""
     document = given[kind] if made is None else columns_of(made)
-    texts = {name: given.get(name, "") for name in ("method", "by", "hardware", "date")}
-    entry = {
-        **texts, "value": value, "seconds": round(float(given["seconds"]), 3),
-        "version": __version__, "sha256": library_index.digest(document),
-    }  # fmt: skip
+    entry = {name: given.get(name, "") for name in ("method", "by", "hardware", "date")}
+    entry |= {"value": value, "seconds": round(float(given["seconds"]), 3)}
+    entry |= {"version": __version__, "sha256": library_index.digest(document)}
     size = len(json.dumps(document))
     if kind in ("policy", "search") or (kind == "bound" and size <= INLINE_BYTES):
         entry[kind] = given[kind]
@@ -330,8 +312,8 @@ def _store(
     known = record.setdefault(row.key, {})
     if side in known:
         kept = ("value", "method", "by", "date", "seconds")
-        gone = {name: known[side][name] for name in kept if name in known[side]}
-        known.setdefault("past", []).append({"side": side, **gone})
+        gone = {"side": side, **{name: known[side].get(name, "") for name in kept}}
+        known.setdefault("past", []).append(gone)
     known[side] = entry
     if entry.get(kind) and row.track == "clairvoyant":
         library_index.evidence_path(row, side).unlink(missing_ok=True)
