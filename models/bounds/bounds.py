@@ -22,13 +22,16 @@ from orsched.certificates.scope import (
     schedules_of,
 )
 from orsched.checker.certificates import bound_violations
+from orsched.checker.due_bounds import DUE
 from orsched.common.errors import InputError
 from orsched.common.frames import frame
 from orsched.common.stop import Clock
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.data.instance import require_instance
 from orsched.data.schedule_classes import ALLOWANCES, allowances_of
+from orsched.metrics.due_dates import required_due_dates
 from orsched.metrics.objective_values import weighted_times
+from orsched.models.bounds.due_date_bounds import due_certificates
 from orsched.models.bounds.latency_bounds import BOUNDED, OBJECTIVES, latency_certificates
 from orsched.models.bounds.makespan_certificates import (
     Limits,
@@ -229,9 +232,10 @@ def bound(
         instance: one or several workers, equal or not. Requests that fit onto no worker are set
             aside, as ``solve`` does (``Instance.admitted``).
         objective: ``makespan``, ``mean_jct`` or ``mean_ttft``, or the names of these as figures,
-            ``jct_mean`` and ``ttft_mean``, or ``weighted_jct_mean``. A bound on a mean is that on
-            the sum over the requests (``sum_ns`` in the certificate) divided by their number, or by
-            all weights, rounded down to whole nanoseconds.
+            ``jct_mean`` and ``ttft_mean``, or ``weighted_jct_mean``; where requests have deadlines,
+            ``weighted_tardiness_mean`` or ``lateness_max``, whose bound may be negative. A bound on
+            a mean is that on the sum over the requests (``sum_ns`` in the certificate) divided by
+            their number, or by all weights, rounded down to whole nanoseconds.
         time_limit: seconds from the call. The cheap bounds come first, and the first is always
             computed; the best one found in time is returned. None or infinity: all of them; the
             search for dual prices, where there is one, ends after ``SEARCH_SECONDS``.
@@ -257,11 +261,17 @@ def bound(
         found = _improving_latency_bounds(context, objective, limits)
         if instance.arrivals_follow:
             found = takewhile(lambda each: each.name in OF_ANY_ARRIVALS, found)
+    elif objective in DUE:
+        if len(instance):
+            required_due_dates(instance, objective)
+        found = _improving_due_bounds(context, objective, limits)
+        if instance.arrivals_follow:
+            found = takewhile(lambda each: "inner" not in each.certificate, found)
     else:
         raise InputError(
             f"no bound on {objective!r}",
             field="objective",
-            remedy=f"the objectives are makespan, {', '.join(BOUNDED)}",
+            remedy=f"the objectives are makespan, {', '.join((*BOUNDED, *DUE))}",
         )
     return _largest_proven(instance, found, objective)
 
@@ -387,6 +397,25 @@ def _improving_latency_bounds(context: Context, objective: str, limits: Limits) 
         yield _bound(cache.stated(found))
 
 
+def _improving_due_bounds(context: Context, objective: str, limits: Limits) -> Iterator[Bound]:
+    cache, instance, names = _Cache.of(context), context.instance, context.scope.names
+    if len(instance) == 0:
+        yield Bound("empty", value_ns=0, certificate={"bound": "empty"}, reference={})
+        return
+
+    def prove(part: Instance, aim: str) -> dict[str, Any]:
+        if aim == "makespan":  # without a search: many parts are tried
+            return makespan_bound(part, names).to_dict()
+        left = limits.seconds_left()
+        return bound(part, aim, left if left > 0 else _ALWAYS_SECONDS, names).to_dict()
+
+    def hidden() -> bool:
+        return cache.hides or limits.out_of_time()
+
+    for found in due_certificates(cache.relaxed, objective, prove, hidden):
+        yield _bound(cache.stated(found))
+
+
 def pang_reference(instance: Instance) -> dict[str, int]:
     """Return Pang's (31)-(32), reported as "Pang's reference value": no bound.
 
@@ -406,58 +435,6 @@ def pang_reference(instance: Instance) -> dict[str, int]:
         "pang_31_32_prefill_ns": prefill,
         "pang_31_32_decode_ns": decode,
     }
-
-
-def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str | None:
-    """Return why no order of the requests can change the makespan, or None if one might.
-
-    True when nothing ever has to wait and that is optimal: all requests are there at once, fit
-    together on the clients, under the prefill cap and into memory, and serving them so (one
-    prefill stage, then rounds) meets the lower bound, which is computed unless it is given.
-    """
-    if len(instance.workers) > 1 or instance.link is not None or instance.arrivals_follow:
-        return None
-    if not _fit_at_once(instance) or PLAIN.floor_of(instance.worker) is None:
-        return None
-    lower = makespan_bound(instance) if lower is None else lower
-    if _served_at_once(instance) != lower.value_ns:
-        return None
-    n, worker = len(instance), instance.worker
-    return (
-        f"all {n} requests fit at once on {worker.clients} clients, under the prefill cap and into "
-        "memory, and serving them so meets the bound: nothing queues, so no order can help "
-        f"{lower.schedules}"
-    )
-
-
-def _fit_at_once(instance: Instance) -> bool:
-    req, worker = instance.requests, instance.worker
-    n = len(req)
-    if n == 0 or int(req.arrival_ns.max()) > int(req.arrival_ns.min()) or n > worker.clients:
-        return False
-    limit, memory = worker.prefill_limit, worker.memory
-    if limit is not None and int(req.prompt_tokens.sum()) > limit:
-        return False
-    if memory is not None:
-        reserved = -(-(req.prompt_tokens + instance.output_limit_tokens) // memory.block_tokens)
-        return int(reserved.sum()) <= memory.blocks
-    return True
-
-
-def _served_at_once(instance: Instance) -> int:
-    """Return the makespan of one prefill stage over all requests, then rounds until the end."""
-    req, cost = instance.requests, instance.worker.cost
-    now = int(req.arrival_ns[0]) + cost.prefill_ns(req.prompt_tokens.tolist())
-    left = sorted(zip(instance.rounds_needed.tolist(), req.prompt_tokens.tolist(), strict=True))
-    done = 0
-    while left:
-        rounds = left[0][0] - done
-        contexts = [prompt + done + 1 for _, prompt in left]
-        if rounds:
-            now += cost.rounds_ns(rounds, len(left), sum(contexts), max(contexts))
-            done += rounds
-        left = [entry for entry in left if entry[0] > done]
-    return now
 
 
 def require_objectives(names: object) -> tuple[str, ...]:

@@ -323,6 +323,41 @@ LATENCY: dict[str, Field] = {
 }
 """Certificates of bounds on mean JCT and mean TTFT, by kind."""
 
+_SIGNED = whole(1 - _LARGEST)
+
+
+def _inner(kinds: Mapping[str, Field]) -> Field:
+    """A bound on some of the requests."""
+    named = {"name": _anything, "value_ns": _ANY, "certificate": by_kind("bound", kinds)}
+    return table(named)
+
+
+DUE: dict[str, Field] = {
+    "empty": MAKESPAN["empty"],
+    "arrivals": _kind(
+        "arrivals",
+        {"objective": one_of("lateness_max", "weighted_tardiness_mean"), "value_ns": _SIGNED},
+        {"sum_ns": _ANY},
+    ),
+    "late": _kind(
+        "late",
+        {
+            "objective": one_of("lateness_max"),
+            "released_ns": whole(0, TIME),
+            "due_ns": whole(0, TIME),
+            "inner": _inner(MAKESPAN),
+            "value_ns": _SIGNED,
+        },
+        {"allows": _ALLOWS},
+    ),
+    "tardy": _kind(
+        "tardy",
+        {"objective": one_of("weighted_tardiness_mean"), "sum_ns": _ANY, **_VALUE},
+        {"allows": _ALLOWS, "late_ns": whole(-TIME, TIME), "inner": _inner(LATENCY)},
+    ),
+}
+"""Certificates of bounds on tardiness and lateness, by kind."""
+
 _PROGRAM: dict[str, Field] = {
     "measure": one_of("attained", "in_time"),
     "windows": listed(whole(0, TIME), 2),
@@ -346,6 +381,8 @@ BULK: dict[str, Field] = {
 """Certificates of bounds on bulk work, and on how many requests meet their limits, by kind."""
 
 _makespan, _latency = by_kind("bound", MAKESPAN), by_kind("bound", LATENCY)
+_due = by_kind("bound", DUE)
+_KINDS_OF = {"makespan": _makespan, "weighted_tardiness_mean": _due, "lateness_max": _due}
 _bulk = by_kind("bound", BULK)
 _packing = by_kind(
     "bound", {name: _kind(name, {"value": _ANY, **more}) for name, more in PACKING.items()}
@@ -354,7 +391,8 @@ _packing = by_kind(
 
 def require_bound(document: object, objective: str = "makespan") -> None:
     """Raise ``ValueError`` unless this is a bound: a value, a certificate, the name of its kind."""
-    _require(document, _makespan if objective == "makespan" else _latency, "value_ns")
+    kinds = _KINDS_OF.get(objective, _latency)
+    _require(document, kinds, "value_ns", _SIGNED if objective == "lateness_max" else _ANY)
 
 
 def require_bulk(document: object) -> None:
@@ -362,7 +400,7 @@ def require_bulk(document: object) -> None:
     _require(document, _bulk, "value")
 
 
-def _require(document: object, kinds: Field, value: str) -> None:
+def _require(document: object, kinds: Field, value: str, values: Field = _ANY) -> None:
     if type(document) is not dict:
         raise ValueError(f"the bound is {_shown(document)}, not a table")
     for name in ("name", value, "certificate"):
@@ -372,7 +410,7 @@ def _require(document: object, kinds: Field, value: str) -> None:
         raise ValueError(f"the bound has the unknown field {_shown(name)}")
     kinds(document["certificate"], "certificate")
     one_of(document["certificate"]["bound"])(document["name"], "the bound's name")
-    _ANY(document[value], value)
+    values(document[value], value)
 
 
 def require_packing(certificate: object) -> None:

@@ -336,4 +336,6 @@ def schedules_of(*certificates: dict[str, Any]) -> ScheduleClass:
             if "restarts" in allows and certificate["bound"] not in STAYING:
                 allows = [*allows, "moves"]
             features &= ScheduleClass.allowing(allows).features
+        if "inner" in certificate:
+            features &= schedules_of(certificate["inner"]["certificate"]).features
     return ScheduleClass(features)

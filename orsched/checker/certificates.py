@@ -41,6 +41,7 @@ from orsched.certificates.scope import FOR_ALL, Scope, schedules_of, without_cac
 from orsched.certificates.shared_rounds import WINDOW_FIELDS, shared_rounds
 from orsched.certificates.stages_rounds import joint_ns, stages_and_rounds
 from orsched.certificates.step_lower_bounds import own_rounds_ns
+from orsched.checker.due_bounds import DUE, Due, inner_objective
 from orsched.checker.violations import proving
 from orsched.common.errors import TimeLimitError
 from orsched.common.limits import DEFAULT_BUDGET
@@ -296,6 +297,8 @@ def bound_violations(
     """Return what is wrong with a bound on an objective, proven within the budget; [] if right."""
     if objective == "makespan" or len(instance) == 0:
         return certificate_violations(instance, bound, budget)
+    if objective in DUE:
+        return _due_violations(instance, bound, objective, budget)
     if objective not in KINDS.values():
         return [f"no bound on {objective!r} is known"]
     require_bound(bound, objective)
@@ -305,6 +308,13 @@ def bound_violations(
     claims = {"name": bound["name"], **claim}
     context = Context(problem, Scope.read(claim, problem))
     expected = _derive(context, claim, objective, Budget(budget))
+    return _named_differences(bound, claims, expected)
+
+
+def _named_differences(
+    bound: dict[str, Any], claims: dict[str, Any], expected: dict[str, Any]
+) -> list[str]:
+    """Return how a bound and what its certificate says differ from what is derived."""
     expected["name"] = expected["bound"]
     found = [
         f"{name} is {claims.get(name)!r}, re-derived {value!r}"
@@ -315,6 +325,26 @@ def bound_violations(
     if bound["value_ns"] != expected["value_ns"]:
         found.append(f"value_ns is {bound['value_ns']}, re-derived {expected['value_ns']}")
     return found
+
+
+def _due_violations(
+    instance: Instance, bound: dict[str, Any], objective: str, budget: int | None
+) -> list[str]:
+    """Return what is wrong with a bound on tardiness or lateness; [] if right."""
+    require_bound(bound, objective)
+    problem, claim = without_cache(loosened(instance), bound["certificate"])
+    if instance.arrivals_follow and "inner" in claim:
+        return ["a bound on some requests needs known arrivals: here they follow from ends"]
+    context = Context(problem, Scope.read(claim, problem))
+    due, inner = Due(context), claim.get("inner")
+    if claim["bound"] == "tardy" and ("late_ns" in claim) != (inner is not None):
+        raise ValueError("an inner bound is on the requests that late_ns says")
+    if inner is not None:
+        part = due.part(due.places(claim))
+        found = bound_violations(part, inner, inner_objective(objective), budget)
+        if found:
+            return [f"of the inner bound, {each}" for each in found]
+    return _named_differences(bound, {"name": bound["name"], **claim}, due.certificate(claim))
 
 
 def _derive(

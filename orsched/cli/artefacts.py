@@ -249,7 +249,7 @@ def _report(
 ) -> None:
     from orsched.cli.output import name_step
     from orsched.data.schedule import Schedule
-    from orsched.models.bounds.bounds import ordering_cannot_help
+    from orsched.models.bounds.ordering import ordering_cannot_help
     from orsched.views.html import write_report
 
     note = ordering_cannot_help(instance)

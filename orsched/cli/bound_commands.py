@@ -94,7 +94,8 @@ class BoundCommand(Limits, Printed, RequestsAndCopies):
         from orsched.checker.certificates import bound_violations
         from orsched.common.errors import InvalidScheduleError
         from orsched.common.units import NS_PER_S
-        from orsched.models.bounds.bounds import bound, no_floor, ordering_cannot_help
+        from orsched.models.bounds.bounds import bound, no_floor
+        from orsched.models.bounds.ordering import ordering_cannot_help
         from orsched.solving.objectives import other_name
 
         if self.certificate:

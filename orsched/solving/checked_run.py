@@ -32,8 +32,8 @@ from orsched.models.bounds.bounds import (
     bound_once,
     mean_bounds,
     no_floor,
-    ordering_cannot_help,
 )
+from orsched.models.bounds.ordering import ordering_cannot_help
 from orsched.simulator.policy import Information
 from orsched.solving.method_choice import SETS_ASIDE, Chosen
 from orsched.solving.methods import Outcome, Run, objectives_of

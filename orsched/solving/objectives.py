@@ -240,7 +240,7 @@ def other_name(name: str) -> str:
 
 def named_as_bounds(objective: Objective) -> tuple[str, ...]:
     """Return the means of an objective by the names of bounds: ``mean_jct``, ``mean_ttft``, ..."""
-    means = (*ALIASES.items(), ("weighted_jct_mean", "weighted_jct_mean"))
+    means = (*ALIASES.items(), *((n, n) for n in ("weighted_jct_mean", *OF_DUE_DATES)))
     return tuple(other for other, own in means if own in objective.parts)
 
 

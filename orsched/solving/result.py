@@ -218,7 +218,9 @@ class Result:
             stated: float | None = self.schedule.results["gap"]
             return stated
         value, bound = self.objective_value, self.objective_bound
-        return None if value is None or not bound else abs(value - bound) / bound
+        if value is None or not bound or bound < 0:  # of what is early no share is defined
+            return None
+        return abs(value - bound) / bound
 
     @property
     def history(self) -> tuple[HistoryPoint, ...]:

@@ -17,7 +17,6 @@ from orsched.models.bounds.bounds import (
     bound_for,
     improving_bounds,
     makespan_bound,
-    ordering_cannot_help,
 )
 from orsched.models.bounds.latency_bounds import OBJECTIVES
 from orsched.models.bounds.makespan_certificates import (
@@ -25,6 +24,7 @@ from orsched.models.bounds.makespan_certificates import (
     best_shares,
     charged_certificates,
 )
+from orsched.models.bounds.ordering import ordering_cannot_help
 from orsched.simulator import simulate_policy
 from tests.brute_force import least_sum_ns, optimum_ns
 from tests.decoding import decoding

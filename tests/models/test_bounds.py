@@ -12,7 +12,8 @@ from orsched import BlockMemory, InfeasibleError, InputError, Worker
 from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.instances import catalog
-from orsched.models.bounds.bounds import improving_bounds, makespan_bound, ordering_cannot_help
+from orsched.models.bounds.bounds import improving_bounds, makespan_bound
+from orsched.models.bounds.ordering import ordering_cannot_help
 from tests.brute_force import optimum_ns
 from tests.decoding import decoding
 from tests.forged import leaves, with_leaf

@@ -11,7 +11,8 @@ import orsched
 from orsched import AffineCost, Worker, summarise
 from orsched.checker import check
 from orsched.checker.certificates import certificate_violations
-from orsched.models.bounds.bounds import improving_bounds, makespan_bound, ordering_cannot_help
+from orsched.models.bounds.bounds import improving_bounds, makespan_bound
+from orsched.models.bounds.ordering import ordering_cannot_help
 from orsched.simulator import simulate_policy
 from tests.brute_force import optimum_ns
 from tests.decoding import decoding
