@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from orsched.common.errors import InputError, OrschedError, TimeLimitError
@@ -265,6 +265,8 @@ class AutoMethod:
             )
         name, why = choose(instance, run.objective)
         _LOG.info("auto picks %s: %s", name, why)
+        by_due_date = replace(run, parameters={"order": "due"} if name == "vllm" else {})
+        run = by_due_date if run.objective.of_due_dates else run
         try:
             outcome: Outcome = resolve("methods", name)(instance, run)
         except InputError as error:
@@ -317,7 +319,7 @@ def _policy(instance: Instance, objective: Objective) -> tuple[str, str]:
     if objective.of_limits and instance.names_classes:
         return "slack", "it serves first what is about to miss its limits"
     if objective.of_due_dates:
-        return "gittins", "it serves the shortest first; no method of this size seeks due dates"
+        return "vllm", "it serves the earliest due date first"
     return "gittins", f"it serves the shortest first, which is good for {objective.name}"
 
 

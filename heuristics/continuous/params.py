@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from orsched.certificates.kv_volume import block_rounds
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.scalars import require_bool, require_one_of
-from orsched.common.units import MAX_TOKENS, seconds_to_ns
+from orsched.common.units import MAX_TIME_NS, MAX_TOKENS, seconds_to_ns
 from orsched.data.memory import BlockMemory
 from orsched.simulator.policy import ClairvoyantView, PredictedView
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 POLICIES = ("fcfs", "priority")
 PRIORITIES = ("arrival", "service_class", "length")
-ORDERS = ("arrival", "service_class", "shortest", "longest", "volume")
+ORDERS = ("arrival", "service_class", "due", "shortest", "longest", "volume")
 LENGTHS = ("known", "group")
 MODES = ("mixed", "decode_first", "prefill_first")
 
@@ -35,9 +37,9 @@ class Order:
 
     Attributes:
         order: which is next: ``arrival``; ``service_class`` (interactive before batch, or the
-            smallest priority of a file); ``shortest`` or ``longest`` by output tokens; ``volume``:
-            the most blocks over its rounds. The last three need information on lengths. Ties go by
-            arrival, then row.
+            smallest priority of a file); ``due``: the earliest due date, those without one last;
+            ``shortest`` or ``longest`` by output tokens; ``volume``: the most blocks over its
+            rounds. The last three need information on lengths. Ties go by arrival, then row.
         aging_s: seconds of waiting that count as one level of the order (a service class, a token,
             a block in a round); None: no aging, so that a request may wait for ever.
     """
@@ -465,7 +467,23 @@ def _level(instance: Instance, order: str) -> Callable[[View, int], int]:
     if order == "service_class":
         classes = instance.requests.service_class
         return lambda view, request: int(classes[request])
+    if order == "due":
+        due = _due_ns(instance)
+        return lambda view, request: due[request]
     return _BY_LENGTH.get(order, lambda view, request: 0)
+
+
+def _due_ns(instance: Instance) -> list[int]:
+    """Return when each request is due (Jackson's earliest due date); the largest time for none."""
+    limits = instance.deadlines_ns
+    if limits is None:
+        raise InputError(
+            "the order due needs requests with deadlines",
+            field="order",
+            remedy="give requests a column deadline_s, or classes a deadline",
+        )
+    due = instance.requests.arrival_ns + limits
+    return [int(each) for each in np.where(limits >= 0, due, MAX_TIME_NS)]
 
 
 def known_tokens(view: View, request: int) -> int:

@@ -6,12 +6,12 @@ those that would be late by some amount alone, or early by less (``orsched.check
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.scope import prefills_grow
-from orsched.checker.due_bounds import Due, inner_objective
+from orsched.checker.due_bounds import Due, inner_objective, parts_hold
 from orsched.metrics.due_dates import MAX_LATENESS
 
 if TYPE_CHECKING:
@@ -41,9 +41,11 @@ def due_certificates(
     due = Due(context)
     best = due.certificate({"bound": "arrivals", "objective": objective})
     yield best
-    if not context.has_floors or not prefills_grow(context.instance):
+    if not context.has_floors:
         return
     choices = _late(due) if objective == MAX_LATENESS else _tardy(due)
+    if not parts_hold(context.instance):
+        choices = islice(choices, 1)  # each request alone
     for choice in choices:
         if out_of_time():
             return
@@ -67,9 +69,7 @@ def _tardy(due: Due) -> Iterator[dict[str, Any]]:
 
 def _late(due: Due) -> Iterator[dict[str, Any]]:
     """Yield choices for lateness: the one that is late the most alone, then the first due dates."""
-    worst = int(due.late.argmax())
-    released, last = int(due.arrivals[worst]), int(due.dates.due_ns[worst])
-    yield {"bound": "late", "released_ns": released, "due_ns": last}
+    yield {"bound": "late"}
     first, dates = int(due.arrivals.min()), np.sort(due.dates.due_ns)
     for part in PARTS:
         moment = int(dates[max(0, round(part * len(dates)) - 1)])

@@ -27,9 +27,9 @@ PROMPT, ROUNDS, HELD, GATE, BUDGET, ALONE, COUNT = range(7)
 """Columns of a request's whole numbers: prompt tokens, rounds, blocks held at its end; its plan;
 and how many were on the worker when it joined, itself among them, as last kept."""
 
-ARRIVAL, FINISH_WEIGHT, FIRST_WEIGHT, START = range(4)
-"""Columns of a request's floats: arrival, weights of finish and first token; and when it joined, as
-last kept."""
+ARRIVAL, FINISH_WEIGHT, FIRST_WEIGHT, START, DUE = range(5)
+"""Columns of a request's floats: arrival, weights of finish and first token; when it joined, as
+last kept; and until when its last token costs no more, 0 where it always does."""
 
 NOW, SUM, FRESH, OPEN, PAIRS = range(5)
 """Floats of a worker's state: time, sum so far, weight of the requests that wait for their first
@@ -227,7 +227,7 @@ def _finish(whole: Any, real: Any, state: Any, place: Any, ends: Any, who: Any) 
     while n > 0 and ends[head] == turn:
         i = who[head]
         head, n = head + 1, n - 1
-        state[SUM] += real[i, FINISH_WEIGHT] * state[NOW]
+        state[SUM] += real[i, FINISH_WEIGHT] * max(state[NOW], real[i, DUE])
         state[OPEN] -= real[i, FINISH_WEIGHT]
         place[BASE] -= whole[i, PROMPT] - (turn - whole[i, ROUNDS])
         place[TAKEN] -= whole[i, HELD]
@@ -253,7 +253,7 @@ def _activate(
         else:
             state[FRESH] += real[i, FIRST_WEIGHT]
         if whole[i, ROUNDS] == 0:
-            state[SUM] += real[i, FINISH_WEIGHT] * state[NOW]
+            state[SUM] += real[i, FINISH_WEIGHT] * max(state[NOW], real[i, DUE])
             state[OPEN] -= real[i, FINISH_WEIGHT]
             place[TAKEN] -= whole[i, HELD]
             continue

@@ -56,7 +56,7 @@ class Tables(NamedTuple):
     """What the decoder and the moves read and write; W workers, n requests, J clients.
 
     Attributes:
-        whole, real: numbers of the requests (n by 7, n by 4), the columns of ``decoding``.
+        whole, real: numbers of the requests (n by 7, n by 5), the columns of ``decoding``.
         times, limits: numbers of the workers.
         sequences, lengths: the requests of each worker in order, and how many there are.
         values, finals, tried: sum and end of each worker; end as tried last.
@@ -217,7 +217,7 @@ def engine() -> Kernels:
 def _compiled() -> Any:
     """Compile decoder and moves, and try each entry once."""
     fast: Any = compiled_copies(decoding, plan_moves)
-    whole, real = np.ones((1, 7), np.int64), np.zeros((1, 4))
+    whole, real = np.ones((1, 7), np.int64), np.zeros((1, 5))
     times, limits = np.ones((1, 8)), np.ones((1, 6), np.int64)
     t = tables_of(whole, real, times, limits, 0.0, [[0]], [1.0] * plan_moves.KINDS)
     value = fast.evaluate_all(t)
@@ -309,12 +309,14 @@ def problem_of(instance: Instance, objective: Objective, *, mixed: bool, chunks:
     whole[:, 4] = MAX_TOKENS
     whole[:, 5] = 0 if mixed else 1
     coefficients = weighted_times(instance, objective)
-    real = np.zeros((n, 4))
+    real = np.zeros((n, 5))
     real[:, 0], real[:, 1], real[:, 2] = (
         requests.arrival_ns,
         coefficients.finish,
         coefficients.first,
     )
+    if coefficients.due is not None:
+        real[:, 4] = coefficients.due
     means = float(prompts.mean()), float((prompts + rounds / 2).mean())
     times = np.array([step_lines(w.cost, *means, w.clients) for w in instance.workers])
     first = int(instance.first_token == "prefill")

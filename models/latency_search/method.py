@@ -1,4 +1,4 @@
-"""The method ``latency_search``: anytime search for mean JCT, mean TTFT and mixtures of them."""
+"""The method ``latency_search``: anytime search for means of times, mixtures and tardiness."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from orsched.common.registry import resolve
 from orsched.common.scalars import require_bool
 from orsched.common.stop import FirstOf, MaxIterations, OnlyTime
 from orsched.data.schedule_classes import allowances_of
+from orsched.metrics.due_dates import WEIGHTED_TARDINESS
 from orsched.models.compiled_kernels import suggest_numba
 from orsched.models.latency_search import decoding, plan_moves
 from orsched.models.latency_search.latency_plans import (
@@ -183,6 +184,11 @@ STARTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gittins", {"gate": 1.0, "max_num_batched_tokens": 1024}),
 )
 """Policies whose schedules are started from, all clairvoyant; the first always."""
+BY_DUE_DATE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("fcfs", {"order": "due"}),
+    ("vllm", {"order": "due"}),
+)
+"""Those that are started from as well where tardiness counts."""
 START_SHARE = 0.2
 """No further policy is run once this share of the time is spent."""
 HOT, COLD = 2e-3, 1e-5
@@ -225,10 +231,10 @@ class LatencySearchMethod:
 
     name: str = "latency_search"
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
-    summary: str = "search for mean JCT, mean TTFT and mixtures, any workers and arrivals, anytime"
+    summary: str = "search for means of JCT, TTFT, tardiness, any workers and arrivals, anytime"
     params: ClassVar[type] = LatencySearchParams
     several_workers: ClassVar[bool] = True
-    objectives: ClassVar[tuple[str, ...]] = LINEAR
+    objectives: ClassVar[tuple[str, ...]] = (*LINEAR, WEIGHTED_TARDINESS)
 
     def check_parameters(self, parameters: dict[str, Any]) -> None:
         """Raise ``InputError`` for parameters that are wrong on whatever instance."""
@@ -299,7 +305,8 @@ class _Running:
         """Start from the schedule that is given and from policies' ones."""
         if self.run.initial_schedule is not None:
             self._take(self.run.initial_schedule)
-        for number, (name, parameters) in enumerate(STARTS):
+        starts = (BY_DUE_DATE if self.run.objective.of_due_dates else ()) + STARTS
+        for number, (name, parameters) in enumerate(starts):
             if number and self._start_is_over():
                 break
             outcome = self._policy(name, parameters)

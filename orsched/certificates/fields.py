@@ -341,14 +341,13 @@ DUE: dict[str, Field] = {
     ),
     "late": _kind(
         "late",
+        {"objective": one_of("lateness_max"), "value_ns": _SIGNED},
         {
-            "objective": one_of("lateness_max"),
+            "allows": _ALLOWS,
             "released_ns": whole(0, TIME),
             "due_ns": whole(0, TIME),
             "inner": _inner(MAKESPAN),
-            "value_ns": _SIGNED,
         },
-        {"allows": _ALLOWS},
     ),
     "tardy": _kind(
         "tardy",

@@ -337,8 +337,8 @@ def _due_violations(
         return ["a bound on some requests needs known arrivals: here they follow from ends"]
     context = Context(problem, Scope.read(claim, problem))
     due, inner = Due(context), claim.get("inner")
-    if claim["bound"] == "tardy" and ("late_ns" in claim) != (inner is not None):
-        raise ValueError("an inner bound is on the requests that late_ns says")
+    if ("late_ns" in claim or "due_ns" in claim) != (inner is not None):
+        raise ValueError("an inner bound is on the requests that late_ns or due_ns says")
     if inner is not None:
         part = due.part(due.places(claim))
         found = bound_violations(part, inner, inner_objective(objective), budget)

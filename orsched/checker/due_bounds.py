@@ -18,7 +18,8 @@ from orsched.certificates.charges import any_shares
 from orsched.certificates.one_machine import Workers
 from orsched.certificates.pools import alone_ns
 from orsched.certificates.rank_costs import WEIGHTED
-from orsched.certificates.scope import FOR_ALL, prefills_grow
+from orsched.certificates.scope import FOR_ALL
+from orsched.costs import floor_of
 from orsched.metrics.due_dates import MAX_LATENESS, WEIGHTED_TARDINESS, DueDates
 
 if TYPE_CHECKING:
@@ -59,20 +60,20 @@ class Due:
 
     def places(self, claim: dict[str, Any]) -> IntColumn:
         """Return which of the requests a certificate bounds together."""
-        if claim["bound"] == "late":
+        if "due_ns" in claim:
             return np.flatnonzero(
                 (self.arrivals >= claim["released_ns"]) & (self.dates.due_ns <= claim["due_ns"])
             )
-        if "late_ns" not in claim:
-            return np.zeros(0, np.int64)
-        return np.flatnonzero((self.late >= claim["late_ns"]) & (self.dates.weights > 0))
+        if "late_ns" in claim:
+            return np.flatnonzero((self.late >= claim["late_ns"]) & (self.dates.weights > 0))
+        return np.zeros(0, np.int64)
 
     def part(self, places: IntColumn) -> Instance:
         """Return the instance of some requests alone; ``ValueError`` where it proves nothing."""
         instance = self.context.instance
         if not len(places):
             raise ValueError("no request is bounded")
-        if not prefills_grow(instance):
+        if not parts_hold(instance):
             raise ValueError("what is left of a schedule may take longer")
         taken = instance.requests.take(self.dates.rows[places])
         return instance.replace(requests=taken.replace(weights=self.dates.weights[places]))
@@ -100,10 +101,18 @@ class Due:
         if objective == MAX_LATENESS:
             if kind == "arrivals":
                 return {**found, "value_ns": -int(self.allowed.min())}
+            if "inner" not in claim:
+                return {**found, "value_ns": int(self.late.max())}
             last = int(self.dates.due_ns[self.places(claim)].max())
             return {**found, "value_ns": claim["inner"]["value_ns"] - last}
         total = 0 if kind == "arrivals" else self.tardiness(claim)
         return {**found, "sum_ns": total, "value_ns": total // self.dates.weight}
+
+
+def parts_hold(instance: Instance) -> bool:
+    """Return whether no step takes longer for having less in it: a mean context may rise."""
+    floors = (floor_of(worker.cost) for worker in instance.workers)
+    return all(floor is not None and floor.stage.grows and not floor.round.mean for floor in floors)
 
 
 def inner_objective(objective: str) -> str:

@@ -5,7 +5,7 @@ for equal by it."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from orsched.common.columns import exact_sum
 from orsched.common.errors import InputError
+from orsched.metrics.due_dates import WEIGHTED_TARDINESS, required_due_dates
 from orsched.metrics.timeline import Timeline, as_arrived
 from orsched.metrics.token_times import finishes_ns, first_tokens_ns
 from orsched.solving.objectives import LINEAR, Objective, objective_named
@@ -28,7 +29,8 @@ class WeightedTimes:
     """An objective of an instance as a sum of times with whole coefficients.
 
     ``denominator * value = makespan * end + sum(finish * finish_ns) + sum(first * first_ns) -
-    constant``, all in nanoseconds. The coefficients have no common divisor with the denominator.
+    constant``, all in nanoseconds, where ``finish_ns`` is at least ``due`` if that is given. The
+    coefficients have no common divisor with the denominator.
 
     Attributes:
         makespan: coefficient of the end of the last step.
@@ -36,6 +38,7 @@ class WeightedTimes:
         first: coefficient of each request's first token.
         constant: what arrivals take away: latencies count from them.
         denominator: at least 1, the same for every schedule of the instance.
+        due: by row, until when the last token costs nothing: tardiness counts from then.
     """
 
     makespan: int
@@ -43,6 +46,7 @@ class WeightedTimes:
     first: tuple[int, ...]
     constant: int
     denominator: int
+    due: IntColumn | None = None
 
     def total(
         self, finish_ns: IntColumn, first_ns: IntColumn, makespan_ns: int | None = None
@@ -50,6 +54,7 @@ class WeightedTimes:
         """Return the numerator, which is what a search minimises, from when each request has its
         last and its first token and the end of the last step (None: the last finish)."""
         end = int(finish_ns.max(initial=0)) if makespan_ns is None else makespan_ns
+        finish_ns = finish_ns if self.due is None else np.maximum(finish_ns, self.due)
         ends = _product(self.finish, finish_ns) + _product(self.first, first_ns)
         return self.makespan * end + ends - self.constant
 
@@ -65,10 +70,12 @@ class WeightedTimes:
 
 
 def weighted_times(instance: Instance, objective: str | Objective) -> WeightedTimes:
-    """Return an objective that is a sum of times, for an instance with requests. Raises
-    ``InputError`` for an objective that is none, such as the attainment, without requests, and for
-    weights that are all 0 where the weighted mean is asked for."""
+    """Return an objective that is a sum of times, for an instance with requests, or the weighted
+    mean tardiness. Raises ``InputError`` for an objective that is none, such as the attainment,
+    without requests, and for weights that are all 0 where the weighted mean is asked for."""
     wanted, requests, n = objective_named(objective), instance.requests, len(instance)
+    if wanted.name == WEIGHTED_TARDINESS:
+        return _tardiness(instance)
     require_linear(wanted)
     if n == 0:
         raise InputError("no requests are given", field="objective", remedy="add some")
@@ -87,6 +94,14 @@ def weighted_times(instance: Instance, objective: str | Objective) -> WeightedTi
             finish += weight / n
     by_count = {count: finish + heavy * count for count in set(counts)}
     return _whole(end, by_count, first, counts, requests.arrival_ns)
+
+
+def _tardiness(instance: Instance) -> WeightedTimes:
+    dates = required_due_dates(instance, WEIGHTED_TARDINESS)
+    due, counts = np.zeros(len(instance), np.int64), np.zeros(len(instance), np.int64)
+    due[dates.rows], counts[dates.rows] = dates.due_ns, dates.weights
+    finish = {int(count): Fraction(int(count), dates.weight) for count in set(counts.tolist())}
+    return replace(_whole(Fraction(0), finish, Fraction(0), counts.tolist(), due), due=due)
 
 
 def require_linear(objective: Objective) -> None:

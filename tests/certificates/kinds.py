@@ -63,6 +63,16 @@ def problem(prompts, rounds, worker, **more):
     return Instance(requests, worker, **{"first_token": "decode", **more})
 
 
+def due(worker):
+    """Return an instance with due dates, and weights of which one is 0."""
+    limits, weights = [50, 900, 300, 2000, 10], [2, 1, 3, 1, 0]
+    requests = Requests(
+        [9, 2, 7, 4, 3], [3, 9, 2, 8, 5], arrival_ns=[0, 5, 0, 9, 90], deadline_ns=limits,
+        weights=weights,
+    )  # fmt: skip
+    return Instance(requests, worker, first_token="decode")
+
+
 @cache
 def kinds():
     """Return an example of each kind of certificate, and of each reason that it may give."""
@@ -152,6 +162,9 @@ def kinds():
             allows=("chunks",),
         ),
         "restarts": Kind(many, ("allows",), "['restarts']", allows=("restarts",)),
+        "late": Kind(due(fast), bound, "late", "lateness_max"),
+        "tardy": Kind(due(slow), bound, "tardy", "weighted_tardiness_mean"),
+        "due without a floor": Kind(due(late.worker), bound, "arrivals", "lateness_max"),
     }  # fmt: skip
     for objective, instances in by_name.items():
         found |= {name: Kind(each, bound, name, objective) for name, each in instances.items()}

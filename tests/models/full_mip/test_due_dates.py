@@ -1,12 +1,18 @@
 """Weighted tardiness and maximum lateness: the MIP beside exhaustive search, figures by hand."""
 
 import random
+from fractions import Fraction
 
 import pytest
 
 import orsched
+from orsched import BlockMemory, Instance, PrefixCache, Prefixes, Requests, Worker
+from orsched.checker.certificates import bound_violations
+from orsched.costs import AffineCost, BilinearCost
 from orsched.metrics.due_dates import DueDates
 from orsched.metrics.summary import summarise
+from orsched.metrics.timeline import Timeline
+from orsched.metrics.token_times import finishes_ns
 from orsched.models.exact_search.aims import DueAim
 from orsched.models.exact_search.stage_plan import plan_of, read_problem
 from orsched.models.exact_search.starts import served_alone
@@ -19,6 +25,7 @@ from tests.models.full_mip.small import weighted
 from tests.refusals import refused
 
 OBJECTIVES = ("weighted_tardiness_mean", "lateness_max")
+COST = in_order(AffineCost, 25, 1, 29, 2)
 
 
 def due(seed, most):
@@ -39,6 +46,90 @@ def optimum(instance, objective):
     return least_late(
         instance, lambda i, end: counts.get(i, 0) * max(0, end - at.get(i, 2**40)), sum
     )
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 600), marks=pytest.mark.full)])
+def test_a_certified_bound_is_at_most_the_least_value(objective, seeds):
+    """And within a nanosecond of it for some: it is no bound of nothing."""
+    met = 0
+    for seed in seeds:
+        instance = due(seed, 3 + seed % 2)
+        least = optimum(instance, objective)
+        least //= DueDates.of(instance).weight if objective == OBJECTIVES[0] else 1
+        found = orsched.bound(instance, objective)
+        assert found.value_ns <= least
+        assert bound_violations(instance, found.to_dict(), objective) == []
+        higher = {**found.to_dict(), "value_ns": found.value_ns + 1}
+        assert bound_violations(instance, higher, objective)
+        met += found.value_ns == least
+    assert met > len(seeds) // 5
+
+
+PAGES = BlockMemory(12, 2, prefix_cache=PrefixCache())
+ANY_WAY = {
+    "stages": (Worker(3, COST), "fcfs"),
+    "by due date": (Worker(3, COST), "fcfs+order=due"),
+    "mean contexts": (Worker(3, in_order(BilinearCost, 1, 2, 3, 4, 1, 9, 20, 2)), "fcfs"),
+    "two workers": ((Worker(2, COST, name="a"), Worker(1, COST.scaled(2), name="b")), "vllm"),
+    "mixed steps, evictions, a cache": (Worker(3, COST, memory=PAGES), "vllm+order=due"),
+}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize(("worker", "method"), ANY_WAY.values(), ids=ANY_WAY)
+def test_no_schedule_is_below_the_bound_that_holds_for_it(worker, method, objective):
+    better = False
+    for seed in range(8):
+        rng = random.Random(seed)
+        prompts, outputs, arrivals, limits = (
+            [rng.randint(4, most) for _ in range(9)] for most in (9, 6, 400, 200)
+        )
+        keys = Prefixes.from_documents([k % 3 for k in range(9)], 4, 2)
+        requests = Requests(
+            prompts, outputs, arrival_ns=arrivals, deadline_ns=limits, prefixes=keys
+        )
+        instance = Instance(requests, worker, first_token="prefill")
+        result = orsched.solve(instance, method, objective=objective)
+        value = result.mean_bounds[objective]["value_ns"]
+        claim = result.mean_bounds[objective]
+        assert bound_violations(instance, claim, objective) == []
+        dates, ends = DueDates.of(instance), finishes_ns(Timeline(instance, result.schedule))
+        if objective == "lateness_max":
+            assert value <= dates.max_lateness(ends)
+        else:
+            assert value <= Fraction(dates.weighted_tardiness(ends), dates.weight)
+        better |= value > 0
+    assert better
+
+
+def test_one_client_serves_by_due_date():
+    """Three equal requests of 10 and 2 x 5 ns on one client: 20, 40, 60. Due at 60, 20 and 40 (70
+    from an arrival at 0 would be early), so in order of due dates none is late."""
+    cost = in_order(AffineCost, 10, 0, 5, 0)
+    requests = Requests([1] * 3, [2] * 3, deadline_ns=[60, 20, 40])
+    instance = Instance(requests, Worker(1, cost), first_token="decode")
+    result = orsched.solve(instance, "fcfs+order=due", objective="lateness_max")
+    assert (result.objective_value, result.objective_bound, result.status.value) == (
+        0,
+        0,
+        "optimal",
+    )
+    searched = orsched.solve(
+        instance, "latency_search", objective="weighted_tardiness_mean", iterations=2
+    )
+    assert (searched.objective_value, searched.status.value) == (0, "optimal")
+
+
+def test_the_search_meets_what_exhaustive_search_finds():
+    for seed in range(6):
+        instance = due(seed, 4)
+        result = orsched.solve(
+            instance, "latency_search", objective=OBJECTIVES[0], iterations=4,
+            parameters={"mixed": False, "chunks": False},
+        )  # fmt: skip
+        dates, ends = DueDates.of(instance), finishes_ns(Timeline(instance, result.schedule))
+        assert dates.weighted_tardiness(ends) == optimum(instance, OBJECTIVES[0])
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
