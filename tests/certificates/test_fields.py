@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.certificates.fields import BULK, LATENCY, MAKESPAN, PACKING, Budget, BudgetError
+from orsched.certificates.fields import (
+    BULK,
+    DUE,
+    LATENCY,
+    MAKESPAN,
+    PACKING,
+    Budget,
+    BudgetError,
+)
 from orsched.checker import certificates, check
 from orsched.checker.certificates import bound_violations, bulk_violations, certificate_violations
 from orsched.cli.commands import run
@@ -62,7 +70,7 @@ def test_the_examples_have_every_kind():
     made = {
         str(kind.bound(pytest.MonkeyPatch()).name) for kind in kinds().values() if not kind.proof
     }
-    assert made == {*MAKESPAN, *LATENCY}
+    assert made == {*MAKESPAN, *LATENCY, *DUE}
     assert set(PROOFS) < set(PACKING)
 
 
