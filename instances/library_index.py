@@ -281,7 +281,8 @@ def write_record(family: str, rows: dict[str, dict[str, Any]]) -> None:
 
 def evidence_path(row: Row, side: str) -> Path:
     """Return the file of a row's schedule or certificate, where it has one."""
-    name = f"{row.listed.instance}.{row.objective}.{side}.json.gz"
+    what = side if row.track == "clairvoyant" else row.track
+    name = f"{row.listed.instance}.{row.objective}.{what}.json.gz"
     return folder() / "best" / row.listed.family / name
 
 

@@ -200,10 +200,10 @@ def _judged(
 
 def evidence(row: Row, side: str, entry: dict[str, Any]) -> tuple[str, Any]:
     """Return the kind of an entry's evidence and its document; ``InputError`` if it is missing."""
-    for kind in ("policy", "bound", "search"):
-        if kind in entry:
-            return kind, entry[kind]
     path = library_index.evidence_path(row, side)
+    for kind in ("policy", "bound", "search"):
+        if kind in entry and not (kind == "policy" and path.is_file()):
+            return kind, entry[kind]
     with locating(path):
         document = parse_json(library_index.unpacked(path).decode())
     return ("bound" if side == "lower" else "schedule"), document
@@ -297,16 +297,19 @@ def _store(
     entry = {name: given.get(name, "") for name in ("method", "by", "hardware", "date")}
     entry |= {"value": value, "seconds": round(float(given["seconds"]), 3)}
     entry |= {"version": __version__, "sha256": library_index.digest(document)}
-    size = len(json.dumps(document))
-    if kind in ("policy", "search") or (kind == "bound" and size <= INLINE_BYTES):
+    if kind != "schedule":
         entry[kind] = given[kind]
-    else:
-        if kind == "schedule" and len(library_index.packed(document)) > STORED_BYTES:
-            raise InputError(
-                f"a packed schedule of more than {STORED_BYTES:,} bytes is not stored",
-                field="schedule",
-                remedy="submit the policy and seed that make it",
-            )
+    if kind == "bound" and len(json.dumps(document)) > INLINE_BYTES:
+        del entry[kind]
+    too_large = len(library_index.packed(document)) > STORED_BYTES
+    if kind == "schedule" and too_large:
+        raise InputError(
+            f"a packed schedule of more than {STORED_BYTES:,} bytes is not stored",
+            field="schedule",
+            remedy="submit the policy and seed that make it",
+        )
+    library_index.evidence_path(row, side).unlink(missing_ok=True)
+    if kind == "schedule" or (kind == "policy" and not too_large) or kind not in entry:
         library_index.write_evidence(row, side, document)
     record = library_index.record(row.listed.family)
     known = record.setdefault(row.key, {})
@@ -315,6 +318,4 @@ def _store(
         gone = {"side": side, **{name: known[side].get(name, "") for name in kept}}
         known.setdefault("past", []).append(gone)
     known[side] = entry
-    if entry.get(kind) and row.track == "clairvoyant":
-        library_index.evidence_path(row, side).unlink(missing_ok=True)
     library_index.write_record(row.listed.family, record)

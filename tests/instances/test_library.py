@@ -184,6 +184,7 @@ def _other_policy(shelf):
 
 
 def _own_code(shelf):
+    _no_file(shelf)
     _changed(shelf, "upper", policy={"name": "os:system", "seed": 0})
 
 
