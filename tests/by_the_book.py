@@ -65,6 +65,7 @@ class Book:
         self.steps = table(schedule.steps)
         self.work = table(schedule.work)
         self.transfers = [] if schedule.transfers is None else table(schedule.transfers)
+        self.on_times = schedule.on_times
         self.by_prefill = instance.first_token == "prefill"
         self.stays = []
         self.prefill_end, self.first_token, self.finish = {}, {}, {}

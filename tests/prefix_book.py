@@ -59,10 +59,24 @@ class PrefixBook:
                 number = self.leaves(stay)
                 turn = (stay.exit, *(-x for x in self.order(stay)))
                 yield steps[number].start_ns, stay.worker, number, 0, turn, stay, None
+        for worker, when in self.absences():
+            later = [n for n, s in enumerate(steps) if s.worker == worker and s.start_ns >= when]
+            if later:
+                yield steps[later[0]].start_ns, worker, later[0], 0.25, (), None, None
         for number, step in enumerate(steps):
             if step.worker in self.pools:
                 moment = step.end_ns if step.phase == DECODE else step.start_ns
                 yield moment, step.worker, number, 3, (), None, None
+
+    def absences(self):
+        """When workers with a cache were lost or off."""
+        for index in self.pools:
+            for _, end in self.instance.workers[index].available_ns:
+                if end is not None:
+                    yield index, end
+        for row in self.book.on_times:
+            if row.worker in self.pools and row.end_ns is not None:
+                yield row.worker, row.end_ns
 
     def was_planned(self, number, before):
         """Whether a step was planned while the one before it ran."""
@@ -86,6 +100,10 @@ class PrefixBook:
         self.now, self.worker = moment, worker
         if kind == 3:
             self.used[number] = sum(bool(block.users) for block in self.pools[worker])
+            return
+        if kind == 0.25:
+            self.held = [each for each in self.held if each.worker != worker]
+            self.pools[worker] = [Block() for _ in self.pools[worker]]
             return
         if kind == 5:
             self.held.append(stay)

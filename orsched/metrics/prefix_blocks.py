@@ -107,6 +107,13 @@ class CacheBlocks:
                 else:
                     free[block] = bulk
 
+    def clear(self) -> None:
+        """Let the free blocks have no content any more."""
+        while self.free:
+            block = self.pop()
+            self._forget(block)
+            self.blank.append(block)
+
     def lowered(self, key: int) -> None:
         """Note that fewer requests will use a key."""
 

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from orsched.metrics.timeline_rows import Mask
     from orsched.metrics.timeline_stays import Stays
 
-FREE_EVICTED, FREE_SOON, GROW, ADMIT, FREE_LATE, FREE_FINISHED = range(6)
+FREE_EVICTED, FORGET, FREE_SOON, GROW, ADMIT, FREE_LATE, FREE_FINISHED = range(7)
 """What happens in a step, in this order. Where steps are planned ahead, what finished in the step
-before is freed soon, or late where the step goes on with requests in one round."""
+before is freed soon, or late where the step goes on with requests in one round. A worker that was
+gone since the step before has forgotten all."""
 
 Maker = Callable[[int, "Worker", "Eviction", Users], CacheBlocks]
 """Makes the blocks of a worker: its index, the worker, the rule in force, and who will use keys."""
@@ -113,7 +114,10 @@ class PrefixReplay:
         line, here = self.line, self.here
         number = np.full(len(line.stay_request), -1, np.int64)
         number[here] = np.arange(len(here))
-        parts = [*self._ends(number), *self._chunks(number), *self._rounds(number)]
+        parts = [
+            *self._ends(number), *self._absences(number), *self._chunks(number),
+            *self._rounds(number),
+        ]  # fmt: skip
         place, kind, stay, tokens = (np.concatenate(column) for column in zip(*parts, strict=True))
         inside = np.minimum(place, max(len(line.worker) - 1, 0))
         rounds = (line.phase[inside] == DECODE) & (kind == GROW)
@@ -150,10 +154,28 @@ class PrefixReplay:
             parts.append(
                 (place[chosen], np.full(len(chosen), kind), number[here[chosen]], cached[chosen])
             )
-        never = np.flatnonzero(~finished & ~within)
-        ends = line.heads()[line.stay_worker[here[never]] + 1]
-        self.left = list(zip(never.tolist(), ends.tolist(), strict=True))
         return parts
+
+    def _absences(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:
+        """The first steps of workers after each time that they were lost or off: any of the stays
+        on the worker stands for its cache."""
+        line, heads = self.line, self.line.heads()
+        gone = [
+            (index, end)
+            for index, worker in enumerate(line.instance.workers)
+            for _, end in worker.available_ns
+        ]
+        gone += [(row.worker, row.end_ns) for row in line.schedule.on_times]
+        some = {int(line.stay_worker[stay]): int(number[stay]) for stay in self.here.tolist()}
+        found = set()
+        for index, end in gone:
+            if end is not None and index in some:
+                first, last = heads[index], heads[index + 1]
+                place = first + int(np.searchsorted(line.start_ns[first:last], end))
+                if place < last:
+                    found.add((int(place), FORGET, some[index], 0))
+        rows = np.array(sorted(found), np.int64).reshape(-1, 4)
+        return [tuple(rows.T)]
 
     def _goes_on(self) -> Mask:
         """Return which steps were planned while the one before ran: they go on with requests, in
@@ -229,8 +251,9 @@ class PrefixReplay:
             if until is not None:
                 until(moment)
             happen(place, kind, stay, tokens, moment)
-        for stay, end in self.left:
-            self.change[end] -= len(self.tables[stay])
+        heads = line.heads().tolist()
+        for index, cache in self.caches.items():  # what is freed behind the last step
+            self.change[heads[index + 1]] -= cache.used
         self.used_change += np.array(self.change, np.int64)
         self.found[stays.stay] = self.found_of
 
@@ -245,7 +268,11 @@ class PrefixReplay:
             self._free(stay, tokens)
             self.change[place + 1] += cache.used - before
             return
-        if kind in (FREE_SOON, FREE_LATE):
+        if kind == FORGET:
+            for each in list(self.pending[self.worker_of[stay]]):
+                self._free_pending(each)
+            cache.clear()
+        elif kind in (FREE_SOON, FREE_LATE):
             self._free_pending(stay)
         elif kind == FREE_EVICTED:
             self._free(stay, tokens)

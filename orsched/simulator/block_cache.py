@@ -218,6 +218,19 @@ class BlockCache:
         if self.log is not None:
             self.log.append((self._unfree, (request, table, freed)))
 
+    def forget(self) -> None:
+        """Let all blocks be free and without content: the worker is gone."""
+        self.undo()
+        self.let_go()
+        for request in list(self.tables):
+            self._free(self.tables.pop(request))
+        lost = len(self.key_of) - len(self.empty)
+        self.empty += [self._evict()[0] for _ in range(lost)]
+        self.evictions -= lost
+        self.order.settle()
+        self.returning.clear()
+        self.began.clear()
+
     def held_by_left(self) -> int:
         """Return how many free blocks ``hold`` would give back."""
         counts = self.counts

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from orsched.common.errors import InfeasibleError, InputError
 from orsched.common.units import NEVER
 from orsched.data.autoscaling import MOST_LOOKS, OnTime
+from orsched.data.memory import AHEAD, LRU
 from orsched.data.schedule import PREFILL
 from orsched.simulator.loop import Loop
 from orsched.simulator.run_state import WAITING
@@ -87,6 +88,8 @@ class LosingWorker(WorkerRun):
                 for request in reversed(new):
                     self.run_state.on_preempt(self.view, request)
         evict_all(self)
+        if self.shared is not None:
+            self.shared.forget()
         return lost
 
 
@@ -105,6 +108,7 @@ def abort_step(worker: WorkerRun, before: Mapping[int, int]) -> list[int]:
             _take_back_prefill(worker, request, tokens)
             if not tokens:
                 running_set.leave(request, WAITING)
+                running_set.work.drop_stay(request, worker.run_state.stays.get(request, 0))
                 new.append(request)
     worker.completed = None
     worker.busy = False
@@ -152,7 +156,8 @@ class ChangingLoop(Loop):
     step that ends at its worker's loss has ended. No policy sees a change before it happens.
 
     Raises:
-        InputError: the policy does not serve such workers, or a worker has a prefix cache.
+        InputError: the policy does not serve such workers, or a worker has a prefix cache that
+            evicts by who will ask: a step that is lost never told who asked in it.
         InfeasibleError: no worker is left, and none comes back.
     """
 
@@ -160,11 +165,16 @@ class ChangingLoop(Loop):
     workers: list[LosingWorker]  # type: ignore[assignment]
 
     def _refuse(self, instance: Instance, policy: Policy) -> None:
-        if instance.caches_prefixes:
+        rules = [policy.eviction] if policy.eviction else [
+            worker.memory.prefix_cache.rule
+            for worker in instance.workers
+            if worker.memory is not None and worker.memory.prefix_cache is not None
+        ]  # fmt: skip
+        if instance.caches_prefixes and not {*rules} <= {LRU, AHEAD}:
             raise InputError(
-                "prefix caches of workers that come and go are not simulated",
+                "caches that count who will ask are not simulated on workers that come and go",
                 field="prefix_cache",
-                remedy="leave the prefix caches out, or the times or the autoscaling",
+                remedy="set the eviction to lru, or leave the times or the autoscaling out",
             )
         if not policy.survives_losses():
             raise InputError(
@@ -434,6 +444,8 @@ class ScaledLoop(ChangingLoop):
         now, view = self.run_state.now_ns, self.views[index]
         self.over.append(self.on.pop(index)._replace(end_ns=now))
         self._leave(index)
+        if (shared := self.workers[index].shared) is not None:
+            shared.forget()
         view._state.draining = False
         self.policy.on_unavailable(view)
         self._let_all_decide(now)

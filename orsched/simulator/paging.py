@@ -140,6 +140,13 @@ class SharedPages(Pages):
         self.cache.release(request, cached, due)
         self._counted()
 
+    def forget(self) -> None:
+        """Let the cache be empty; no request is on the worker any more."""
+        self.cache.forget()
+        self.places.clear()
+        self.begun = self.busy = False
+        self._counted()
+
     def hold_left(self) -> None:
         """Give what finished in the last step its blocks again: evictions go before it."""
         if self.cache.left:

@@ -100,6 +100,14 @@ class WorkRecorder:
         """Note what a stay on a worker with a prefix cache finds, and its turn in the step."""
         self.stays.begun.extend((request, stay, hit, turn))
 
+    def drop_stay(self, request: int, stay: int) -> None:
+        """Drop what was noted of a stay that never began."""
+        begun = self.stays.begun
+        for at in range(len(begun) - 4, -4, -4):
+            if begun[at] == request and begun[at + 1] == stay:
+                del begun[at : at + 4]
+                return
+
     def end_stay(self, worker: int, request: int, stay: int, step: int, place: int) -> None:
         """Note that such a stay is evicted before a step of its worker, and when it began."""
         self.stays.ended.extend((worker, request, stay, step, place))
