@@ -10,7 +10,7 @@ from orsched.checker.violations import STRUCTURE
 from orsched.checker.violations import ViolationKind as Kind
 from orsched.common.errors import InputError
 from orsched.common.units import NEVER
-from orsched.data.autoscaling import MOST_LOOKS
+from orsched.data.autoscaling import MOST_LOOKS, presence
 from orsched.metrics.token_times import finishes_ns
 
 if TYPE_CHECKING:
@@ -189,23 +189,12 @@ def check_availability(line: Timeline, findings: Findings) -> None:
     is; it is not among the steps, so that nothing comes of it.
     """
     workers = line.instance.workers
-    intervals = {i: worker.available_ns for i, worker in enumerate(workers) if worker.available_ns}
-    if line.instance.autoscaling is not None:
-        intervals = _on_times(line)
+    intervals = presence(workers, line.schedule.on_times, line.instance.autoscaling is not None)
     for index, own in intervals.items():
         here = np.flatnonzero(line.worker == index)
         _check_steps(line, findings, here, own)
         _check_stays(line, findings, index, own)
     _check_lost(line, findings, intervals)
-
-
-def _on_times(line: Timeline) -> dict[int, tuple[Interval, ...]]:
-    """Return the times of each worker with autoscaling; a worker without any is never there."""
-    never: Interval = (NEVER, None)
-    found: dict[int, list[Interval]] = {}
-    for row in line.schedule.on_times:
-        found.setdefault(row.worker, []).append((row.start_ns, row.end_ns))
-    return {i: tuple(found.get(i, [never])) for i in range(len(line.instance.workers))}
 
 
 def _number(own: tuple[Interval, ...], moments: IntColumn) -> IntColumn:
@@ -260,7 +249,7 @@ def _check_lost(
     rows = line.schedule.lost_steps
     if list(rows) != sorted(rows):
         findings.add(Kind.AVAILABILITY, "lost steps are out of order", field="lost_steps")
-    begins = {} if line.instance.autoscaling is not None else _beginnings(intervals)
+    begins = _beginnings(line, intervals)
     seen: set[tuple[int, int]] = set()
     last_end = _LastEnds(line)
     for worker, start, end in rows:
@@ -281,13 +270,20 @@ def _check_lost(
             findings.add(Kind.AVAILABILITY, message, **where)
 
 
-def _beginnings(intervals: dict[int, tuple[Interval, ...]]) -> dict[tuple[int, int], int]:
-    """Return when an interval that a failure ends began, by worker and end; none if autoscaled."""
+def _beginnings(
+    line: Timeline, intervals: dict[int, tuple[Interval, ...]]
+) -> dict[tuple[int, int], int]:
+    """Return when an interval that a failure ends began, by worker and end."""
+    failures = {
+        (index, end)
+        for index, worker in enumerate(line.instance.workers)
+        for _, end in worker.available_ns
+    }
     return {
         (index, end): start
         for index, own in intervals.items()
         for start, end in own
-        if end is not None
+        if end is not None and (index, end) in failures
     }
 
 

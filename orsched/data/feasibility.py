@@ -12,6 +12,7 @@ from orsched.common.limits import BLOCKS, STEPS
 from orsched.common.units import MAX_TIME, MAX_TIME_NS, MAX_TOKENS
 from orsched.costs.exact import whole_time
 from orsched.data.autoscaling import MOST_LOOKS, Autoscaling
+from orsched.data.feature_pairs import refused_pair
 from orsched.data.links import Link
 
 if TYPE_CHECKING:
@@ -207,25 +208,14 @@ def check_roles(instance: Parts) -> None:
                     remedy="give the instance a link: Link() costs nothing, as 2P2D:free does",
                 )
             continue
-        memory = worker.memory
-        if memory is not None and (not memory.is_paged or memory.prefix_cache is not None):
-            raise InputError(
-                "caches that go over a link need paged memory without a prefix cache",
-                field=where + "memory",
-                remedy="set the allocation to paged, or leave the memory out",
-            )
-        if worker.available_ns:
-            raise InputError(
-                "workers that come and go have no links",
-                field=where + "available_ns",
-                remedy="leave the times out, or the link",
-            )
-        if worker.padding:
-            raise InputError(
-                "caches that go over a link are not padded",
-                field=where + "padding",
-                remedy="leave padding out",
-            )
+        for other, there in (
+            ("prefix cache", worker.caches_prefixes),
+            ("whole memory", worker.memory is not None and not worker.memory.is_paged),
+            ("failures", worker.available_ns),
+            ("padding", worker.padding),
+        ):
+            if there:
+                raise refused_pair("link", other, where)
     for able in ("prefills", "decodes"):
         if not any(getattr(worker, able) for worker in instance.workers):
             raise InputError(
@@ -316,19 +306,13 @@ def _check_looks(instance: Parts, rule: Autoscaling) -> None:
 
 
 def check_autoscaling(instance: Parts) -> None:
-    """Require workers that autoscaling can start and drain: no failures, no links."""
+    """Require workers that autoscaling can start and drain: none that stays away, no links."""
     if instance.autoscaling is None:
         return
     if not isinstance(instance.autoscaling, Autoscaling):
         raise InputError("must be an Autoscaling", field="autoscaling")
-    if any(worker.available_ns for worker in instance.workers):
-        raise InputError(
-            "autoscaling does not support workers that fail",
-            field="available_ns",
-            remedy="leave the times or the autoscaling out",
-        )
+    if any(worker.available_ns and worker.available_ns[-1][1] for worker in instance.workers):
+        raise refused_pair("failures for good", "autoscaling")
     if instance.link is not None:
-        raise InputError(
-            "autoscaling does not support links", field="link", remedy="leave one of both out"
-        )
+        raise refused_pair("link", "autoscaling")
     _check_looks(instance, instance.autoscaling)

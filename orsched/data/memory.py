@@ -11,6 +11,7 @@ from orsched.common.near_names import known_names
 from orsched.common.scalars import require_bool
 from orsched.common.units import MAX_TOKENS
 from orsched.costs.parameters import read_parameters
+from orsched.data.feature_pairs import refused_pair
 
 RULES = ("lru", "task_aware", "least_future_use")
 """Names of the rules, as files have them."""
@@ -155,11 +156,7 @@ class BlockMemory:
                 remedy='PrefixCache("lru"), or None for none',
             )
         if not self.is_paged:
-            raise InputError(
-                "a prefix cache needs blocks that are taken as caches grow",
-                field="prefix_cache",
-                remedy="set the allocation to paged",
-            )
+            raise refused_pair("prefix cache", "whole memory")
 
     @property
     def is_paged(self) -> bool:

@@ -13,6 +13,7 @@ from orsched.common.units import MAX_TIME_NS, MAX_TOKENS
 from orsched.costs import AffineCost, CostModel
 from orsched.costs.exact import require_members
 from orsched.costs.parameters import read_parameters
+from orsched.data.feature_pairs import refused_pair
 from orsched.data.memory import BlockMemory
 
 if TYPE_CHECKING:
@@ -120,11 +121,7 @@ class Worker:
         if not isinstance(self.device, str):
             raise InputError("must be a text", field="device", remedy="the name of a device")
         if self.padding and self.caches_prefixes:
-            raise InputError(
-                "a worker that pads has no prefix cache",
-                field="prefix_cache",
-                remedy="leave padding or the prefix cache out",
-            )
+            raise refused_pair("prefix cache", "padding")
 
     @cached_property
     def prefill_limit(self) -> int | None:

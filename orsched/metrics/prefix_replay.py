@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.common.units import NEVER
+from orsched.data.autoscaling import presence
 from orsched.data.schedule import DECODE, PREFILL
 from orsched.metrics.prefix_blocks import EMPTY, LOST, CacheBlocks, Users, own_key
 
@@ -159,13 +160,10 @@ class PrefixReplay:
     def _absences(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:
         """The first steps of workers after each time that they were lost or off: any of the stays
         on the worker stands for its cache."""
-        line, heads = self.line, self.line.heads()
-        gone = [
-            (index, end)
-            for index, worker in enumerate(line.instance.workers)
-            for _, end in worker.available_ns
-        ]
-        gone += [(row.worker, row.end_ns) for row in line.schedule.on_times]
+        line, heads, instance = self.line, self.line.heads(), self.line.instance
+        rows, scaled = line.schedule.on_times, instance.autoscaling is not None
+        there = presence(instance.workers, rows, scaled)
+        gone = [(index, end) for index, own in there.items() for _, end in own]
         some = {int(line.stay_worker[stay]): int(number[stay]) for stay in self.here.tolist()}
         found = set()
         for index, end in gone:
@@ -174,8 +172,8 @@ class PrefixReplay:
                 place = first + int(np.searchsorted(line.start_ns[first:last], end))
                 if place < last:
                     found.add((int(place), FORGET, some[index], 0))
-        rows = np.array(sorted(found), np.int64).reshape(-1, 4)
-        return [tuple(rows.T)]
+        columns = np.array(sorted(found), np.int64).reshape(-1, 4)
+        return [tuple(columns.T)]
 
     def _goes_on(self) -> Mask:
         """Return which steps were planned while the one before ran: they go on with requests, in

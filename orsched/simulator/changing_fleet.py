@@ -4,7 +4,7 @@ undone, all its caches are lost."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from heapq import heapify, heappop, heappush
 from operator import index as whole
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from orsched.common.errors import InfeasibleError, InputError
 from orsched.common.units import NEVER
 from orsched.data.autoscaling import MOST_LOOKS, OnTime
+from orsched.data.feature_pairs import refused_pair
 from orsched.data.memory import AHEAD, LRU
 from orsched.data.schedule import PREFILL
 from orsched.simulator.loop import Loop
@@ -171,11 +172,8 @@ class ChangingLoop(Loop):
             if worker.memory is not None and worker.memory.prefix_cache is not None
         ]  # fmt: skip
         if instance.caches_prefixes and not {*rules} <= {LRU, AHEAD}:
-            raise InputError(
-                "caches that count who will ask are not simulated on workers that come and go",
-                field="prefix_cache",
-                remedy="set the eviction to lru, or leave the times or the autoscaling out",
-            )
+            other = "failures" if instance.autoscaling is None else "autoscaling"
+            raise refused_pair("prefix cache by users", other)
         if not policy.survives_losses():
             raise InputError(
                 f"policy {policy.name} does not place requests again that a lost worker had",
@@ -303,7 +301,7 @@ class ChangingLoop(Loop):
         return super().schedule().replace(lost_steps=tuple(sorted(self.lost)))
 
 
-LOOK = UP + 1
+START, LOOK = UP + 1, UP + 2
 
 
 class ScaledLoop(ChangingLoop):
@@ -311,7 +309,8 @@ class ScaledLoop(ChangingLoop):
     all else that happens at its moment, starts of workers apart: it counts what arrived before, and
     is not done by then. Raises ``InputError`` if the policy gives draining workers new requests, or
     the first workers cannot hold every request. ``on`` has the present time of each worker that is
-    on or starts, ``over`` those that are over."""
+    on or starts, ``over`` those that are over. A worker that fails stays on, for no rule is told of
+    failures, until its repair and beyond: ``started`` and ``up`` say what holds now."""
 
     def _refuse(self, instance: Instance, policy: Policy) -> None:
         if not policy.drains:
@@ -336,6 +335,9 @@ class ScaledLoop(ChangingLoop):
         self.changed_ns = 0
         for index in range(self.least, len(self.workers)):
             self._leave(index)
+        self.starts = [[start for start, _ in w.available_ns] for w in instance.workers]
+        self.started = set(range(self.least))
+        self.up = {i for i, starts in enumerate(self.starts) if not starts or not starts[0]}
         heappush(self.changes, (self.rule.interval_ns, LOOK, 0))
 
     # -- looks ----------------------------------------------------------------------------
@@ -344,8 +346,21 @@ class ScaledLoop(ChangingLoop):
         if kind == LOOK:
             return self._look()
         self.asked = self.workers[index]
-        self._bring(index)
-        return True
+        if kind == DOWN:
+            self.up.discard(index)
+            if not self.views[index].available:
+                return False
+            self._lose(index)
+            if self.run_state.left and self.on[index].drained_ns is not None:
+                self._end(index)
+            return True
+        (self.up if kind == UP else self.started).add(index)
+        if index in self.up and index in self.started:
+            self._bring(index)
+            return True
+        if kind == START and self.on[index].drained_ns is not None:
+            self._end(index)
+        return False
 
     def _look(self) -> bool:
         """Order or drain workers; say if that changed anything."""
@@ -398,7 +413,7 @@ class ScaledLoop(ChangingLoop):
     def _goes_on(self) -> bool:
         """Whether anything but looks is still to happen."""
         coming = self.run_state.next_arrival_ns < NEVER or self.events
-        return bool(coming) or any(kind == UP for _, kind, _ in self.changes)
+        return bool(coming) or any(kind in (UP, START) for _, kind, _ in self.changes)
 
     def _add(self, many: int) -> bool:
         """Keep workers that drain, then order others."""
@@ -412,7 +427,7 @@ class ScaledLoop(ChangingLoop):
                 continue
             start = now + self.rule.startup_ns
             self.on[index] = OnTime(index, now, start)
-            heappush(self.changes, (start, UP, index))
+            heappush(self.changes, (start, START, index))
         return True
 
     def _drain(self, index: int) -> None:
@@ -422,9 +437,15 @@ class ScaledLoop(ChangingLoop):
         if view.available:
             view._state.draining = True
             self.policy.on_draining(view)
+        elif index in self.started:
+            self._end(index)
 
     def _bring(self, index: int) -> None:
         super()._bring(index)
+        starts, now = self.starts[index], self.run_state.now_ns
+        if starts:
+            since = starts[bisect_right(starts, now) - 1]
+            self.workers[index].lost_ns = self.ends.get((index, since), NEVER)
         if self.on[index].drained_ns is not None:  # drained before it was there
             self.views[index]._state.draining = True
             self.policy.on_draining(self.views[index])
@@ -442,13 +463,18 @@ class ScaledLoop(ChangingLoop):
         if any(event[1] == index and event[2] == self.numbers[index] for event in self.events):
             return
         now, view = self.run_state.now_ns, self.views[index]
-        self.over.append(self.on.pop(index)._replace(end_ns=now))
+        self._end(index)
         self._leave(index)
         if (shared := self.workers[index].shared) is not None:
             shared.forget()
-        view._state.draining = False
         self.policy.on_unavailable(view)
         self._let_all_decide(now)
+
+    def _end(self, index: int) -> None:
+        """Let the present time of a worker be over, on which no request is."""
+        self.over.append(self.on.pop(index)._replace(end_ns=self.run_state.now_ns))
+        self.started.discard(index)
+        self.views[index]._state.draining = False
 
     def schedule(self) -> Schedule:
         """Return what was done so far, and when which worker was on."""

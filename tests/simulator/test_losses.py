@@ -209,9 +209,10 @@ def test_no_worker_left_is_said():
 
 
 def test_what_cannot_be_lost_is_refused():
-    memory = orsched.BlockMemory(100, 4, "paged", orsched.data.memory.PrefixCache())
+    counts = orsched.data.memory.PrefixCache("task_aware")
+    memory = orsched.BlockMemory(100, 4, "paged", counts)
     fails = alone([(0, 32), (50, None)])
-    with pytest.raises(InputError, match="prefix caches of workers"):
+    with pytest.raises(InputError, match="count who will ask do not support failures"):
         orsched.simulate(fails.replace(workers=replace(fails.worker, memory=memory)), "vllm")
     for policy in ("online", "windows", "exact"):
         with pytest.raises(InputError, match="come and go"):
@@ -398,8 +399,8 @@ def test_what_cannot_be_scaled_is_refused():
         orsched.simulate(plain, "scls_continuous")
     with pytest.raises(InputError, match="names 3 workers, and the instance has 2"):
         orsched.simulate(plain.replace(autoscaling=Autoscaling(startup_ns=30, least=3)), "vllm")
-    with pytest.raises(InputError, match="does not support workers that fail"):
-        plain.replace(workers=(replace(first, available_ns=[(0, 50), (60, None)]), second))
+    with pytest.raises(InputError, match="fails for good"):
+        plain.replace(workers=(replace(first, available_ns=[(0, 50)]), second))
     small = replace(first, memory=orsched.BlockMemory(2, 4, "paged"))
     with pytest.raises(InfeasibleError):
         orsched.simulate(plain.replace(workers=(small, second)), "vllm")
