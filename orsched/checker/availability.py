@@ -10,7 +10,7 @@ from orsched.checker.violations import STRUCTURE
 from orsched.checker.violations import ViolationKind as Kind
 from orsched.common.errors import InputError
 from orsched.common.units import NEVER
-from orsched.data.autoscaling import MOST_LOOKS, presence
+from orsched.data.autoscaling import MOST_LOOKS
 from orsched.metrics.token_times import finishes_ns
 
 if TYPE_CHECKING:
@@ -188,8 +188,7 @@ def check_availability(line: Timeline, findings: Findings) -> None:
     the end of the last step of its interval or later and ends with the interval, whose only one it
     is; it is not among the steps, so that nothing comes of it.
     """
-    workers = line.instance.workers
-    intervals = presence(workers, line.schedule.on_times, line.instance.autoscaling is not None)
+    intervals = line.presence
     for index, own in intervals.items():
         here = np.flatnonzero(line.worker == index)
         _check_steps(line, findings, here, own)

@@ -16,7 +16,7 @@ from orsched.costs.parameters import read_parameters
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.data.workers import Interval, Worker
+    from orsched.data.workers import Worker
 
 RULES = ("reactive", "policy")
 
@@ -126,24 +126,6 @@ class Autoscaling:
 
 
 _FIELDS = ["startup_ns", "least", "most", "target", "interval_ns", "cooldown_ns", "rule"]
-
-
-def presence(
-    workers: Sequence[Worker], rows: Sequence[OnTime], autoscaled: bool
-) -> dict[int, tuple[Interval, ...]]:
-    """Return when each worker that may be away is present: available, and on if autoscaled."""
-    if not autoscaled:
-        return {i: worker.available_ns for i, worker in enumerate(workers) if worker.available_ns}
-    found: dict[int, list[Interval]] = {index: [] for index in range(len(workers))}
-    for row in rows:
-        if row.worker < len(workers):
-            for begin, end in workers[row.worker].available_ns or ((0, None),):
-                ends = [each for each in (end, row.end_ns) if each is not None]
-                start, last = max(begin, row.start_ns), min(ends, default=None)
-                if last is None or start < last:
-                    found[row.worker].append((start, last))
-    never: Interval = (NEVER, None)
-    return {index: tuple(own) or (never,) for index, own in found.items()}
 
 
 def checked_on_times(rows: object) -> tuple[OnTime, ...]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.common.units import NEVER
-from orsched.data.autoscaling import presence
 from orsched.data.schedule import DECODE, PREFILL
 from orsched.metrics.prefix_blocks import EMPTY, LOST, CacheBlocks, Users, own_key
 
@@ -160,10 +159,8 @@ class PrefixReplay:
     def _absences(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:
         """The first steps of workers after each time that they were lost or off: any of the stays
         on the worker stands for its cache."""
-        line, heads, instance = self.line, self.line.heads(), self.line.instance
-        rows, scaled = line.schedule.on_times, instance.autoscaling is not None
-        there = presence(instance.workers, rows, scaled)
-        gone = [(index, end) for index, own in there.items() for _, end in own]
+        line, heads = self.line, self.line.heads()
+        gone = [(index, end) for index, own in line.presence.items() for _, end in own]
         some = {int(line.stay_worker[stay]): int(number[stay]) for stay in self.here.tolist()}
         found = set()
         for index, end in gone:

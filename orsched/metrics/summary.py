@@ -10,7 +10,6 @@ import numpy as np
 
 from orsched.common.columns import exact_sum
 from orsched.common.units import NS_PER_S
-from orsched.data.autoscaling import presence
 from orsched.data.links import Transfers
 from orsched.data.schedule import MIXED, PREFILL, as_schedule, served_instance
 from orsched.data.service_classes import SLO as SLO  # noqa: TC001
@@ -139,8 +138,7 @@ def fleet_figures(line: Timeline, makespan_ns: int) -> dict[str, Any]:
         available = sum(time_within(worker.available_ns, makespan_ns) for worker in workers)
         paid = {}
     else:
-        there = presence(workers, rows, autoscaled=True).values()
-        available = sum(time_within(own, makespan_ns) for own in there)
+        available = sum(time_within(own, makespan_ns) for own in line.presence.values())
         ordered = sum(time_within([(row.ordered_ns, row.end_ns)], makespan_ns) for row in rows)
         paid = {"ordered_ns": ordered, "starts": sum(row.ordered_ns > 0 for row in rows)}
     busy, lost = exact_sum(line.end_ns - line.start_ns), line.schedule.lost_steps

@@ -9,6 +9,7 @@ import numpy as np
 
 from orsched.common.columns import IntColumn, exact_sum
 from orsched.common.errors import InputError
+from orsched.common.units import NEVER
 from orsched.data.memory import Eviction
 from orsched.data.schedule import DECODE, INVALID, PREFILL
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
-    from orsched.data.workers import Worker
+    from orsched.data.workers import Interval, Worker
 
 
 NOTHING = -(2**62)  # maximum of no values
@@ -276,6 +277,23 @@ class Rows:
     def heads(self) -> IntColumn:
         """First place of each worker, and the end of the last one's."""
         return np.searchsorted(self.worker, np.arange(len(self.instance.workers) + 1))
+
+    @cached_property
+    def presence(self) -> dict[int, tuple[Interval, ...]]:
+        """When each worker that may be away is present: available, and on if autoscaled."""
+        workers, rows = self.instance.workers, self.schedule.on_times
+        if self.instance.autoscaling is None:
+            return {i: each.available_ns for i, each in enumerate(workers) if each.available_ns}
+        found: dict[int, list[Interval]] = {index: [] for index in range(len(workers))}
+        for row in rows:
+            if row.worker < len(workers):
+                for begin, end in workers[row.worker].available_ns or ((0, None),):
+                    ends = [each for each in (end, row.end_ns) if each is not None]
+                    start, last = max(begin, row.start_ns), min(ends, default=None)
+                    if last is None or start < last:
+                        found[row.worker].append((start, last))
+        never: Interval = (NEVER, None)
+        return {index: tuple(own) or (never,) for index, own in found.items()}
 
     # -- rows ---------------------------------------------------------------------------------
 
