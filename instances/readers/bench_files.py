@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -160,7 +161,7 @@ def read_bench_times(
     with locating(path):
         run = _Run(path, name or tool_of(head_of(path)) or "vllm-bench")
         try:
-            requests = run.trace(drop_failed).requests
+            requests = run.trace(drop_failed, measured=True).requests
         except InputError as error:
             if error.remedy != DROP_REMEDY:
                 raise
@@ -216,9 +217,13 @@ def _list(value: Any, name: str, bench: Bench) -> list[Any]:
     raise InputError(problem, field=name, remedy=bench.details)
 
 
+_NO_NUMBER = re.compile(r'("\s*:\s*)(?:-?Infinity|NaN)\b')
+"""Python's rates and means without a value, which are not JSON."""
+
+
 def _runs(path: str, bench: Bench) -> list[Any]:
     """Return the runs of a file: a document, what a document lists, or (line, document) of all."""
-    text = read_text(path)
+    text = _NO_NUMBER.sub(r"\1null", read_text(path))
     try:
         documents = [(0, parse_json(text, exact=True))]
     except InputError as error:
@@ -320,15 +325,19 @@ class _Run:
         ways = path.split("|") if path else []
         return next((way for way in ways if any(_at(row, way) is not None for row in rows)), "")
 
-    def trace(self, drop_empty: bool) -> Trace:
-        """Return the requests and the report."""
+    def trace(self, drop_empty: bool, measured: bool = False) -> Trace:
+        """Return the requests and the report; ``measured``: with the times of sending, always."""
         bench, notes = self.bench, list[str]()
         most = _at(self.value, "max_concurrency") if bench.columns else None
+        at_once = isinstance(most, int) and _at(self.value, "request_rate") in (None, "inf")
         if isinstance(most, int):
             notes.append(
-                f"sent with at most {most} requests at once (max_concurrency): the arrivals are "
-                "times of sending, which depended on the server"
+                f"a closed loop of at most {most} requests at once (max_concurrency): one is sent "
+                f"when another ends{'' if at_once else ', not before its time in the file'}"
             )
+        arrival = self.sent(notes) if self.way(bench.arrival) else None
+        if at_once and not measured:
+            arrival = np.zeros(len(self.rows), np.int64)
         found = Columns(
             self.path,
             self.name,
@@ -337,7 +346,7 @@ class _Run:
             self.column(bench.output, cells.whole_numbers),
             bench.prompt.partition("|")[0],
             bench.output.partition("|")[0],
-            arrival_ns=self.sent(notes) if self.way(bench.arrival) else None,
+            arrival_ns=arrival,
             arrival_field=bench.arrival.partition("|")[0],
             failed=self.failed,
             apart=frozenset(self.apart),

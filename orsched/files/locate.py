@@ -265,7 +265,7 @@ def load_requests(
         requests = spread_arrivals(requests)
     if report.priorities:
         kinds = with_specs(priority_classes(report.priorities), classes)
-    named = {"classes": kinds, **choice.labels()}
+    named = {"classes": kinds, "concurrency": report.concurrency, **choice.labels()}
     instance = instance_of(requests, report, path, workers, **named)
     return Loaded(instance, report, choice.assumed(instance))
 

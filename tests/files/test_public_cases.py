@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from orsched import simulate
 from orsched.calibration import read_run
 from orsched.cli.commands import run as command
 from orsched.files.locate import holds_requests, load
 from orsched.instances.readers import FORMATS, read
 from orsched.instances.readers.bench_files import BENCHES, read_bench_times
+from orsched.metrics.token_times import request_times
 from tests.instances.test_readers import SAMPLES
 from tests.refusals import refused
 
@@ -102,11 +104,30 @@ def test_one_of_several_runs_is_chosen(tmp_path, capsys):
     report = read(path, "vllm-bench:1").report
     assert report.concurrency == 16
     assert "at most 16 requests at once" in report.notes[0]
+    assert "not before its time" in report.notes[0]
+    assert load(path, clients=8, format="vllm-bench:1").concurrency == 16
+    assert load(path, clients=8, format="vllm-bench:2").concurrency is None
     refused("holds 2 runs", read, path, "vllm-bench:3")
     refused("holds 2 runs", read, path, "vllm-bench:x")
     given = ["cost", "--fit", str(path), "--model", "8b", "--clients", "4"]
     assert command([*given, "--from", "vllm-bench:2"]) == 2
     assert "'ttfts'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rate", ['"inf"', "Infinity"])
+def test_a_benchmark_of_a_closed_loop_is_one(rate, tmp_path):
+    """Its times of sending followed from the server; here they follow from the simulated one."""
+    path = tmp_path / "bench.json"
+    one = json.loads(SAMPLES["vllm-bench"]) | {"request_rate": 7, "max_concurrency": 1}
+    text = json.dumps(one | {"ttfts": [0.1, 0.1], "itls": [[0.1] * 3, [0.1] * 2]})
+    path.write_text(text.replace(": 7", f": {rate}"))
+    instance = load(path, clients=8)
+    assert (instance.requests.arrival_ns.tolist(), instance.concurrency) == ([0, 0], 1)
+    result = simulate(instance, "vllm")
+    ends = request_times(instance, result.schedule)["finish_ns"]
+    starts = result.schedule.steps.start_ns[result.schedule.work.first_step]
+    assert starts[result.schedule.work.request == 1].min() >= ends[0]
+    assert read_bench_times(path).requests.arrival_ns.tolist() == [0, 250_000_000]
 
 
 def test_what_is_of_no_known_format_hears_of_the_three_nearest(tmp_path):
