@@ -253,6 +253,7 @@ class AutoMethod:
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
     summary: str = "picks exact, windows, hybrid or fleet by size, arrivals, workers and cost model"
     several_workers: ClassVar[bool] = True
+    any_arrivals: ClassVar[bool] = True  # also those that follow from ends
     objectives: ClassVar[tuple[str, ...]] = MINIMISED
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
@@ -280,6 +281,8 @@ class AutoMethod:
 
 def choose(instance: Instance, objective: Objective = MAKESPAN) -> tuple[str, str]:
     """Return the method that suits an instance and an objective, and why."""
+    if instance.arrivals_follow:
+        return "vllm", "requests arrive when others have ended, which policies alone can follow"
     if not objective.is_makespan:
         return _for_times(instance, objective)
     n, arrivals = len(instance), instance.requests.arrival_ns

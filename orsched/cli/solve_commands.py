@@ -51,7 +51,8 @@ class SolveCommand(Search, _OneSchedule, RequestsAndCopies):
     instance: str = INSTANCE
     method: str | None = option(
         "A method (see orsched info), module:Class or path/to/own.py:Class.  [default: hybrid; "
-        "with another objective than the makespan: auto]"
+        "with another objective than the makespan, and where requests arrive when others have "
+        "ended: auto]"
     )
     information: str | None = INFORMATION
     initial: Path | None = option(
@@ -80,6 +81,7 @@ class SolveCommand(Search, _OneSchedule, RequestsAndCopies):
         with ProgressPrinter("loading") as progress:
             with ended_by(self.time_limit), own_code([method], parameters):
                 problem = load_instance(self.instance).admitted()
+                method = self.method or default_method(aim, problem)
                 start = None if self.initial is None else load_schedule(self.initial)
                 require_contents(problem, paths)
                 progress.say(method)

@@ -263,7 +263,7 @@ def require_fit(instance: Instance, chosen: Chosen) -> None:
     for cost in {id(worker.cost): worker.cost for worker in instance.workers}.values():
         require_whole_times(cost)
     _check_parameters(chosen)
-    if not getattr(chosen.method, "live", False):
+    if not any(getattr(chosen.method, name, False) for name in ("live", "any_arrivals")):
         instance.require_known_arrivals(chosen.method.name)
     fits = getattr(chosen.method, "require_fit", None)
     if fits is not None:

@@ -115,7 +115,8 @@ def solve(
     require_slo(slo)
     require_defined(instance, aim, slo)
     wanted = require_objectives(bounds) if bounds else ()
-    chosen = choose(default_method(aim) if method is None else method, information, parameters)
+    method = default_method(aim, instance) if method is None else method
+    chosen = choose(method, information, parameters)
     require_minimised(chosen.method, aim)
     if observer is not None and not getattr(chosen.method, "live", False):
         raise InputError(
@@ -313,6 +314,7 @@ def solved_for(
     return judged(replace(found, notes=(*found.notes, note)), aim)
 
 
-def default_method(aim: Objective) -> str:
-    """Return the method for an objective where none is named."""
-    return "hybrid" if aim.is_makespan else "auto"
+def default_method(aim: Objective, instance: Instance | None = None) -> str:
+    """Return the method for an objective where none is named; ``hybrid`` needs known arrivals."""
+    follow = instance is not None and instance.arrivals_follow
+    return "hybrid" if aim.is_makespan and not follow else "auto"

@@ -20,6 +20,7 @@ from orsched.data.schedule_classes import (
     class_of,
 )
 from orsched.instances.catalog import KNOWN_OPTIMA
+from orsched.metrics.token_times import request_times
 from orsched.models.best_first import solve_best_first
 from orsched.models.best_first_times import solve_best_first_times
 from orsched.models.bounds.bounds import Bound
@@ -290,3 +291,14 @@ def test_a_class_is_read_from_what_its_schedules_do():
         found = class_of(instance, schedule)
         assert found == (PLAIN_SCHEDULES if paused else WITHOUT_PAUSES), steps
         assert allowances_of(instance, schedule) == frozenset()
+
+
+@pytest.mark.parametrize("objective", ["makespan", "jct_mean"])
+def test_without_a_method_a_policy_serves_requests_that_wait_for_others(objective):
+    """Each of three is in flight alone: they end in the order in which they are given."""
+    instance = SMALL.replace(concurrency=1)
+    result = orsched.solve(instance, objective=objective)
+    assert any("auto picked vllm" in note for note in result.notes)
+    assert result.checked
+    ends = request_times(instance, result.schedule)["finish_ns"].tolist()
+    assert ends == sorted(ends)
