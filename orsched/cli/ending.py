@@ -69,7 +69,8 @@ def ended_by(time_limit: float | None) -> Iterator[None]:
 
     But not before ``FIRST_S``, which a first schedule may take, whatever the limit. Methods end by
     themselves in time; this is for what comes before and after them: loading and bounding. The
-    timer repeats, since a method may return its incumbent after the first signal. Systems without
+    timer repeats, since a method may return its incumbent after the first signal, but leaves a
+    fifth of the time to check that: a schedule that is late is better than none. Systems without
     interval timers, and threads beside the main one, go without it.
     """
     from orsched.common import stop  # imports numpy, which help texts do without
@@ -80,7 +81,7 @@ def ended_by(time_limit: float | None) -> Iterator[None]:
         return
     before = signal.signal(signal.SIGALRM, _out_of_time)
     rings = max(1.05 * time_limit + 0.3, stop.FIRST_S)
-    timer(signal.ITIMER_REAL, rings, 0.02 * time_limit + 0.1)
+    timer(signal.ITIMER_REAL, rings, 0.2 * time_limit + 1.0)
     try:
         yield
     finally:
