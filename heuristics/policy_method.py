@@ -153,7 +153,7 @@ class PolicyMethod(LiveMethod):
 
     def remarks(self, instance: Instance, parameters: dict[str, Any]) -> tuple[str, ...]:
         """Say what a ridge is, and where a method for workers of different roles meets none."""
-        found = []
+        found = self._of_engine(instance, parameters)
         if parameters.get(BUDGET) == RIDGE:
             tokens = _least_ridge(instance)
             found.append(f"{BUDGET}={RIDGE}: {tokens} tokens, derived from the cost model")
@@ -198,17 +198,51 @@ class PolicyMethod(LiveMethod):
                     raise InputError(
                         f"{self.name} chooses workers itself", field=name, remedy="leave it out"
                     )
-        given = {"dispatch": self.dispatch, **parameters}
+        given = {"dispatch": self.dispatch, **self._engine(instance, known), **parameters}
         own, shared = split(given, known)
         if BUDGET in known and own.get(BUDGET) == RIDGE:
             own[BUDGET] = MAX_TOKENS if instance is None else _least_ridge(instance)
         return read_params(self.params, own, SHARED), shared
+
+    def _engine(self, instance: Instance | None, known: Collection[str]) -> dict[str, Any]:
+        """Return the settings of the workers' engines among the policy's parameters."""
+        if instance is None:
+            return {}
+        own = _settings(instance)
+        return {name: value for name, value in own.items() if name in known}
+
+    def _of_engine(self, instance: Instance, parameters: dict[str, Any]) -> list[str]:
+        """Say which settings of the engine hold, and which do not."""
+        engines = dict.fromkeys(each.engine.partition("+")[0] for each in instance.workers)
+        settings = _settings(instance)
+        known, parts = [item.name for item in fields(self.params)], dict[str, list[str]]()
+        of_workers = {
+            "max_num_seqs": {worker.clients for worker in instance.workers},
+            "enable_prefix_caching": {worker.caches_prefixes for worker in instance.workers},
+            "max_model_len": {settings.get("max_model_len")},
+        }
+        for name, value in settings.items():
+            if name in of_workers:
+                kind = "" if of_workers[name] == {value} else "overridden "
+            else:
+                other = "overridden " if name in parameters else ""
+                kind = other if name in known else "without "
+            parts.setdefault(kind, []).append(f"{name}={str(value).lower()}")
+        said = [f"{kind}{', '.join(each)}" for kind, each in sorted(parts.items())]
+        return [f"{self.name} as {', '.join(engines)} has it: {'; '.join(said)}"] if said else []
 
 
 def _plain(params: Any) -> dict[str, Any]:
     """Return parameters as plain values; those that may be objects say themselves how."""
     found: dict[str, Any] = params.to_dict() if hasattr(params, "to_dict") else asdict(params)
     return found
+
+
+def _settings(instance: Instance) -> dict[str, Any]:
+    """Return the settings that the workers' engines share; of those that differ the smallest."""
+    first, *others = (worker.settings for worker in instance.workers)
+    shared = {name for name in first if all(name in other for other in others)}
+    return {n: min(first[n], *(o[n] for o in others), first[n]) for n in first if n in shared}
 
 
 def _least_ridge(instance: Instance) -> int:

@@ -30,6 +30,7 @@ from orsched.data.memory import BlockMemory
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from orsched.calibration.data_sheet import Gpu
     from orsched.costs import CostModel
     from orsched.data.instance import Instance
     from orsched.data.workers import Worker
@@ -227,6 +228,30 @@ def memory_of(facts: Mapping[str, Any]) -> BlockMemory | None:
     return BlockMemory(tokens // size, size, "paged")
 
 
+def _sheet_of(cost: Any) -> tuple[Any, ...] | None:
+    """Return GPU, count, model, weights of a machine's name, or of a cost model that is one's."""
+    if cost is None:
+        return None
+    named = isinstance(cost, (str, os.PathLike))
+    name = os.fspath(cost) if named else next((m.name for m in _known() if m.cost == cost), "")
+    return next(iter(_cuts(name) or _cuts(name + SUFFIX)), None)
+
+
+def gpu_of(cost: CostModel | str | os.PathLike[str] | None) -> Gpu | None:
+    """Return the GPU of a machine, None where it is not known."""
+    return None if (found := _sheet_of(cost)) is None else GPUS[found[0]]
+
+
+def kv_tokens_at(cost: CostModel | str | os.PathLike[str] | None, share: float) -> int | None:
+    """Return the tokens that fit into a share of a machine's memory; without a data sheet those
+    that it states, or None."""
+    if (found := _sheet_of(cost)) is not None:
+        gpu, shape = GPUS[found[0]], MODELS[found[2]].stored(found[3])
+        return fitting(gpu, shape, Layout(tp=found[1] or least_gpus(gpu, shape)), share).kv_tokens
+    memory = read_machine(cost)[1] if isinstance(cost, (str, os.PathLike)) else None
+    return None if memory is None else memory.tokens
+
+
 def read_cost(source: str | os.PathLike[str], base: Path | None = None) -> CostModel:
     """Return the cost model of ``read_machine``."""
     return read_machine(source, base)[0]
@@ -340,4 +365,5 @@ def machine_words(instance: Instance) -> str:
 def _words(worker: Worker) -> str:
     clients = f"{worker.clients:,} client{'s' if worker.clients != 1 else ''}"
     words = f"{cost_words(worker.cost, worker.clients)}, {clients}"
+    words += f", {worker.engine.partition('+')[0]}" if worker.engine else ""
     return words if worker.memory is None else f"{words}, {worker.memory.words}"

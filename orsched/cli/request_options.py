@@ -61,6 +61,20 @@ class Requests(Options):
     block_tokens: int | None = option(
         "Tokens per block.", metavar="N", show_default="the machine's, else 128"
     )
+    engine: str | None = option(
+        "What is not said is as in vllm-0.33 (its server), vllm-0.33-offline (its LLM class) or "
+        "pang; policies take on its settings.",
+        metavar="NAME",
+    )
+    gpu_memory_utilization: float | None = option(
+        "Share of a machine's memory for weights and caches.",
+        metavar="SHARE",
+        show_default="the engine's, else 0.9",
+    )
+    max_model_len: int | None = option(
+        "With --engine: most tokens of prompt and answer; longer requests are refused.",
+        metavar="TOKENS",
+    )
     allocation: str | None = option(
         "Take blocks as caches grow, or all at admission.",
         choices=["paged", "whole"],
@@ -68,7 +82,7 @@ class Requests(Options):
     )
     prefix_cache: str | None = option(
         "Keep freed blocks for shared prefixes (paged memory): lru, task_aware or "
-        "least_future_use says which are taken first.",
+        "least_future_use says which are taken first; off: not, whatever the engine has.",
         metavar="RULE",
     )
     first_token: str | None = option(
@@ -112,6 +126,14 @@ def given() -> dict[str, Any]:
                 if not (value is None or value is False or value == ()):  # 0 is refused later
                     found[name] = value
     return found
+
+
+def engine_policy(otherwise: str) -> str:
+    """Return the method of the engine that --engine names; without the option another."""
+    from orsched.solving.engines import profile_named
+
+    engine = given().get("engine")
+    return otherwise if engine is None else str(profile_named(engine, "--engine")["policy"])
 
 
 def named_files() -> tuple[str, ...]:
@@ -166,6 +188,8 @@ def _from_stdin(options: dict[str, Any]) -> Instance:
 
 def _loaded(source: str, options: dict[str, Any]) -> Instance:
     from orsched.files.locate import has_its_own, holds_requests, load, with_cost
+    from orsched.files.worker_choice import OF_ENGINES
+    from orsched.solving.engines import with_engine
     from orsched.solving.scenario import read_workers, with_workers
 
     spec = options.pop("workers", None)
@@ -174,13 +198,19 @@ def _loaded(source: str, options: dict[str, Any]) -> Instance:
     else:
         found = load(source)
         for name in _FLAGS:
-            if name in options and name not in ("cost", "class_limits"):
+            of_engine = name in OF_ENGINES and "engine" in options
+            if name in options and name not in ("cost", "class_limits") and not of_engine:
                 raise has_its_own(name)
         if "cost" in options:
             before, found = found, with_cost(found, options["cost"])
             same = [w.memory for w in before.workers] == [w.memory for w in found.workers]
             kept = "memory and caps stay" if same else "caps stay, its memory is the machine's"
             say(f"--cost replaces the cost model of the instance; its {kept}", "note")
+        if "engine" in options:
+            said = (options["engine"], options.get("cost"), options.get("max_model_len"))
+            found = with_engine(found, *said)
+            words = "clients, caps and first token stay, its memory has the engine's blocks"
+            say(f"--engine is put onto the instance; its {words}", "note")
         if "class_limits" in options:
             found = found.with_classes(*options["class_limits"])
     if click.get_current_context().params.get("arrivals") is None:
@@ -211,7 +241,8 @@ def read_requests(source: str, options: dict[str, Any]) -> Loaded:
 
     Worker files of an option ``--workers`` stand in for a worker that is not described.
     """
-    from orsched.files.locate import WorkerChoice, load_requests
+    from orsched.files.locate import load_requests
+    from orsched.files.worker_choice import WorkerChoice
 
     said = {name: options[name] for name in WorkerChoice.__dataclass_fields__ if name in options}
     choice = WorkerChoice(**said, workers=_worker_files())

@@ -134,7 +134,8 @@ class RunCommand(Search, _Worker, OneSchedule, Printed):
         metavar="INSTANCE",
     )
     policy: str | None = option(
-        "For INSTANCE: a method's name, or module:Class of your own (default: fcfs)."
+        "For INSTANCE: a method's name, or module:Class of your own (default: the engine's, "
+        "else fcfs)."
     )
     seed: int | None = option("Seed of the method, of prompts and random weights (default: 0).")
     errors: Path | None = option("Write plan and run of each stage (.csv or .json).")
@@ -257,16 +258,20 @@ def _sources(
     given: RunCommand, policy: str | None, parameters: dict[str, Any]
 ) -> tuple[Instance, Schedule | str]:
     """Return the instance, and the schedule or the policy to run on it."""
+    from orsched.files import load_schedule
+    from orsched.solving.solver import own_policy
+
     source, ends = given.source, {**given.ends_of_search, "--time-limit": given.time_limit}
     if not is_schedule(source):
         if given.instance_source is not None:
             raise InputError(f"{source} is an instance", field="--instance", remedy="leave it out")
-        name = "fcfs" if policy is None else policy
+        if policy is not None:
+            require_named(policy, None, parameters)
+        problem = load_instance(source).admitted()
+        name = own_policy(problem) if policy is None else policy
         require_named(name, None, parameters)
         require_search([name], ends)
-        return load_instance(source).admitted(), name
-    from orsched.files import load_schedule
-
+        return problem, name
     for field, value in {"--policy": policy, "--param": parameters or None, **ends}.items():
         if value is not None:
             raise InputError(

@@ -20,7 +20,12 @@ from orsched.cli.options import ALLOW_CODE, INFORMATION, INSTANCE, PARAMETERS, S
 from orsched.cli.output import ProgressPrinter, remark, say
 from orsched.cli.policies import own_code, require_named, require_search
 from orsched.cli.problem_options import Problem, derived, merged
-from orsched.cli.request_options import Requests, RequestsAndCopies, load_instance
+from orsched.cli.request_options import (
+    Requests,
+    RequestsAndCopies,
+    engine_policy,
+    load_instance,
+)
 from orsched.common.errors import InputError
 from orsched.common.parameters import read_pairs
 
@@ -52,7 +57,7 @@ class SolveCommand(Search, _OneSchedule, RequestsAndCopies):
     method: str | None = option(
         "A method (see orsched info), module:Class or path/to/own.py:Class.  [default: hybrid; "
         "with another objective than the makespan, and where requests arrive when others have "
-        "ended: auto]"
+        "ended: auto; with --engine its own]"
     )
     information: str | None = INFORMATION
     initial: Path | None = option(
@@ -75,7 +80,7 @@ class SolveCommand(Search, _OneSchedule, RequestsAndCopies):
         check_paths(paths, [self.instance, *([] if self.initial is None else [self.initial])])
         require_packages(paths)
         aim = self.objective or MAKESPAN
-        method = self.method or default_method(aim)
+        method = self.method or engine_policy("hybrid" if aim.is_makespan else "auto")
         require_named(method, self.information, parameters)
         require_search([method], self.ends_of_search)
         with ProgressPrinter("loading") as progress:
@@ -118,7 +123,8 @@ class SimulateCommand(Problem, _OneSchedule, Requests):
 
     instance: str = INSTANCE
     policy: str | None = option(
-        "A method's name, module:Class or path/to/own.py:Class of your own (default: fcfs)."
+        "A method's name, module:Class or path/to/own.py:Class of your own (default: the "
+        "engine's, else fcfs)."
     )
     information: str | None = INFORMATION
     parameters: tuple[str, ...] = PARAMETERS
@@ -129,7 +135,7 @@ class SimulateCommand(Problem, _OneSchedule, Requests):
 
     def _run(self) -> None:
         from orsched.files import save_instance
-        from orsched.solving.solver import simulate
+        from orsched.solving.solver import own_policy, simulate
 
         slo, paths, config = self.slo, given_files(self), self.config
         written = {**paths, "instance-output": self.instance_output}
@@ -144,7 +150,7 @@ class SimulateCommand(Problem, _OneSchedule, Requests):
             )
         run = run._replace(information=self.information or run.information)
         check_paths(written, run.files or ())
-        name = "fcfs" if run.policy is None else run.policy
+        name = engine_policy("fcfs") if run.policy is None else run.policy
         try:
             require_named(name, run.information, run.parameters)
         except InputError as error:  # the file alone says it
@@ -153,6 +159,7 @@ class SimulateCommand(Problem, _OneSchedule, Requests):
             raise error.located(file=str(config)) from None
         with ProgressPrinter("loading") as progress:
             loaded = load_instance(self.instance)
+            name = run.policy or own_policy(loaded)
             problem = derived(loaded, run)
             require_contents(problem, paths)
             progress.say(name)

@@ -126,6 +126,8 @@ def fits_worker(instance: Parts, worker: Worker, chunks: bool) -> Mask:
     fits = takes_prompt(instance.requests, None if chunks else worker.prefill_limit)
     if worker.memory is not None:
         fits &= _most_blocks(instance, worker.memory) <= worker.memory.blocks
+    if (longest := worker.settings.get("max_model_len")) is not None:
+        fits &= instance.requests.prompt_tokens + instance.requests.output_tokens <= longest
     return fits
 
 
@@ -141,6 +143,9 @@ def _most_blocks(instance: Parts, memory: BlockMemory) -> IntColumn:
 def _misfit(instance: Parts, worker: Worker, row: int, chunks: bool) -> str:
     """Say why a request does not fit onto a worker."""
     limit, prompt = worker.prefill_limit, int(instance.requests.prompt_tokens[row])
+    tokens = prompt + int(instance.requests.output_tokens[row])
+    if (longest := worker.settings.get("max_model_len", tokens)) < tokens:
+        return f"has {tokens} tokens, more than the max_model_len of {worker.name}: raise {longest}"
     if limit is not None and prompt > limit and not chunks and worker.prefills:
         return (
             f"has {prompt} prompt tokens, more than the {limit} that a prefill stage "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
+from orsched.common.parameters import read_pairs
 from orsched.common.scalars import printed, require_bool, require_one_of, set_whole
 from orsched.common.units import MAX_TIME_NS, MAX_TOKENS
 from orsched.costs import AffineCost, CostModel
@@ -90,6 +91,7 @@ class Worker:
         role: ``both``, or ``prefill`` or ``decode`` alone; caches then go over the instance's link.
         device: workers that name the same device share it: no two of their steps overlap. Empty:
             the worker has its own.
+        engine: what it runs, as ``NAME+setting=value``: policies take it on. Empty: nothing known.
     """
 
     clients: int
@@ -102,6 +104,7 @@ class Worker:
     available_ns: tuple[Interval, ...] = ()
     role: str = "both"
     device: str = ""
+    engine: str = ""
 
     def __post_init__(self) -> None:
         set_whole(self, "clients", minimum=1, maximum=MAX_CLIENTS)
@@ -118,8 +121,10 @@ class Worker:
         require_bool(self.padding, "padding")
         object.__setattr__(self, "available_ns", checked_intervals(self.available_ns))
         require_one_of(self.role, "role", ROLES)
-        if not isinstance(self.device, str):
-            raise InputError("must be a text", field="device", remedy="the name of a device")
+        for field_ in ("device", "engine"):
+            if not isinstance(getattr(self, field_), str):
+                raise InputError("must be a text", field=field_, remedy=f"the name of a {field_}")
+        whole_number(self.settings.get("max_model_len", 1), "engine", minimum=1)
         if self.padding and self.caches_prefixes:
             raise refused_pair("prefix cache", "padding")
 
@@ -138,6 +143,11 @@ class Worker:
     def caches_prefixes(self) -> bool:
         """Whether freed blocks keep their content for requests with the same prefix."""
         return self.memory is not None and self.memory.prefix_cache is not None
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The settings of its engine by name."""
+        return read_pairs(self.engine.split("+")[1:], "engine")
 
     @property
     def prefills(self) -> bool:
@@ -163,17 +173,13 @@ class Worker:
         if self.available_ns:
             values["available_ns"] = [list(interval) for interval in self.available_ns]
         given = {"role": (self.role, "both"), "device": (self.device, "")}
+        given["engine"] = (self.engine, "")
         return values | {name: own for name, (own, usual) in given.items() if own != usual}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], cost_of: Callable[[str], Any]) -> Worker:
         """Inverse of ``to_dict``; ``cost_of`` maps a model name to its class."""
-        data = read_parameters(
-            values,
-            "worker",
-            ["clients", "cost"],
-            ["name", "prefill_cap_tokens", "memory", "padding", "available_ns", "role", "device"],
-        )
+        data = read_parameters(values, "worker", ["clients", "cost"], ["memory", *_PLAIN])
         cost = data["cost"]
         if not isinstance(cost, dict) or not isinstance(cost.get("model"), str):
             raise InputError("must be an object with a field 'model'", field="cost")
@@ -182,11 +188,9 @@ class Worker:
         return cls(
             clients=data["clients"],
             cost=cost_of(cost["model"]).from_dict(parameters),
-            prefill_cap_tokens=data.get("prefill_cap_tokens"),
             memory=None if memory is None else BlockMemory.from_dict(memory),
-            name=data.get("name", "worker-0"),
-            padding=data.get("padding", False),
-            available_ns=data.get("available_ns", ()),
-            role=data.get("role", "both"),
-            device=data.get("device", ""),
+            **{name: data[name] for name in _PLAIN if name in data},
         )
+
+
+_PLAIN = ("name", "prefill_cap_tokens", "padding", "available_ns", "role", "device", "engine")

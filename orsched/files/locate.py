@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import InputError
 from orsched.common.frames import as_frame
 from orsched.common.near_names import file_hint
+from orsched.files.worker_choice import OF_ENGINES, WorkerChoice, read_machine
+from orsched.solving.engines import with_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,167 +21,12 @@ if TYPE_CHECKING:
     from orsched.common.frames import HasPandas
     from orsched.costs import CostModel
     from orsched.data.instance import Instance
-    from orsched.data.memory import BlockMemory
     from orsched.data.service_classes import ServiceClass
     from orsched.data.workers import Worker
     from orsched.instances.readers import ReadReport
 
     Rows = pd.DataFrame | Mapping[str, Any] | Iterable[Mapping[str, Any]] | HasPandas
     """What holds requests beside files."""
-
-
-BLOCK_TOKENS = 128
-"""Tokens of a KV-cache block, where neither the caller nor the machine says them."""
-
-UNLIMITED = "unlimited"
-"""The number of blocks of a memory that never limits."""
-
-
-@dataclass(frozen=True)
-class WorkerChoice:
-    """What is said of the worker that serves requests, as in ``load``; None: not said.
-
-    ``cost`` is a cost model, or what ``read_machine`` takes. ``workers`` may be the workers
-    themselves, in place of all but ``first_token`` and ``output_limit_tokens``.
-    """
-
-    clients: int | None = None
-    cost: CostModel | str | os.PathLike[str] | None = None
-    prefill_cap_tokens: int | None = None
-    memory_blocks: int | str | None = None
-    block_tokens: int | None = None
-    allocation: str | None = None
-    prefix_cache: str | None = None
-    first_token: str | None = None
-    output_limit_tokens: int | None = None
-    workers: int | tuple[Worker, ...] | None = None
-
-    def given(self) -> list[str]:
-        """Return the names of what is said."""
-        return [each.name for each in fields(self) if getattr(self, each.name) is not None]
-
-    def made(self) -> tuple[Worker, ...]:
-        """Return the workers; raises ``InputError`` for what is missing or wrong."""
-        from orsched.common.columns import whole_number
-        from orsched.data.workers import Worker
-        from orsched.solving.scenario import copies, number_of_copies
-
-        if isinstance(self.workers, tuple):
-            for name in _OF_A_WORKER:
-                if getattr(self, name) is not None:
-                    raise InputError(
-                        "the workers are given, with all that they have",
-                        field=name,
-                        remedy="leave it out, or give a number of copies",
-                    )
-            return self.workers
-        if self.clients is None:
-            raise InputError(
-                "requests have no worker of their own",
-                field="clients",
-                remedy="say how many requests it serves at once, --clients 64, and its cost "
-                "model, --cost; in Python load(path, clients=64, cost=...)",
-            )
-        clients = whole_number(self.clients, "clients", minimum=1)
-        cost, own = read_machine(self.cost)
-        worker = Worker(clients, cost, self.prefill_cap_tokens, self._memory(own))
-        if self.workers is None:
-            return (worker,)
-        return copies(worker, number_of_copies(self.workers))
-
-    def _memory(self, own: BlockMemory | None) -> BlockMemory | None:
-        """Return the memory that is said, in the rest that of the machine."""
-        from orsched.common.columns import whole_number
-        from orsched.data.memory import ALLOCATION, BlockMemory, PrefixCache
-
-        size = BLOCK_TOKENS if own is None else own.block_tokens
-        if self.block_tokens is not None:
-            size = whole_number(self.block_tokens, "block_tokens", minimum=1)
-        blocks = self.memory_blocks
-        if blocks is None and own is not None:
-            blocks = own.tokens // size
-            if not blocks:
-                raise InputError(
-                    f"a block of {size:,} tokens is larger than the machine's KV cache",
-                    field="block_tokens",
-                    remedy=f"give at most {own.tokens:,}",
-                )
-        if blocks is None or blocks == UNLIMITED:
-            for name in _OF_BLOCKS:
-                if getattr(self, name) is not None:
-                    raise InputError(
-                        "needs a number of blocks",
-                        field=name,
-                        remedy="give --memory-blocks N (memory_blocks=)",
-                    )
-            return None
-        count = whole_number(
-            blocks, "memory_blocks", minimum=1, remedy="give at least 1, or unlimited"
-        )
-        kept = None
-        try:
-            if self.prefix_cache is not None:
-                kept = PrefixCache(self.prefix_cache)
-        except InputError as error:
-            raise InputError(error.problem, field="prefix_cache", remedy=error.remedy) from None
-        return BlockMemory(count, size, self.allocation or ALLOCATION, kept)
-
-    def assumed(self, instance: Instance) -> str | None:
-        """Return in words what was assumed of an instance's worker; None: nothing."""
-        parts = []
-        if not isinstance(self.workers, tuple):
-            if self.cost is None:
-                parts.append("the cost model of LLaMA-65B on eight Ascend devices (--cost)")
-            parts += self._assumed_memory(instance)
-            if self.prefill_cap_tokens is None:
-                parts.append("prefill stages of any size (--prefill-cap)")
-        if self.first_token is None:
-            parts.append("the first token comes from the prefill stage (--first-token)")
-        return f"assumed of the worker, since not said: {', '.join(parts)}" if parts else None
-
-    def _assumed_memory(self, instance: Instance) -> list[str]:
-        memory, parts = instance.workers[0].memory, []
-        if memory is None:
-            return [] if self.memory_blocks else ["memory without limit (--memory-blocks)"]
-        size = f"blocks of {memory.block_tokens:,} tokens"
-        if self.memory_blocks is None:
-            kept = f"the KV cache of the machine, {memory.blocks:,} {size}"
-            parts.append(f"{kept} (--memory-blocks)")
-        elif self.block_tokens is None:
-            parts.append(f"{size} (--block-tokens)")
-        if self.allocation is None and self.prefix_cache is None:
-            parts.append(f"{memory.allocation} allocation (--allocation)")
-        if not memory.is_paged and self.output_limit_tokens is None:
-            limit = f"an output limit of {instance.output_limit_tokens:,} tokens"
-            parts.append(f"{limit}, the longest answer (--output-limit)")
-        return parts
-
-    def labels(self) -> dict[str, Any]:
-        """Return the fields of ``Instance`` that are said here."""
-        names = ("first_token", "output_limit_tokens")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-
-
-_OF_BLOCKS = ("prefix_cache", "block_tokens", "allocation")
-_OF_A_WORKER = ("clients", "cost", "prefill_cap_tokens", "memory_blocks", *_OF_BLOCKS)
-
-
-def read_machine(
-    cost: CostModel | str | os.PathLike[str] | None,
-) -> tuple[CostModel, BlockMemory | None]:
-    """Return a cost model, and the memory of the machine that names it, None where none does.
-
-    The model is the object itself, a machine's, the one in a file, or by default Pang's LLaMA-65B.
-    """
-    from orsched.costs import AffineCost
-
-    if cost is None:
-        return AffineCost(), None
-    if isinstance(cost, (str, os.PathLike)):
-        from orsched.calibration.catalogue import read_machine as read_named
-
-        return read_named(os.fspath(cost))
-    return cost, None
 
 
 def assumptions(instance: Instance, **said: Any) -> str | None:
@@ -247,7 +94,8 @@ def load_requests(
     from orsched.instances.readers.own_columns import FORMAT as OWN
     from orsched.instances.readers.own_columns import read_frame
 
-    kinds = with_specs(DEFAULT_CLASSES, classes)
+    kinds, said = with_specs(DEFAULT_CLASSES, classes), choice
+    choice = choice.filled()
     options: dict[str, Any] = {"drop_empty": drop_empty}
     names = [kind.name for kind in kinds]
     if isinstance(source, (str, os.PathLike)):
@@ -267,7 +115,7 @@ def load_requests(
         kinds = with_specs(priority_classes(report.priorities), classes)
     named = {"classes": kinds, "concurrency": report.concurrency, **choice.labels()}
     instance = instance_of(requests, report, path, workers, **named)
-    return Loaded(instance, report, choice.assumed(instance))
+    return Loaded(instance, report, said.assumed(instance))
 
 
 def load(
@@ -287,6 +135,9 @@ def load(
     format: str | None = None,
     drop_empty: bool = False,
     spread: bool = False,
+    engine: str | None = None,
+    gpu_memory_utilization: float | None = None,
+    max_model_len: int | None = None,
 ) -> Instance:
     """Return the instance with this name, in this file, or of the requests in it.
 
@@ -318,6 +169,10 @@ def load(
         format: the format of a foreign trace (default: recognised).
         drop_empty: leave requests without tokens out.
         spread: spread arrivals that share one clock tick.
+        engine: ``vllm-0.33`` (its server), ``vllm-0.33-offline`` (its ``LLM`` class) or ``pang``:
+            what is not said is as it has it, for policies too. A native instance keeps its clients.
+        gpu_memory_utilization: share of a machine's memory (default: the engine's, else 0.9).
+        max_model_len: the engine's limit on prompt and answer together.
 
     Raises ``InputError`` if the file does not exist or name, the file is wrong, requests have no
     ``clients``, or a native instance gets arguments that are for requests.
@@ -331,7 +186,7 @@ def load(
         source = as_frame(source)
     choice = WorkerChoice(
         clients, cost, prefill_cap_tokens, memory_blocks, block_tokens, allocation, prefix_cache,
-        first_token, output_limit_tokens, workers,
+        first_token, output_limit_tokens, workers, engine, gpu_memory_utilization, max_model_len,
     )  # fmt: skip
     is_path = isinstance(source, (str, os.PathLike))
     if not is_path or format is not None or holds_requests(source):  # type: ignore[arg-type]
@@ -341,10 +196,12 @@ def load(
     found = _native(source)  # type: ignore[arg-type]
     foreign = [name for name, value in (("drop_empty", drop_empty), ("spread", spread)) if value]
     for name in (*choice.given(), *foreign):
-        if name != "cost":
+        if name not in ("cost", *OF_ENGINES) or (engine is None and name in OF_ENGINES):
             raise has_its_own(name)
     if cost is not None:
         found = with_cost(found, cost)
+    if engine is not None:
+        found = with_engine(found, engine, cost, max_model_len)
     return found.with_classes(*classes) if classes else found
 
 

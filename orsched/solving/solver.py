@@ -27,6 +27,7 @@ from orsched.solving.checked_run import (
     with_shared_bounds,
 )
 from orsched.solving.comparison import Comparison, Failure, attempted, require_any
+from orsched.solving.engines import profiles
 from orsched.solving.method_choice import Chosen, choose, choose_all, require_fit
 from orsched.solving.methods import Method, Progress, Run
 from orsched.solving.objectives import MAKESPAN, Objective, minimised, named_as_bounds
@@ -71,7 +72,8 @@ def solve(
             information class and parameters, as in ``hybrid@predicted+gate=waited_time``;
             ``module:Class`` of a policy; or a class or an object of a policy, or a method, or what
             ``solving.method_choice.choose`` has made of one of these. None: ``hybrid`` for the
-            makespan, ``auto`` for other objectives.
+            makespan, ``auto`` for other objectives; for workers with an engine the method that
+            models it.
         objective: what to minimise: ``makespan``, ``jct_mean``, ``ttft_mean``,
             ``weighted_jct_mean``, or a weighted sum such as ``0.3*makespan+0.7*jct_mean``; with
             deadlines ``weighted_tardiness_mean`` and ``lateness_max``; ``slo_attainment`` is
@@ -147,7 +149,7 @@ def solve(
 
 def simulate(
     instance: Instance,
-    policy: str | Method | Policy | type[Policy] | Chosen = "fcfs",
+    policy: str | Method | Policy | type[Policy] | Chosen | None = None,
     *,
     workers: object = None,
     arrivals: str | Mapping[str, Any] | Arrivals | None = None,
@@ -171,7 +173,7 @@ def simulate(
     Args:
         instance: the problem.
         policy: as ``method`` of ``solve``. On several workers a policy class that serves one worker
-            gets a dispatcher.
+            gets a dispatcher. None: that of the instance's engine, else ``fcfs``.
         workers: copies of the instance's worker, or others: worker files, ``Worker`` objects.
         arrivals: e.g. ``poisson:rate=20``, ``gamma:rate=10,cv=2``, ``replay:scale=1.5``.
         predictions: predicted lengths: ``classes``, ``percentiles``, ``noise:sigma=0.3``.
@@ -194,7 +196,8 @@ def simulate(
     True
     """
     require_instance(instance)
-    chosen = choose(policy, information, parameters, "policy")
+    named = own_policy(instance) if policy is None else policy
+    chosen = choose(named, information, parameters, "policy")
     problem = scenario(
         instance, workers, arrivals, predictions, seed, failures, autoscale, concurrency
     )
@@ -315,6 +318,13 @@ def solved_for(
 
 
 def default_method(aim: Objective, instance: Instance | None = None) -> str:
-    """Return the method for an objective where none is named; ``hybrid`` needs known arrivals."""
+    """Return the method where none is named: an engine's own; ``hybrid`` needs known arrivals."""
     follow = instance is not None and instance.arrivals_follow
-    return "hybrid" if aim.is_makespan and not follow else "auto"
+    usual = "hybrid" if aim.is_makespan and not follow else "auto"
+    return usual if instance is None else own_policy(instance, usual)
+
+
+def own_policy(instance: Instance, otherwise: str = "fcfs") -> str:
+    """Return the method that models the engine of an instance's workers; without one another."""
+    engine = instance.workers[0].engine.partition("+")[0]
+    return str(profiles()[engine]["policy"]) if engine in profiles() else otherwise

@@ -70,7 +70,7 @@ LAYERS = (
     Layer(
         "front",
         "solve, simulate, compare, load, predict lengths",
-        ("solving", "files.locate", "prediction"),
+        ("solving", "files.locate", "files.worker_choice", "prediction"),
     ),
     Layer(
         "pictures", "charts, reports, studies, capacities", ("views", "planning", "extending"),

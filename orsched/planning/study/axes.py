@@ -174,7 +174,7 @@ def _instances(item: object, base: Path) -> Iterator[InstanceChoice]:
 REQUEST_KEYS = (
     "clients", "cost", "prefill_cap_tokens", "memory_blocks", "block_tokens", "allocation",
     "prefix_cache", "first_token", "output_limit_tokens", "classes", "format", "drop_empty",
-    "spread",
+    "spread", "engine", "gpu_memory_utilization", "max_model_len",
 )  # fmt: skip
 """What is said beside a file of requests: arguments of ``orsched.load``."""
 
