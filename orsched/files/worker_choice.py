@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from orsched.calibration.catalogue import gpu_of, kv_tokens_at
+from orsched.calibration.catalogue import read_machine as read_named
 from orsched.calibration.data_sheet import BLOCK_TOKENS as MACHINE_BLOCK
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
@@ -23,12 +24,9 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
 
 
-BLOCK_TOKENS = 128
-"""Tokens of a KV-cache block, where neither the caller nor the machine says them."""
-
+BLOCK_TOKENS = 128  # of a KV cache, where neither the caller nor the machine says them
+UNLIMITED = "unlimited"  # the number of blocks of a memory that never limits
 SHARE, OFF = "gpu_memory_utilization", "off"  # the latter: without a prefix cache
-UNLIMITED = "unlimited"
-"""The number of blocks of a memory that never limits."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +117,8 @@ class WorkerChoice:
     def made(self) -> tuple[Worker, ...]:
         """Return the workers; raises ``InputError`` for what is missing or wrong."""
         if isinstance(self.workers, tuple):
-            for name in _OF_A_WORKER:
-                if getattr(self, name) is not None:
-                    raise InputError(
-                        "the workers are given, with all that they have",
-                        field=name,
-                        remedy="leave it out, or give a number of copies",
-                    )
+            remedy = "leave it out, or give a number of copies"
+            self._refuse(_OF_A_WORKER, "the workers are given, with all that they have", remedy)
             return self.workers
         if self.clients is None:
             raise InputError(
@@ -142,6 +135,11 @@ class WorkerChoice:
             return (worker,)
         return copies(worker, number_of_copies(self.workers))
 
+    def _refuse(self, names: tuple[str, ...], problem: str, remedy: str) -> None:
+        for name in names:
+            if getattr(self, name) is not None:
+                raise InputError(problem, field=name, remedy=remedy)
+
     def _memory(self, own: BlockMemory | None) -> BlockMemory | None:
         """Return the memory that is said, in the rest that of the machine."""
         size = BLOCK_TOKENS if own is None else own.block_tokens
@@ -157,13 +155,8 @@ class WorkerChoice:
                     remedy=f"give at most {own.tokens:,}",
                 )
         if blocks is None or blocks == UNLIMITED:
-            for name in _OF_BLOCKS:
-                if getattr(self, name) is not None:
-                    raise InputError(
-                        "needs a number of blocks",
-                        field=name,
-                        remedy="give --memory-blocks N (memory_blocks=)",
-                    )
+            remedy = "give --memory-blocks N (memory_blocks=)"
+            self._refuse(_OF_BLOCKS, "needs a number of blocks", remedy)
             return None
         count = whole_number(
             blocks, "memory_blocks", minimum=1, remedy="give at least 1, or unlimited"
@@ -230,8 +223,4 @@ def read_machine(
     """
     if cost is None:
         return AffineCost(), None
-    if isinstance(cost, (str, os.PathLike)):
-        from orsched.calibration.catalogue import read_machine as read_named
-
-        return read_named(os.fspath(cost))
-    return cost, None
+    return read_named(cost) if isinstance(cost, (str, os.PathLike)) else (cost, None)
