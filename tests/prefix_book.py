@@ -129,10 +129,41 @@ class PrefixBook:
 
     def key(self, request, place, size):
         """The key of a full block."""
-        prefixes = self.requests.prefixes
-        ids = [] if prefixes is None else prefixes.of(request).tolist()
-        whole = (place + 1) * size <= self.requests.prompt_tokens[request]
-        return ids[place] if place < len(ids) and whole else ("own", request, place)
+        requests, end = self.requests, (place + 1) * size
+        turn = requests.parent is not None and requests.parent[request] >= 0
+        if turn and end <= self.continued(request):
+            return self.key(int(requests.parent[request]), place, size)
+        said = self.said(request, place, size)
+        return ("own", request, place) if said is None else said
+
+    def said(self, request, place, size):
+        """The identifier that a prompt states of a block, or one that continues it."""
+        requests, end = self.requests, (place + 1) * size
+        ids = [] if requests.prefixes is None else requests.prefixes.of(request).tolist()
+        if place < len(ids) and end <= requests.prompt_tokens[request]:
+            return ids[place]
+        for turn in range(len(requests)) if requests.parent is not None else ():
+            if requests.parent[turn] == request and end <= self.continued(turn):
+                found = self.said(turn, place, size)
+                if found is not None:
+                    return found
+        return None
+
+    def continued(self, turn):
+        """Tokens of a prompt that are its parent's prompt and answer."""
+        requests, parent = self.requests, int(self.requests.parent[turn])
+        prompt, whole = int(requests.prompt_tokens[turn]), int(requests.prompt_tokens[parent])
+        if prompt >= whole + requests.output_tokens[parent]:
+            return whole + int(requests.output_tokens[parent])
+        return whole if prompt >= whole else 0
+
+    def name(self, table, request, first, last, size):
+        """Give blocks of a table that hold nothing yet their keys."""
+        for place in range(first, last):
+            if table[place].key is None:
+                self.clock += 1
+                table[place].key = self.key(request, place, size)
+                table[place].named = self.clock
 
     def admit(self, stay):
         size, table = self.size(stay), []
@@ -153,16 +184,15 @@ class PrefixBook:
             block = self.next_block(stay.worker)
             block.key, block.users = None, [id(stay)]
             table.append(block)
-        for place in range(tokens // size):
-            if table[place].key is None:
-                self.clock += 1
-                table[place].key = self.key(stay.request, place, size)
-                table[place].named = self.clock
+        # The blocks of an answer hold something for others when the request leaves.
+        self.name(table, stay.request, 0, min(tokens, stay.due) // size, size)
 
     def free(self, stay):
         cached, size = stay.does[stay.last][2], self.size(stay)
-        if self.ahead and not stay.finished and cached > stay.due and cached % size == 0:
-            self.tables[id(stay)][-1].key = None
+        if self.ahead and not stay.finished and cached > stay.due:
+            cached -= 1
+        table = self.tables[id(stay)]
+        self.name(table, stay.request, 0, min(cached // size, len(table)), size)
         for block in reversed(self.tables.pop(id(stay))):
             block.users.remove(id(stay))
             if not block.users:

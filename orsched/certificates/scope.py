@@ -14,6 +14,7 @@ import numpy as np
 
 from orsched.common.errors import InputError
 from orsched.costs import floor_of
+from orsched.data.chains import chains_of
 from orsched.data.schedule_classes import ALL_SCHEDULES, ALLOWANCES, ScheduleClass
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ def has_prefix_cache(instance: Instance) -> bool:
 def cut_tokens(instance: Instance) -> IntColumn:
     """Return the most tokens of each prompt that a cache can hold before the request computes them.
 
-    Full blocks whose key also is that of a full block of another request; at least one token is
-    left. All 0 where no worker has a prefix cache, or no request has prefixes.
+    Full blocks whose key also is that of a full block of another request, or of its answer where
+    turns continue it; at least one token is left. All 0 where no worker has a prefix cache, or no
+    request has prefixes or a parent.
     """
     shared = _SharedBlocks.of(instance)
     return np.zeros(len(instance), np.int64) if shared is None else shared.hits
@@ -63,10 +65,9 @@ def relaxed(instance: Instance) -> Instance:
     cut = cut_tokens(instance)
     if not cut.any():
         return instance
-    requests = instance.requests
-    return instance.replace(
-        requests=requests.replace(prompt_tokens=requests.prompt_tokens - cut, prefixes=None)
-    )
+    left = instance.requests.prompt_tokens - cut
+    plain = {"prefixes": None, "parent": None, "delay_ns": None}
+    return instance.replace(requests=instance.requests.replace(prompt_tokens=left, **plain))
 
 
 def without_cache(instance: Instance, claim: dict[str, Any]) -> tuple[Instance, dict[str, Any]]:
@@ -180,17 +181,23 @@ class _SharedBlocks:
     @classmethod
     def of(cls, instance: Instance) -> _SharedBlocks | None:
         """Return them, or None where there is no cache or nothing to share."""
-        prefixes, n = instance.requests.prefixes, len(instance)
-        if prefixes is None or n == 0 or not has_prefix_cache(instance):
+        requests, n = instance.requests, len(instance)
+        nothing = requests.prefixes is None and requests.parent is None
+        if nothing or n == 0 or not has_prefix_cache(instance):
             return None
-        size, prompts = prefixes.block_tokens, instance.requests.prompt_tokens
-        counts = np.diff(prefixes.offsets)
+        memories = [worker.memory for worker in instance.workers if worker.caches_prefixes]
+        size = next(memory.block_tokens for memory in memories if memory is not None)
+        prompts = requests.prompt_tokens
+        ids, offsets, _ = chains_of(requests, size)
+        counts = np.diff(offsets)
         full = np.minimum(counts, prompts // size)
-        places = np.arange(len(prefixes.ids)) - np.repeat(prefixes.offsets[:-1], counts)
+        places = np.arange(len(ids)) - np.repeat(offsets[:-1], counts)
         kept = places < np.repeat(full, counts)
-        keys, key = np.unique(prefixes.ids[kept], return_inverse=True)
+        keys, key = np.unique(ids[kept], return_inverse=True)
         owner = np.repeat(np.arange(n), full)
         sharers = np.bincount(key, minlength=len(keys))
+        if requests.parent is not None:  # a block of an answer: its request computes it in rounds
+            sharers += np.isin(keys, ids[~kept])
         most = (prompts - 1) // size
         found = (sharers[key] > 1) & (places[kept] < most[owner])
         finders = np.bincount(key[found], minlength=len(keys))

@@ -163,6 +163,7 @@ def check_block_sizes(instance: Parts) -> None:
     """Require that prefixes come in blocks of the size of each prefix cache."""
     prefixes = instance.requests.prefixes
     if prefixes is None:
+        _require_one_size(instance)
         return
     for index, worker in enumerate(instance.workers):
         if worker.memory is None or not worker.caches_prefixes:
@@ -180,6 +181,18 @@ def check_block_sizes(instance: Parts) -> None:
                     else ""
                 ),
             )
+
+
+def _require_one_size(instance: Parts) -> None:
+    """Require that turns find the blocks of their parents in caches with blocks of one size."""
+    caches = [worker.memory for worker in instance.workers if worker.caches_prefixes]
+    sizes = {memory.block_tokens for memory in caches if memory is not None}
+    if instance.requests.parent is not None and len(sizes) > 1:
+        raise InputError(
+            "turns of conversations, and prefix caches with blocks of several sizes",
+            field="workers",
+            remedy="give all prefix caches blocks of one size, or leave the column parent out",
+        )
 
 
 def checked_refused(refused: object, classes: int) -> tuple[int, ...]:

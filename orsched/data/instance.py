@@ -293,9 +293,8 @@ class Instance:
         """Raise ``InputError`` where arrivals follow from ends: ``what`` needs them beforehand."""
         if self.arrivals_follow:
             problem = f"{what} needs known arrivals: here requests arrive when others have ended"
-            field = "concurrency" if self.requests.delay_ns is None else "delay_ns"
-            remedy = "choose a policy (vllm, fcfs, gittins), or leave it out"
-            raise InputError(problem, field=field, remedy=remedy)
+            remedy = "choose a policy (vllm, gittins), or leave concurrency and delays out"
+            raise InputError(problem, field="arrivals", remedy=remedy)
 
     @cached_property
     def caches_prefixes(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.common.units import NEVER
+from orsched.data.chains import chains_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -277,12 +278,10 @@ class Users:
 
     def _keys(self, request: int, due: int) -> list[int]:
         """Keys of the full blocks of what is due."""
-        requests, size = self.line.instance.requests, self.block_tokens
-        shared: list[int] = []
-        if requests.prefixes is not None:
-            prompt = int(requests.prompt_tokens[request])
-            shared = requests.prefixes.of(request)[: prompt // size].tolist()
-        full = due // size
+        chains = chains_of(self.line.instance.requests, self.block_tokens)
+        begin = chains.offsets[request]
+        shared: list[int] = chains.ids[begin : begin + chains.counts[request]].tolist()
+        full = due // self.block_tokens
         return shared[:full] + [own_key(request, k) for k in range(len(shared), full)]
 
     # -- when requests wait ---------------------------------------------------------------

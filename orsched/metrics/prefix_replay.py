@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.common.units import NEVER
+from orsched.data.chains import chains_of
 from orsched.data.schedule import DECODE, PREFILL
 from orsched.metrics.prefix_blocks import EMPTY, LOST, CacheBlocks, Users, own_key
 
@@ -88,14 +89,10 @@ class PrefixReplay:
         return stays[order]
 
     def _chains(self) -> None:
-        requests = self.line.instance.requests
-        prefixes, n = requests.prefixes, len(requests)
-        self.ids: list[int] = [] if prefixes is None else prefixes.ids.tolist()
-        self.begin = [0] * n if prefixes is None else prefixes.offsets[:-1].tolist()
-        self.shared = np.zeros(n, np.int64)
-        if prefixes is not None:
-            full = requests.prompt_tokens // prefixes.block_tokens
-            self.shared = np.minimum(prefixes.counts, full)
+        chains = chains_of(self.line.instance.requests, self.users.block_tokens)
+        self.ids: list[int] = chains.ids.tolist()
+        self.begin: list[int] = chains.offsets.tolist()
+        self.shared = chains.counts
 
     @cached_property
     def stays(self) -> CachedStays:
@@ -321,7 +318,8 @@ class PrefixReplay:
                 for each in list(pending):
                     self._free_pending(each)
             table += cache.take(more)
-        named, full = self.named[stay], min(tokens // size, self.shared_of[stay])
+        named, of_prefill = self.named[stay], min(tokens, self.due_of[stay])
+        full = min(of_prefill // size, self.shared_of[stay])
         if named < full:
             begin = self.begin[self.request_of[stay]]
             for k in range(named, full):
@@ -342,7 +340,9 @@ class PrefixReplay:
             tokens -= 1  # what the last round filled has no content
         for k in range(self.named[stay], min(tokens // self.size_of[stay], len(table))):
             if cache.key[table[k]] == EMPTY:
-                if last:
+                if k < self.shared_of[stay]:  # of an answer that turns continue
+                    cache.name(table[k], self.ids[self.begin[request] + k])
+                elif last:
                     cache.key[table[k]] = LOST
                 else:
                     cache.name(table[k], own_key(request, k))

@@ -153,8 +153,14 @@ class BlockCache:
             self._tell(request, False, due)
         if self.ahead and due is not None:
             cached -= cached > self.began[request]  # what its last round fills has no content
-        places = range(self.chains.shared[request], cached // self.size)
+        full, shared = cached // self.size, self.chains.shared[request]
+        places = range(self.chains.of_prompt[request], full)
         own = [place for place in places if key_of[table[place]] is None]
+        if own and own[0] < shared:  # of an answer that turns continue
+            keys = self.chains.keys(request, full)
+            of_turns = [place for place in own if place < shared]
+            self._give_keys([keys[place] for place in of_turns], [table[p] for p in of_turns])
+            del own[: len(of_turns)]
         if due is not None:
             self.returning.add(request)
             keys = [private_key(request, place) for place in own]

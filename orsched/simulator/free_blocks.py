@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from orsched.common.columns import read_only
+from orsched.data.chains import chains_of
 from orsched.data.memory import TASK_AWARE
 
 if TYPE_CHECKING:
@@ -24,20 +25,17 @@ _PLACE_BITS = 32
 
 class PrefixChains:
     """The hash chains of all requests, and keys for the blocks that no other request shares. A
-    block has a key when it is full: the identifier of the prefix if the block is full of prompt
-    tokens and has one, else a private one, below 0. ``shared`` are each request's blocks that have
-    identifiers and are full of prompt tokens."""
+    block has a key when it is full: its identifier (``data.chains``) if it has one, else a private
+    one, below 0. ``shared`` are each request's blocks that have identifiers, ``of_prompt`` those
+    that are full of prompt tokens."""
 
     def __init__(self, instance: Instance, block_tokens: int) -> None:
         self.size = block_tokens
-        requests, prefixes = instance.requests, instance.requests.prefixes
-        if prefixes is None:
-            counts = np.zeros(len(requests), np.int64)
-            self.ids, self.offsets = memoryview(b""), read_only(counts)
-        else:
-            counts = np.minimum(prefixes.counts, requests.prompt_tokens // block_tokens)
-            self.ids, self.offsets = read_only(prefixes.ids), read_only(prefixes.offsets)
-        self.shared = read_only(counts)
+        chains = chains_of(instance.requests, block_tokens)
+        self.ids, self.offsets = read_only(chains.ids), read_only(chains.offsets)
+        full = instance.requests.prompt_tokens // block_tokens
+        self.shared = read_only(chains.counts)
+        self.of_prompt = read_only(np.minimum(chains.counts, full))
 
     def keys(self, request: int, most: int) -> list[int]:
         """Return the identifiers of a request's first blocks, at most so many."""

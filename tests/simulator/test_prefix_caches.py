@@ -393,7 +393,7 @@ class Both:
 
     def __init__(self, blocks):
         chains = PrefixChains.__new__(PrefixChains)
-        chains.shared = [len(chain) for chain in CHAINS]
+        chains.shared = chains.of_prompt = [len(chain) for chain in CHAINS]
         chains.keys = lambda request, most: CHAINS[request][:most]
         self.cache = BlockCache(blocks, SIZE, chains, LeastRecent(blocks))
         self.naive = NaiveBlockCache(blocks, SIZE, CHAINS)
