@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orsched.certificates.arrivals import earliest_arrivals, with_arrivals
 from orsched.certificates.charges import any_shares
 from orsched.certificates.context import Context
 from orsched.certificates.one_machine import Workers
 from orsched.certificates.pools import alone_ns
 from orsched.certificates.scope import Scope, prefills_grow, relaxed
-from orsched.data.following import earliest_arrivals, with_arrivals
 from orsched.data.schedule_classes import ALLOWANCES
 from orsched.data.turns import NONE
 

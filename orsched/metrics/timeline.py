@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orsched.certificates.arrivals import arrivals_from_ends, with_arrivals
 from orsched.common.columns import IntColumn
-from orsched.data.following import arrivals_from_ends, with_arrivals
 from orsched.metrics.prefix_replay import PrefixReplay
 from orsched.metrics.timeline_rows import covered_above, covered_max, covered_sum
 from orsched.metrics.timeline_stays import Stays

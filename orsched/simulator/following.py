@@ -12,7 +12,6 @@ import numpy as np
 
 from orsched.common.columns import read_only
 from orsched.common.units import NEVER
-from orsched.data.following import first_turns
 from orsched.data.turns import NONE, conversations
 from orsched.simulator.run_state import RunState
 
@@ -43,7 +42,9 @@ class FollowingState(RunState):
         for row in np.flatnonzero(delay != NONE).tolist():
             self.next_turns.setdefault(int(parent[row]), []).append(row)
         # The first turns that wait for the end of a conversation, the last of them first.
-        waits = [] if instance.concurrency is None else first_turns(requests)[::-1]
+        first = np.flatnonzero(parent == NONE)
+        first = first[np.argsort(requests.arrival_ns[first], kind="stable")]
+        waits = [] if instance.concurrency is None else first[::-1].tolist()
         self.first: list[int] = conversations(parent)[0].tolist()
         self.unfinished: list[int] = np.bincount(self.first, minlength=n).tolist()
         at_once = max(len(waits) - (instance.concurrency or 0), 0)

@@ -7,8 +7,8 @@ import pytest
 
 import orsched
 from orsched import AffineCost, InputError, Instance, Requests, Worker
+from orsched.certificates.arrivals import with_arrivals
 from orsched.checker.certificates import bound_violations
-from orsched.data.following import with_arrivals
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.metrics.timeline import as_arrived
 from orsched.simulator import simulate_policy
