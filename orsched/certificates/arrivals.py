@@ -52,16 +52,14 @@ def arrivals_from_ends(
 
 
 def with_arrivals(instance: Instance, arrival_ns: IntColumn) -> Instance:
-    """Return the instance whose requests arrive at known times: an open loop, another problem.
-
-    Nothing is validated again, and nothing derived is kept.
-    """
+    """Return the instance whose requests arrive at known times: an open loop, another problem."""
     arrival_ns.setflags(write=False)
     requests = _changed(instance.requests, arrival_ns=arrival_ns, delay_ns=None)
     return _changed(instance, requests=requests, concurrency=None)
 
 
 def _changed(each: Changed, **changes: Any) -> Changed:
+    """Return a copy, of which nothing is checked or derived yet."""
     copied = object.__new__(type(each))
     vars(copied).update({f.name: getattr(each, f.name) for f in fields(each)} | changes)  # type: ignore[arg-type]
     return copied

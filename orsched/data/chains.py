@@ -21,18 +21,12 @@ if TYPE_CHECKING:
 
 
 class Chains(NamedTuple):
-    """Identifiers of full blocks, of request r ``ids[offsets[r]:offsets[r] + counts[r]]``.
-
-    They begin with the first token of the prompt and, where a turn continues the request, go on
-    over its answer. Full blocks behind them no other request shares.
-    """
+    """Identifiers of full blocks, of request r ``ids[offsets[r]:offsets[r] + counts[r]]``: from its
+    first token on and, where a turn continues it, over its answer. No other request shares more."""
 
     ids: IntColumn
     offsets: IntColumn
     counts: IntColumn
-
-
-_KEPT = "_chains"  # beside the fields of requests, which never change
 
 
 def chains_of(requests: Requests, block_tokens: int) -> Chains:
@@ -40,7 +34,7 @@ def chains_of(requests: Requests, block_tokens: int) -> Chains:
 
     Raises ``InputError`` where a prompt's identifiers are not those of its parent.
     """
-    kept = vars(requests).setdefault(_KEPT, {})
+    kept = vars(requests).setdefault("_chains", {})  # requests never change
     if block_tokens not in kept:
         made = _of_prefixes if requests.parent is None else _of_turns
         kept[block_tokens] = made(requests, block_tokens)
@@ -59,21 +53,19 @@ def _of_prefixes(requests: Requests, size: int) -> Chains:
 
 def _of_turns(requests: Requests, size: int) -> Chains:
     assert requests.parent is not None
-    own = _of_prefixes(requests, size)
-    given = [
-        own.ids[first : first + count].tolist()
-        for first, count in zip(own.offsets.tolist(), own.counts.tolist(), strict=False)
-    ]
+    ids, offsets, counts = _of_prefixes(requests, size)
+    begins = zip(offsets.tolist(), counts.tolist(), strict=False)
+    # What the ids of a prompt, and of turns that continue it, say of its blocks.
+    named = [ids[first : first + count].tolist() for first, count in begins]
     parent: list[int] = requests.parent.tolist()
     shared = _shared_tokens(requests)
     full = ((requests.prompt_tokens + requests.output_tokens) // size).tolist()
-    named = [list(ids) for ids in given]  # what the turns that continue a request say of it
     order = np.argsort(conversations(requests.parent)[1], kind="stable").tolist()
     for row in reversed(order):
         if parent[row] != NONE:
             _agree(row, named[row][: shared[row] // size], named[parent[row]])
-    continued, fresh = {each for each in parent if each != NONE}, int(own.ids.max(initial=-1)) + 1
-    chains: list[list[int]] = [[] for _ in given]
+    continued, fresh = {each for each in parent if each != NONE}, int(ids.max(initial=-1)) + 1
+    chains: list[list[int]] = [[] for _ in named]
     for row in order:
         begin = [] if parent[row] == NONE else chains[parent[row]][: shared[row] // size]
         chains[row] = begin + named[row][len(begin) :]
@@ -90,8 +82,7 @@ def _agree(row: int, said: list[int], known: list[int]) -> None:
     """Let a parent's blocks have the identifiers that a turn says they have."""
     if said[: len(known)] != known[: len(said)]:
         raise InputError(
-            "its prompt does not begin with that of its parent, or with the answer that another "
-            "turn gives it",
+            "its prompt does not begin with that of its parent, or not with the same answer",
             row=row,
             field="prefix_ids",
             remedy="name another parent, or correct the ids",
@@ -101,10 +92,8 @@ def _agree(row: int, said: list[int], known: list[int]) -> None:
 
 def _shared_tokens(requests: Requests) -> list[int]:
     """Return how many tokens of each prompt are its parent's."""
-    assert requests.parent is not None
-    prompt, turn = requests.prompt_tokens, requests.parent != NONE
-    before = np.where(turn, prompt[requests.parent], 0)
-    whole = np.where(turn, before + requests.output_tokens[requests.parent], 0)
-    found = np.where(prompt >= whole, whole, np.where(prompt >= before, before, 0))
-    shared: list[int] = found.tolist()
+    prompt, parent = requests.prompt_tokens, requests.parent
+    before = np.where(parent == NONE, 0, prompt[parent])
+    whole = np.where(parent == NONE, 0, before + requests.output_tokens[parent])
+    shared: list[int] = np.select([prompt >= whole, prompt >= before], [whole, before]).tolist()
     return shared

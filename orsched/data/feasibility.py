@@ -189,9 +189,9 @@ def _require_one_size(instance: Parts) -> None:
     sizes = {memory.block_tokens for memory in caches if memory is not None}
     if instance.requests.parent is not None and len(sizes) > 1:
         raise InputError(
-            "turns of conversations, and prefix caches with blocks of several sizes",
+            "turns, and prefix caches with blocks of several sizes",
             field="workers",
-            remedy="give all prefix caches blocks of one size, or leave the column parent out",
+            remedy="give all prefix caches one size of blocks",
         )
 
 

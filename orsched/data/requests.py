@@ -145,7 +145,8 @@ class Requests:
             "arrival_ns",
             int_column(np.zeros(n, np.int64), "arrival_ns") if arrivals is None else arrivals,
         )
-        self._read_turns(n)
+        put(self, "parent", parent_column(self.parent, n))
+        put(self, "delay_ns", delay_column(self.delay_ns, self.parent, n))
         self._read_quantiles(n)
         if self.predicted_tokens is not None:
             predicted = _token_column(self.predicted_tokens, "predicted_tokens", n)
@@ -174,19 +175,6 @@ class Requests:
             put(self, "ids", _unique_ids(self.ids, n))
         if self.prefixes is not None:
             _require_prefixes(self.prefixes, prompts)
-
-    def _read_turns(self, n: int) -> None:
-        """Check parents and delays; columns that say nothing are None."""
-        for name in ("parent", "delay_ns"):
-            if getattr(self, name) is None:
-                continue
-            values = getattr(self, name)
-            column = (
-                parent_column(values, n)
-                if name == "parent"
-                else delay_column(values, self.parent, n)
-            )
-            object.__setattr__(self, name, column if (column != NONE).any() else None)
 
     def _read_quantiles(self, n: int) -> None:
         """Check the distributions; where no length is predicted beside them, take the median."""

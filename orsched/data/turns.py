@@ -19,8 +19,10 @@ NONE = -1
 """Parent of a first turn, and delay of a request that arrives at its own time."""
 
 
-def parent_column(values: ArrayLike, n: int) -> IntColumn:
-    """Return the parents of n requests as rows, ``NONE`` for first turns; refuse circles."""
+def parent_column(values: ArrayLike | None, n: int) -> IntColumn | None:
+    """Return the parents of n requests as rows, ``NONE`` for first turns; None where all are."""
+    if values is None:
+        return None
     remedy = "the row of another request, or -1 for the first turn of a conversation"
     parent = int_column(values, "parent", minimum=NONE, maximum=n - 1, length=n, remedy=remedy)
     first, _ = conversations(parent)
@@ -32,11 +34,13 @@ def parent_column(values: ArrayLike, n: int) -> IntColumn:
             field="parent",
             remedy="leave the parent of the first turn out",
         )
-    return parent
+    return parent if (parent != NONE).any() else None
 
 
-def delay_column(values: ArrayLike, parent: IntColumn | None, n: int) -> IntColumn:
-    """Return the delays of n requests, ``NONE`` for those that arrive at their own times."""
+def delay_column(values: ArrayLike | None, parent: IntColumn | None, n: int) -> IntColumn | None:
+    """Return the delays of n requests, ``NONE`` for own arrival times; None where all are."""
+    if values is None:
+        return None
     delay = int_column(
         values, "delay_ns", minimum=NONE, maximum=MAX_TIME_NS, length=n,
         below="delays are 0 or longer; -1: the request arrives at its own time",
@@ -49,7 +53,7 @@ def delay_column(values: ArrayLike, parent: IntColumn | None, n: int) -> IntColu
             field="delay_ns",
             remedy="name the request whose end it follows (parent), or leave the delay out",
         )
-    return delay
+    return delay if (delay != NONE).any() else None
 
 
 def conversations(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
@@ -75,6 +79,5 @@ def with_all_before(
 def taken_parents(parent: IntColumn, kept: IntColumn) -> IntColumn:
     """Return the parents of the rows that are kept; a turn without its parent is a first one."""
     place = np.full(len(parent) + 1, NONE, np.int64)
-    place[kept] = np.arange(len(kept))
-    place[-1] = NONE  # where NONE points to
+    place[kept] = np.arange(len(kept))  # the last place is where NONE points to
     return place[parent[kept]]
