@@ -119,7 +119,7 @@ class ContinuousParams(Ordering):
             ``long_prefill_token_threshold_adaptive`` is of ``max_num_batched_tokens`` then.
         max_num_active_seqs: most requests that run at once, up to the worker's clients; None: them.
         max_num_queued_reqs: vLLM's front end rejects a request that arrives when so many wait or
-            run. A schedule serves every request: fewer than the instance has are refused here.
+            run. ``simulate`` and ``solve`` leave it out and count it as missed.
         long_prefill_token_threshold: most prompt tokens of one request in a step; 0: no limit.
             Not with the mode ``prefill_first``.
         long_prefill_token_threshold_adaptive: whether this limit is at least an equal share of
@@ -195,10 +195,11 @@ class ContinuousParams(Ordering):
             )
         if self.max_num_queued_reqs is not None and len(instance) > self.max_num_queued_reqs:
             raise InputError(
-                "vLLM rejects requests beyond this number (HTTP 503), and a schedule serves every "
-                "request",
+                "requests beyond this number are rejected (HTTP 503), and here all methods serve "
+                "the same requests",
                 field="max_num_queued_reqs",
-                remedy=f"leave it out, or give {len(instance)} or more, which rejects none",
+                remedy="use orsched simulate or solve, which leave them out and count them as "
+                f"missed, or give {len(instance)} or more, which rejects none",
             )
         prompts = instance.requests.prompt_tokens
         if self.splits or not len(prompts) or prompts.max() <= self.budget:

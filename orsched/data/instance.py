@@ -70,8 +70,9 @@ class Instance:
         autoscaling: the rule by which workers are started and drained; None: all are on.
         concurrency: conversations (requests, where no request has a parent) in flight at most: the
             next one is sent when fewer are unfinished; None: all arrive at their own times.
-        refused: how many requests of each class were refused before (``admitted``), for they fit
-            onto no worker. They count against the attainment of limits, and are not scheduled.
+        refused: how many requests of each class were refused, for they fit onto no worker
+            (``admitted``) or the queue was full. They count against the attainment of limits, and
+            are not scheduled.
 
     Raises ``InputError`` if a field is wrong.
     """
@@ -379,7 +380,12 @@ class Instance:
             fits = with_all_before(req.parent, fits)
         if not fits.any():
             require_feasible(self, chunks=True)
-        kept, codes = req.take(np.flatnonzero(fits)), req.service_class[~fits]
+        return self.with_refused(~fits)
+
+    def with_refused(self, mask: np.ndarray[Any, np.dtype[np.bool_]]) -> Instance:
+        """Return the instance without some requests, which are counted in ``refused``."""
+        req, fits = self.requests, ~mask
+        kept, codes = req.take(np.flatnonzero(fits)), req.service_class[mask]
         if req.ids is None:  # keep the names that rows had
             kept = kept.replace(ids=tuple(req.id_of(row) for row in np.flatnonzero(fits).tolist()))
         refused = np.bincount(codes, minlength=len(self.classes))

@@ -22,7 +22,7 @@ from orsched.models.bounds.bounds import bound
 from orsched.simulator.policy import Information
 from orsched.solving.checked_run import minimises, require_defined
 from orsched.solving.comparison import Failure, attempted, require_any
-from orsched.solving.method_choice import Chosen, choose, choose_all, method_named
+from orsched.solving.method_choice import Chosen, choose, choose_all, method_named, require_fit
 from orsched.solving.objectives import (
     LINEAR,
     MAKESPAN,
@@ -334,9 +334,12 @@ class _Sweep:
         if share is not None:
             options["initial_schedule"] = self._known(method, aim)
         position = len(self.found) + len(self.failed)
-        done = attempted(
-            method, position, lambda chosen: solve(self.instance, chosen, aim, **options)
-        )
+
+        def solved(chosen: Chosen) -> Result:
+            require_fit(self.instance, chosen)  # all serve the same requests: none rejects some
+            return solve(self.instance, chosen, aim, **options)
+
+        done = attempted(method, position, solved)
         if isinstance(done, Failure):
             self.failed.append(done)
             return

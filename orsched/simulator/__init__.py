@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from orsched.data.step import Step
     from orsched.simulator.policy import Policy, View
 
-__all__ = ["Simulated", "simulate_policy"]
+__all__ = ["Simulated", "rejected_requests", "simulate_policy"]
 
 
 def simulate_policy(
@@ -36,6 +36,25 @@ def simulate_policy(
     """
     instance.require_feasible(policy.chunks)
     return _loop_for(instance)(instance, policy, observer, deadline).run()
+
+
+def rejected_requests(
+    instance: Instance,
+    policy: Policy,
+    most: int,
+    deadline: Callable[[], None] | None = None,
+) -> list[int]:
+    """Return the requests that a server rejects, which takes none while ``most`` wait or run.
+
+    One that ends at the moment of an arrival still counts. Raises as ``simulate_policy``, and
+    ``InputError`` where requests arrive when others have ended: a rejected one never ends.
+    """
+    instance.require_known_arrivals("a queue that rejects")
+    instance.require_feasible(policy.chunks)
+    loop = _loop_for(instance)(instance, policy, None, deadline)
+    loop.run_state.most = most
+    loop.serve()
+    return loop.run_state.rejected
 
 
 def _loop_for(instance: Instance) -> type[Loop]:

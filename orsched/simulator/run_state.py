@@ -3,6 +3,7 @@ what an information class grants a policy, and nothing more."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +62,9 @@ class RunState:
         self.stays: dict[int, int] = {}  # number of the present (or next) stay, of those evicted
         self.yielded: dict[int, int] = {}  # tokens of those that do not decode now
         self.left = n  # unfinished requests
+        self.most: int | None = None  # that wait or run: others are rejected as they arrive
+        self.rejected: list[int] = []
+        self.ended: list[int] = []  # when requests ended, in order
         self.assigns = policy.assigns and len(instance.workers) > 1
         self.concerned: list[int | None] = []  # what the policy said of the arrivals told last
         self.now_ns = 0  # the time of the event that is being handled
@@ -89,10 +93,20 @@ class RunState:
     def finished(self, request: int, now_ns: int) -> None:
         """See a request end: nothing follows from it here."""
 
+    def _rejects(self, request: int, moment_ns: int) -> bool:
+        """Whether a request is rejected, since as many were taken that have not ended before."""
+        taken = self.next_arrival - 1 - len(self.rejected)
+        if self.most is None or taken - bisect_left(self.ended, moment_ns) < self.most:
+            return False
+        self.rejected.append(request)
+        self.status[request] = DONE
+        self.left -= 1
+        return True
+
     def deliver_arrivals(self, view: View) -> bool:
         """Tell the policy of the arrivals up to now; say if there were any."""
         now, times, order = self.now_ns, self.arrival_times, self.arrival_order
-        hook, hidden = self.on_arrival, self.hidden
+        hook, hidden, limited = self.on_arrival, self.hidden, self.most is not None
         i, n = self.next_arrival, len(times)
         first = i
         while i < n and times[i] <= now:
@@ -101,6 +115,8 @@ class RunState:
             self.next_arrival = i
             if not i & _CHECK_DEADLINE_EVERY and self.deadline is not None:
                 self.deadline()
+            if limited and self._rejects(request, times[i - 1]):
+                continue
             for live, truth in hidden:
                 live[request] = truth[request]
             if hook is not None:

@@ -370,6 +370,8 @@ class RunningSet:
         run_state.left -= 1
         if run_state.follows:
             run_state.finished(request, self.state.now_ns)
+        if run_state.most is not None:
+            run_state.ended.append(self.state.now_ns)
         if run_state.on_finish is not None:
             run_state.on_finish(self.view, request, client)
 

@@ -31,6 +31,7 @@ from orsched.solving.engines import profiles
 from orsched.solving.method_choice import Chosen, choose, choose_all, require_fit
 from orsched.solving.methods import Method, Progress, Run
 from orsched.solving.objectives import MAKESPAN, Objective, minimised, named_as_bounds
+from orsched.solving.rejection import with_notes, without_rejected
 from orsched.solving.result import Result, Termination
 from orsched.solving.scenario import scenario
 
@@ -126,6 +127,7 @@ def solve(
             field="observer",
             remedy="simulate a policy",
         )
+    instance, chosen, notes = without_rejected(instance, chosen, whole_number(seed, "seed"))
     require_fit(instance, chosen)
     start = None
     if initial_schedule is not None:
@@ -144,7 +146,8 @@ def solve(
         slo=slo,
     )
     run.stop.start()
-    return Task(instance, chosen, limits, run, tuple(wanted)).result(progress=progress)
+    result = Task(instance, chosen, limits, run, tuple(wanted)).result(progress=progress)
+    return result if not notes else with_notes(result, notes)
 
 
 def simulate(
@@ -306,7 +309,11 @@ def solved_for(
     slo: SLO | None,
     options: dict[str, Any],
 ) -> Result:
-    """Return a result to be judged by an objective, of a method that may not be able to seek it."""
+    """Return a result to be judged by an objective, of a method that may not be able to seek it.
+
+    All methods serve the same requests, so that none may reject some.
+    """
+    require_fit(problem.admitted(), method)
     if aim is None or minimises(method.method, aim):
         return solve(problem, method, aim or MAKESPAN, seed=seed, slo=slo, **options)
     bounds = options.get("bounds") or ()
