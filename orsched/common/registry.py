@@ -40,6 +40,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "sensitivity_chart": "orsched.views.loads:sensitivity_chart",
         "slack_chart": "orsched.views.loads:slack_chart",
         "solve": "orsched.solving.solver:solve",
+        "without_rejected": "orsched.planning.rejection:without_rejected",
     },
     "methods": {
         "fcfs": "orsched.heuristics.pang:FCFS",

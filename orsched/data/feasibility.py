@@ -226,14 +226,11 @@ def check_roles(instance: Parts) -> None:
                     remedy="give the instance a link: Link() costs nothing, as 2P2D:free does",
                 )
             continue
-        for other, there in (
-            ("prefix cache", worker.caches_prefixes),
-            ("whole memory", worker.memory is not None and not worker.memory.is_paged),
-            ("failures", worker.available_ns),
-            ("padding", worker.padding),
-        ):
-            if there:
-                raise refused_pair("link", other, where)
+        whole = worker.memory is not None and not worker.memory.is_paged
+        found = {"prefix cache": worker.caches_prefixes, "whole memory": whole}
+        found |= {"failures": bool(worker.available_ns), "padding": worker.padding}
+        for other in filter(found.__getitem__, found):
+            raise refused_pair("link", other, where)
     for able in ("prefills", "decodes"):
         if not any(getattr(worker, able) for worker in instance.workers):
             raise InputError(

@@ -1,7 +1,5 @@
 """Pairs of features that no instance has together, with the reason: the one table of them."""
 
-from __future__ import annotations
-
 from orsched.common.errors import InputError
 
 _CACHE, _USERS, _LINK, _SCALED = "prefix cache", "prefix cache by users", "link", "autoscaling"

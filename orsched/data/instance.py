@@ -71,8 +71,7 @@ class Instance:
         concurrency: conversations (requests, where no request has a parent) in flight at most: the
             next one is sent when fewer are unfinished; None: all arrive at their own times.
         refused: how many requests of each class were refused, for they fit onto no worker
-            (``admitted``) or the queue was full. They count against the attainment of limits, and
-            are not scheduled.
+            (``admitted``) or the queue was full: attainment counts them, no schedule has them.
 
     Raises ``InputError`` if a field is wrong.
     """
@@ -368,9 +367,8 @@ class Instance:
     def admitted(self) -> Instance:
         """Return the instance without the requests that fit onto no worker, counted in ``refused``.
 
-        A server refuses them: prompt and output need more memory than any worker has. ``solve``,
-        ``simulate``, ``compare``, bounds and the commands do this first. Raises
-        ``InfeasibleError`` where no request is left.
+        As a server does with what needs more memory than it has; all that solves or bounds does
+        this first. Raises ``InfeasibleError`` where no request is left.
         """
         fits = fits_some_worker(self, chunks=True)
         if fits.all():

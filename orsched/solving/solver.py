@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
+from orsched.common.registry import attached
 from orsched.common.stop import MaxRuntime, Stop
 from orsched.data.instance import require_instance, say_unused
 from orsched.data.service_classes import SLO, require_slo
@@ -31,7 +32,6 @@ from orsched.solving.engines import profiles
 from orsched.solving.method_choice import Chosen, choose, choose_all, require_fit
 from orsched.solving.methods import Method, Progress, Run
 from orsched.solving.objectives import MAKESPAN, Objective, minimised, named_as_bounds
-from orsched.solving.rejection import with_notes, without_rejected
 from orsched.solving.result import Result, Termination
 from orsched.solving.scenario import scenario
 
@@ -127,7 +127,7 @@ def solve(
             field="observer",
             remedy="simulate a policy",
         )
-    instance, chosen, notes = without_rejected(instance, chosen, whole_number(seed, "seed"))
+    instance, chosen, noted = attached("without_rejected")(instance, chosen, seed)
     require_fit(instance, chosen)
     start = None
     if initial_schedule is not None:
@@ -146,8 +146,7 @@ def solve(
         slo=slo,
     )
     run.stop.start()
-    result = Task(instance, chosen, limits, run, tuple(wanted)).result(progress=progress)
-    return result if not notes else with_notes(result, notes)
+    return noted(Task(instance, chosen, limits, run, tuple(wanted)).result(progress=progress))  # type: ignore[no-any-return]
 
 
 def simulate(
@@ -244,8 +243,7 @@ def compare(
         methods: names, ``module:Class``, ``path/to/own.py:Class``, policy classes, policy objects
             (each is copied, and stays as it is).
         workers, arrivals, predictions: another scenario for all methods, as in ``simulate``.
-        slo: a service-level objective to report the attainment of.
-        seed: of arrivals, predictions and the methods' random choices.
+        slo, seed: as in ``simulate``.
         time_limit: seconds for all methods together: each gets an equal share of what is left.
         information, parameters: of every method, as in ``solve``.
         failures, autoscale, concurrency: as in ``simulate``.
@@ -257,9 +255,8 @@ def compare(
     A method that does not suit, lacks a package, fails or runs out of time is named in ``failed``
     with its reason, and the others go on; if none makes a schedule, that is raised. Names that
     stand for nothing, and parameters that do not exist, are refused before anything runs. After
-    Ctrl-C the results so far are returned, a search's incumbent among them.
-
-    Each result has the best bounds that any of the runs has proven for what its schedule does.
+    Ctrl-C the results so far are returned, a search's incumbent among them. Each result has the
+    best bounds that any of the runs has proven for what its schedule does.
 
     Raises:
         InputError: a name, a parameter or the scenario is wrong.
@@ -309,11 +306,8 @@ def solved_for(
     slo: SLO | None,
     options: dict[str, Any],
 ) -> Result:
-    """Return a result to be judged by an objective, of a method that may not be able to seek it.
-
-    All methods serve the same requests, so that none may reject some.
-    """
-    require_fit(problem.admitted(), method)
+    """Return a result to be judged by an objective, of a method that may not be able to seek it."""
+    require_fit(problem.admitted(), method)  # all serve the same requests: none rejects some
     if aim is None or minimises(method.method, aim):
         return solve(problem, method, aim or MAKESPAN, seed=seed, slo=slo, **options)
     bounds = options.get("bounds") or ()
