@@ -267,6 +267,21 @@ def mico(figure: Any, found: list[Table]) -> None:
     figure.axes[0].legend(fontsize=8)
 
 
+def library(figure: Any, found: list[Table]) -> None:
+    """Draw median and largest gap of each family and objective, none as 0.001 %."""
+    rows = [row for row in found[0][1:] if row[6] not in ("", "-")]
+    ax = figure.subplots()
+    medians, largest = ([max(0.001, number(row[k])) for row in rows] for k in (6, 7))
+    for place, ends in enumerate(zip(medians, largest, strict=True)):
+        ax.plot(ends, (place, place), color=GREY, zorder=0)
+    labels = [f"{row[0]}, {row[1].removesuffix('_mean').replace('_', ' ')}" for row in rows]
+    dots(ax, labels, {"median": medians, "largest": largest})
+    ax.set_xscale("log")
+    ax.axvline(1, color=BLACK, linewidth=1, linestyle=":")
+    ax.set_xlabel("gap between best schedule and certified bound, % (0.001: none)")
+    ax.legend(fontsize=8)
+
+
 FIGURES = (
     Figure("results-ssjf", (("Printed values beside ours", 0),), ssjf, (8, 3.2)),
     Figure("results-mico-and-echo", (("MICO: printed values beside ours", 0),), mico, (8, 2.8)),
@@ -284,6 +299,7 @@ FIGURES = (
     ),
     Figure("results-predictions-and-gates", (("What predictions gain", 2),), worth, (8, 3.4)),
     Figure("results-scls", (("By arrival rate", 0),), scls, (7.5, 3.2)),
+    Figure("results-library", (("Families", 0),), library, (7.5, 5.5)),
 )
 
 
