@@ -219,11 +219,8 @@ def unpacked(path: Path) -> bytes:
         with gzip.open(io.BytesIO(read_bytes(path))) as stream:
             found = stream.read(MAX_BYTES + 1)
     except (OSError, EOFError) as error:
-        raise InputError(
-            f"is not a gzip file: {error}",
-            file=str(path),
-            remedy=_AGAIN,
-        ) from None
+        problem = f"is not a gzip file: {error}"
+        raise InputError(problem, file=str(path), remedy=_AGAIN) from None
     if len(found) > MAX_BYTES:
         raise InputError(f"must be at most {MAX_BYTES:,} bytes unpacked", file=str(path))
     return found
@@ -245,8 +242,7 @@ def digest(document: Any) -> str:
 
 
 def record(family: str) -> dict[str, dict[str, Any]]:
-    """Return the record of a family: for each row's key ``lower``, ``upper``, ``search``,
-    ``past``."""
+    """Return the record of a family: for each row ``lower``, ``upper``, ``search``, ``past``."""
     path = folder() / "best" / f"{family}.json"
     if not path.is_file():
         return {}
@@ -312,12 +308,10 @@ def row_of(name: str, objective: str, track: str) -> Row:
     """Return a row; ``InputError`` names what the library has in place of one that it has not."""
     one = named(name)
     if objective not in one.objectives or track not in TRACKS or one.retired:
-        rest = f"retired: {one.retired}" if one.retired else f"tracks: {', '.join(TRACKS)}"
-        raise InputError(
-            f"the library has no row {one.instance} {objective} {track}",
-            field="objective",
-            remedy=f"objectives of this instance: {', '.join(one.objectives)}; {rest}",
-        )
+        rest = one.retired or f"tracks: {', '.join(TRACKS)}"
+        remedy = f"objectives of this instance: {', '.join(one.objectives)}; {rest}"
+        problem = f"the library has no row {one.instance} {objective} {track}"
+        raise InputError(problem, field="objective", remedy=remedy)
     same = (r for r in rows(one.family) if r.listed == one and r.objective == objective)
     return next(row for row in same if row.track == track)
 

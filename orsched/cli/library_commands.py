@@ -28,11 +28,10 @@ def library_group() -> None:
 
 
 FAMILY = option("Only this family, such as gsm8k.", metavar="NAME")
-TRACK = option("Only schedules, or only policies.", choices=["clairvoyant", "policy"])
 
 
-def _rows(family: str | None, track: str | None = None) -> list[Row]:
-    """Return the rows of a family and a track that have something to show."""
+def _rows(family: str | None) -> list[Row]:
+    """Return the rows of a family, or of all, that have something to show."""
     from orsched.common.near_names import known_names
     from orsched.instances.library_index import listed, rows
 
@@ -40,8 +39,7 @@ def _rows(family: str | None, track: str | None = None) -> list[Row]:
     if family not in (None, *known):
         remedy = known_names(family, known)
         raise InputError(f"unknown family {family!r}", field="--family", remedy=remedy)
-    found = (row for row in rows(family) if row.upper is not None or row.track == "clairvoyant")
-    return [row for row in found if track in (None, row.track)]
+    return [row for row in rows(family) if row.upper is not None or row.track == "clairvoyant"]
 
 
 LISTED = ("instance", "objective", "track", "class", "status", "lower_bound", "upper_bound", "gap")
@@ -54,11 +52,10 @@ class ListLibraryCommand(Viewed):
     known = LISTED
 
     family: str | None = FAMILY
-    track: str | None = TRACK
     status: str | None = option("Only rows of it.", choices=["proven", "searched", "open"])
 
     def _run(self) -> None:
-        found = [row.cells() for row in _rows(self.family, self.track)]
+        found = [row.cells() for row in _rows(self.family)]
         kept = [row for row in found if self.status in (None, row["status"])]
         print_rows(viewed([{name: row[name] for name in LISTED} for row in kept]), self.style)
 

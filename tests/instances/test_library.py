@@ -311,6 +311,13 @@ def test_a_wrong_submission_is_refused_and_writes_nothing(shelf, tmp_path, field
     assert (shelf / "best" / "toy.json").read_bytes() == before
 
 
+def test_the_example_of_the_page_is_valid(shelf, tmp_path, repo_root):
+    text = (repo_root / "docs" / "library.md").read_text()
+    document = json.loads(text.partition("```json\n")[2].partition("```")[0])
+    found = _submit(tmp_path, **document)
+    assert (found.faults, found.value, found.better) == ([], 78_000_000, False)
+
+
 def test_the_presets_are_policies_too(shelf, tmp_path):
     name = next(iter(presets()))
     assert _submit(tmp_path, track="clairvoyant", policy={"name": name, "seed": 0}).faults == []
