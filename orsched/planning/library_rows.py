@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from orsched.instances.library_index import Row
 
 SUBMISSION = "orsched/submission"
-STORED_BYTES = 60_000
+STORED_BYTES = 100_000
 """Packed schedules above this are not stored, but made again where their method allows it."""
 
 INLINE_BYTES = 1_500
