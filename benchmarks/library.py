@@ -310,6 +310,8 @@ def evidence(
     )
     kept = {"schedule": library_rows.columns_of(made.schedule)}
     optimal = method == "exact" and made.status == "optimal" and made.termination == "finished"
+    if aim == "makespan" and made.schedule.bound is not None:
+        kept["bound"] = made.schedule.bound
     return kept | ({"search": {"name": "exact"}} if optimal else {})
 
 
@@ -359,7 +361,8 @@ def tried(row: index.Row, method: str, limit: float, head: dict[str, Any]) -> An
         head = head | {"seconds": time.process_time() - start, "method": method}
         for kind, document in found.items():
             said = library_rows.submit(head | {kind: document})
-            value = said.faults[0] if said.faults else said.value
+            if kind in ("schedule", "policy") or len(found) == 1:
+                value = said.faults[0] if said.faults else said.value
     except orsched.OrschedError as error:
         return str(error)[:120]
     return value
@@ -377,7 +380,8 @@ def baselines(date: str, limit: float, minutes: float, families: list[str]) -> N
         if time.process_time() - begun > 60 * minutes:
             break
         known = index.record(row.listed.family).get(row.key, {}).get("tried", {})
-        if known.get(method, {}).get("limit", 0) >= limit:
+        done = known.get(method, {}).get("limit", 0)
+        if done >= limit or (done and row.track == "policy"):
             continue
         head = {
             "instance": row.listed.instance, "objective": row.objective, "track": row.track,
