@@ -3,8 +3,8 @@
 
 python verify_schedule.py INSTANCE.json SCHEDULE.json prints the makespan, or the first broken rule
 with exit code 1. Files may end in .gz. A schedule has the tables "steps" and "work" (docs, File
-formats). Costs that are not affine or of a data sheet, padding, prefix caches, links, failures and
-autoscaling are out of its reach, and refused.
+formats). Costs are affine, or roofline of five coefficients. Others, padding, prefix caches, links,
+failures and autoscaling are out of its reach, and refused.
 """
 
 import gzip
@@ -16,7 +16,7 @@ PREFILL, DECODE, MIXED, INVALID = 0, 1, 2, 2
 STEPS = ("worker", "phase", "start_ns", "end_ns", "rounds")
 WORK = ("request", "client", "phase", "first_step", "last_step", "tokens", "stay")
 AFFINE = {"prefill_fixed_ns", "prefill_token_ns", "round_fixed_ns", "round_client_ns"}
-SHEET = {"fixed_fs", "weights_fs", "token_fs", "context_fs", "attended_fs", "time_scale"}
+ROOFLINE = {"fixed_fs", "weights_fs", "token_fs", "context_fs", "attended_fs", "time_scale"}
 KNOWN = {"clients", "cost", "prefill_cap_tokens", "memory", "name"}
 
 
@@ -55,7 +55,7 @@ def verify(instance, schedule):
     outputs = requests["output_tokens"]
     for worker in workers:
         plain = not set(worker) - KNOWN and "prefix_cache" not in (worker["memory"] or {})
-        plain = plain and set(worker["cost"]) - {"model"} in (AFFINE, SHEET)
+        plain = plain and set(worker["cost"]) - {"model"} in (AFFINE, ROOFLINE)
         require(plain and not instance.get("link"), "an instance of this kind is out of reach")
     steps, rows = table(schedule["steps"], STEPS), table(schedule["work"], WORK)
     by_worker, free, last = [[] for _ in workers], [0] * len(workers), (0, 0)

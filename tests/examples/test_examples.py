@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import orsched
 from orsched.cli.commands import run as main
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -38,6 +39,17 @@ def test_the_data_are_what_the_script_makes(tmp_path):
     for path in (tmp_path / "data").iterdir():
         assert path.read_bytes() == (EXAMPLES / "data" / path.name).read_bytes(), path.name
     assert len((EXAMPLES / "data" / "requests.csv").read_text().splitlines()) == 501
+
+
+def test_the_verifier_needs_no_orsched(tmp_path):
+    case = orsched.load("gsm8k-llama65b")
+    orsched.save_instance(case, tmp_path / "case.json")
+    orsched.save_schedule(orsched.solve(case, "fcfs"), tmp_path / "plan.json")
+    printed = run("verify_schedule.py", tmp_path, "case.json", "plan.json")
+    assert (
+        printed
+        == f"valid, makespan {orsched.load_schedule(tmp_path / 'plan.json').makespan_ns} ns\n"
+    )
 
 
 def by_command(name, folder, monkeypatch, capsys):
