@@ -41,7 +41,7 @@ Pieces = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineCost:
-    """A step takes ``fixed + row x + max(weights, token x) + P(x) + context C + attended A ...``.
+    """A step takes ``fixed + row x + max(weights, token x) + P(x) + context C + attended A``.
 
     x are the tokens that go through the layers: the prompt tokens and one for each request of the
     round. C is the sum of the round's contexts, M the longest of them. A are the attended tokens of
