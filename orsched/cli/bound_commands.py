@@ -45,8 +45,8 @@ class BoundCommand(Limits, Printed, RequestsAndCopies):
 
     instance: str = INSTANCE
     objective: str = option(
-        "makespan, jct_mean, ttft_mean, weighted_jct_mean, weighted_tardiness_mean, lateness_max or "
-        "bulk.",
+        "makespan, jct_mean, ttft_mean, weighted_jct_mean, weighted_tardiness_mean, lateness_max "
+        "or bulk.",
         choices=[
             "makespan",
             "mean_jct",
