@@ -1,10 +1,11 @@
 """The method ``vllm`` beside vLLM's own scheduler, step by step; then orsched's orders in it, and
 that scheduler driven by orsched.
 
-Without prefix caches, and with them, where the tokens that each request finds must be equal too; on
-long prompts and, where ``ORSCHED_DATA`` is set, real traces; all of it also with asynchronous
-scheduling, with a prefix cache as vLLM's server is set by default, and with random settings of
-the scheduler that are off by default (``workloads.KNOBS``).
+Without prefix caches, with them, and on turns of conversations that follow each other's ends: the
+tokens that each request finds must be equal too. On long prompts and, where ``ORSCHED_DATA`` is
+set, real traces; all of it also with asynchronous scheduling, with a prefix cache as vLLM's server
+is set by default, and with random settings of the scheduler that are off by default
+(``workloads.KNOBS``).
 
 python -m benchmarks.vllm.compare PYTHON_WITH_VLLM [--workloads 50] [--requests 500]
 """
@@ -25,6 +26,7 @@ from benchmarks.vllm.workloads import (
     long_workload,
     prefix_workload,
     trace_workload,
+    turn_workload,
     with_knobs,
     workload,
 )
@@ -32,6 +34,7 @@ from orsched.heuristics.continuous import ContinuousBatching
 from orsched.heuristics.continuous.async_scheduling import AsyncBatching
 from orsched.heuristics.continuous.engine_steps import as_scheduled, engine_steps
 from orsched.heuristics.continuous.params import make_queue
+from orsched.metrics.timeline import as_arrived
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 
@@ -40,13 +43,14 @@ REAL = Path(__file__).with_name("real_scheduler.py")
 
 
 def ours(instance, params, ahead):
-    """Return the steps and the hits of our schedule, which the checker accepts."""
+    """Return the steps and the hits of our schedule, which the checker accepts, and the instance
+    with the arrivals that follow from its ends."""
     known = Information.CLAIRVOYANT
     kind = AsyncBatching if ahead else ContinuousBatching
     policy = kind(params, known, make_queue(instance, params, known))
     schedule = simulate_policy(instance, policy).schedule
     assert orsched.check(instance, schedule) == []
-    return list(engine_steps(schedule)), hits_of(schedule)
+    return list(engine_steps(schedule)), hits_of(schedule), as_arrived(instance, schedule)
 
 
 def hits_of(schedule):
@@ -79,7 +83,7 @@ def compare(python, kind, make, count, ahead=False):
     mine, found, cases = {}, {}, []
     for seed in range(count):
         instance, params = make(seed)
-        steps, found[seed] = ours(instance, params, ahead)
+        steps, found[seed], instance = ours(instance, params, ahead)
         mine[seed] = [(dict(step.tokens), sorted(step.preempted)) for step in steps]
         case = as_case(seed, instance, params, [step.start_ns for step in steps])
         cases.append({**case, "async": ahead})
@@ -135,6 +139,8 @@ def main():
         good &= compare(options.python, shared, prefix_workload, options.workloads, ahead)
         further, make = f"{shared} and further settings", with_knobs(prefix_workload)
         good &= compare(options.python, further, make, options.workloads, ahead)
+        turns = f" of conversations{said}"
+        good &= compare(options.python, turns, turn_workload, options.workloads, ahead)
     kinds = {"": workload, " of long prompts": long_workload, " of traces": trace_workload}
     if "ORSCHED_DATA" not in os.environ:
         print("no workloads of traces: ORSCHED_DATA is not set")

@@ -114,6 +114,13 @@ def prompt_tokens(case, row, prompt):
         return [PROMPT_TOKEN] * prompt
     size, ids = case["block_tokens"], case["prefixes"][row]
     tokens = [SHARED_TOKEN + each for each in ids for _ in range(size)][:prompt]
+    before = case["parents"][row] if "parents" in case else -1
+    if before >= 0:  # the prompt goes on behind its parent's prompt and answer, if it holds both
+        own, answer, *_ = case["requests"][before]
+        if prompt >= own:
+            tokens = prompt_tokens(case, before, own)
+        if prompt >= own + answer:
+            tokens += [own_token(before)] * answer
     return tokens + [own_token(row)] * (prompt - len(tokens))
 
 

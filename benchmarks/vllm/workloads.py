@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from dataclasses import replace
@@ -114,6 +115,36 @@ def prefix_workload(seed):
     return instance, params
 
 
+def turn_workload(seed):
+    """Return turns of conversations on such a worker: each arrives a while after its parent's end,
+    with a prompt that goes on behind the parent's answer, or that has lost it; few at a time."""
+    instance, params = prefix_workload(seed)
+    rng, requests = random.Random(seed + 2 * 10**6), instance.requests
+    prompts, outputs = requests.prompt_tokens.tolist(), requests.output_tokens.tolist()
+    longest, parent, delay = max(prompts), [-1] * len(prompts), [-1] * len(prompts)
+    first = []
+    for row in range(len(prompts)):
+        before = rng.choice(first[-8:]) if first and rng.random() < 0.8 else -1
+        while before in parent[:row]:  # the last turn of the conversation so far
+            before = parent.index(before)
+        whole = prompts[before] + outputs[before]
+        if before < 0 or whole >= longest:
+            first.append(row)
+            continue
+        least = rng.choice((whole, whole, whole, prompts[before]))
+        prompts[row], parent[row] = rng.randint(least, min(longest, least + 30)), before
+        delay[row] = rng.choice((0, 1000, rng.randint(0, 100_000)))
+    kept = [[] if each >= 0 else requests.prefixes.of(row) for row, each in enumerate(parent)]
+    offsets = [0, *itertools.accumulate(map(len, kept))]
+    ids = [int(number) for each in kept for number in each]
+    turns = requests.replace(
+        prompt_tokens=prompts, parent=parent, delay_ns=delay,
+        prefixes=Prefixes(offsets, ids, requests.prefixes.block_tokens),
+    )  # fmt: skip
+    most = rng.choice((None, 2, 6))
+    return instance.replace(requests=turns, concurrency=most), params
+
+
 def with_knobs(make):
     """Return workloads of a kind with random settings of ``KNOBS``."""
 
@@ -214,6 +245,8 @@ def as_case(name, instance, params, starts):
     if instance.caches_prefixes:
         prefixes = requests.prefixes
         shared["prefixes"] = [prefixes.of(row).tolist() for row in range(len(instance))]
+    if requests.parent is not None:
+        shared["parents"] = requests.parent.tolist()
     return {
         **shared,
         "id": name,
