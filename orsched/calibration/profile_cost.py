@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.calibration.config_fields import dense_layers
 from orsched.calibration.profile_tables import (
+    all_reduce_points,
     all_reduce_rows,
     attention_rows,
     expert_rows,
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from orsched.calibration.profile_tables import KernelRow
+    from orsched.calibration.shapes import ModelShape
     from orsched.costs import ProfiledCost
+    from orsched.costs.profiled_kernels import AttentionRow
 
 
 TABLES = ("dense", "attention", "per_sequence", "moe", "all_reduce")
@@ -44,21 +48,27 @@ class ProfileFiles:
     hardware: Path | None = None
     tensor_parallel: int = 1  # GPUs that share each layer
     unused: tuple[str, ...] = ()  # files of the layout that no cost is made of
+    rounds: Path | None = None  # attention of rounds, where it has a table of its own
 
     def to_dict(self) -> dict[str, str]:
         """Return the tables by name, for reports."""
-        found = {name: getattr(self, name) for name in (*TABLES, "hardware")}
+        found = {name: getattr(self, name) for name in (*TABLES, "hardware", "rounds")}
         return {name: str(path) for name, path in found.items() if path is not None}
 
 
 def find_profile(folder: Path, tensor_parallel: int = 1) -> ProfileFiles:
     """Return the tables in a variant's folder, in one above it with no choice, or in ``tp<N>``.
 
+    A folder with the Parquet tables of AIConfigurator has them for all numbers of GPUs.
+
     Raises:
         InputError: no such tables, more than one profile, or none of this tensor parallelism.
     """
     if not folder.is_dir():
         raise InputError("is not a directory", file=str(folder), remedy=LAYOUT)
+    published = _published(folder, tensor_parallel)
+    if published is not None:
+        return published
     own = re.fullmatch(r"tp(\d+)", folder.resolve().name)
     if (folder / "dense.csv").is_file():
         if own is not None and int(own[1]) != tensor_parallel:
@@ -78,6 +88,27 @@ def find_profile(folder: Path, tensor_parallel: int = 1) -> ProfileFiles:
     if not (chosen / "dense.csv").is_file():
         raise _other(folder, tensor_parallel, [path.parent for path in _dense(variants[0])])
     return _tables(chosen, tensor_parallel)
+
+
+def _published(folder: Path, tensor_parallel: int) -> ProfileFiles | None:
+    """Return the tables of AIConfigurator in a folder, None without one of products."""
+    from orsched.calibration import published_tables as tables
+
+    dense = tables.published_file(folder, tables.GEMM)
+    if dense is None:
+        return None
+    paths = [tables.published_file(folder, each) for each in (tables.CONTEXT, tables.GENERATION)]
+    found = [path for path in paths if path is not None]
+    if len(found) < len(paths):
+        pattern = tables.CONTEXT if paths[0] is None else tables.GENERATION
+        raise InputError("is not there", file=str(folder / pattern), remedy="add the table")
+    return ProfileFiles(
+        dense,
+        found[0],
+        all_reduce=tables.published_file(folder, tables.REDUCE),
+        tensor_parallel=tensor_parallel,
+        rounds=found[1],
+    )
 
 
 def _dense(folder: Path, above: str = "") -> list[Path]:
@@ -137,6 +168,7 @@ class ModelFacts:
     expert_parallel: int = 1  # groups of GPUs among which the experts are divided
     activated: int | None = None  # experts a step; None: on average, of random choices
     times_a_step: Mapping[str, int] = field(default_factory=dict)
+    shape: ModelShape | None = None  # for tables by the sizes of products
 
     def __post_init__(self) -> None:
         whole_number(self.layers, "layers", minimum=1, maximum=MOST_LAYERS)
@@ -159,10 +191,7 @@ def profile_cost(files: ProfileFiles, model: ModelFacts, fixed_ns: int = 0) -> P
     table is wrong, a kernel is not known, or all-reduce times are needed and not there; names file,
     row, field and remedy.
     """
-    dense = kernel_rows(files.dense, "tokens")
-    sequences = [] if files.per_sequence is None else kernel_rows(files.per_sequence, "sequences")
-    if files.moe is not None:
-        dense += expert_rows(files.moe, model.expert_parallel, model.activated)
+    dense, sequences, attention = _rows(files, model)
     if files.tensor_parallel > 1:
         dense += _all_reduces(files, sorted({size for _, size, _ in dense}), model)
     times = {}
@@ -174,7 +203,7 @@ def profile_cost(files: ProfileFiles, model: ModelFacts, fixed_ns: int = 0) -> P
     try:
         return from_kernels(
             [row for row in dense if row[0] in used],
-            attention_rows(files.attention),
+            attention,
             times_a_step=used,
             layers=model.layers,
             fixed_ns=fixed_ns,
@@ -183,6 +212,38 @@ def profile_cost(files: ProfileFiles, model: ModelFacts, fixed_ns: int = 0) -> P
     except InputError as error:
         path = files.attention if error.field in ("prefill", "decode") else files.dense
         raise error.located(file=str(path)) from None
+
+
+def _rows(
+    files: ProfileFiles, model: ModelFacts
+) -> tuple[list[KernelRow], list[KernelRow], list[AttentionRow]]:
+    """Return the rows of a profile in either layout: by tokens, by sequences, of attention."""
+    if files.rounds is None:
+        dense = kernel_rows(files.dense, "tokens")
+        path = files.per_sequence
+        sequences = [] if path is None else kernel_rows(path, "sequences")
+        if files.moe is not None:
+            dense += expert_rows(files.moe, model.expert_parallel, model.activated)
+        return dense, sequences, attention_rows(files.attention)
+    from orsched.calibration.published_tables import attention_of, product_rows
+
+    shape, tp = model.shape, files.tensor_parallel
+    if shape is None:
+        raise InputError(
+            "these tables go by the sizes of products",
+            file=str(files.dense),
+            field="model",
+            remedy="--model NAME, or --config with the model's config.json",
+        )
+    if shape.experts or shape.latent or shape.linear or shape.windowed:
+        raise InputError(
+            f"these tables have no times of all layers of {shape.title}",
+            file=str(files.dense),
+            field="model",
+            remedy="a dense model with grouped heads of keys; or --gpu NAME",
+        )
+    dense, sequences = product_rows(files.dense, shape, tp)
+    return dense, sequences, attention_of(files.attention, files.rounds, shape, tp)
 
 
 def _times(kernel: str, model: ModelFacts, path: Path | None, *, experts: bool) -> int:
@@ -230,7 +291,14 @@ def _all_reduces(
             remedy="put all_reduce.csv with tokens,time_us or bytes,time_us beside dense.csv, or "
             "hardware.yaml with samples above it",
         )
-    return all_reduce_rows(path, tokens, model.hidden and model.hidden * _BYTES)
+    token_bytes = model.hidden and model.hidden * _BYTES
+    if files.rounds is not None:
+        from orsched.calibration.published_tables import reduce_points
+
+        by, points = "bytes", reduce_points(path, files.tensor_parallel)
+    else:
+        by, points = all_reduce_points(path)
+    return all_reduce_rows(path, by, points, tokens, token_bytes)
 
 
 _CONFIG = {"layers": "num_hidden_layers", "hidden": "hidden_size"}

@@ -167,17 +167,22 @@ def _activated(tokens: int, one: int, most: int, fixed: int | None) -> Fraction:
     return Fraction(round(most * (1 - spared) * _SHARE), _SHARE)
 
 
-def all_reduce_rows(path: Path, tokens: Sequence[int], token_bytes: int | None) -> list[KernelRow]:
-    """Read all-reduce times, as times of the kernel ``all_reduce`` at these numbers of tokens.
+def all_reduce_points(path: Path) -> tuple[str, dict[int, int]]:
+    """Return by what all-reduce times go, and picoseconds by it.
 
     ``path`` is a table with ``time_us`` by ``tokens`` or by ``bytes``, or LLMServingSim's
-    ``hardware.yaml`` with samples by bytes. By bytes, a token has ``token_bytes`` of them. Raises
-    ``InputError`` without such times, or without the bytes of a token.
+    ``hardware.yaml`` with samples by bytes. Raises ``InputError`` without such times.
     """
-    if path.suffix == ".yaml":
-        by, points = "bytes", _samples(path)
-    else:
-        by, points = _all_reduce_table(path)
+    return ("bytes", _samples(path)) if path.suffix == ".yaml" else _all_reduce_table(path)
+
+
+def all_reduce_rows(
+    path: Path, by: str, points: dict[int, int], tokens: Sequence[int], token_bytes: int | None
+) -> list[KernelRow]:
+    """Return all-reduce times as those of the kernel ``all_reduce`` at these numbers of tokens.
+
+    By bytes, a token has ``token_bytes`` of them; ``InputError`` where they are not known.
+    """
     if by == "bytes" and token_bytes is None:
         raise InputError(
             "all-reduce times go by bytes, and the hidden size is not known",

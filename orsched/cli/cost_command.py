@@ -9,7 +9,7 @@ import click
 
 from orsched.cli.artefacts import check_paths, write_cost, write_worker
 from orsched.cli.declaring import THERE, command, option
-from orsched.cli.machines import cost_facts, gpu_named, model_named, model_shape
+from orsched.cli.machines import cost_facts, gpu_named, model_shape
 from orsched.cli.options import Printed
 from orsched.cli.output import print_facts, remark
 from orsched.common.errors import InputError
@@ -61,7 +61,7 @@ class CostCommand(Printed):
         type=click.Path(exists=True, path_type=Path),
     )
     from_profile: Path | None = option(
-        "A profile of kernels: tp<N>/dense.csv, attention.csv, per_sequence.csv, moe.csv.",
+        "A profile of kernels: tp<N>/dense.csv, attention.csv, ... or AIConfigurator's *.parquet.",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
         metavar="DIR",
     )
@@ -185,8 +185,7 @@ _OF_A_RUN = (
 _OF_A_PROFILE = ("layers", "hidden", "experts", "dense_layers", "fixed_us", "kernels")
 _OF_BOTH = ("tp", "ep")
 _OF_A_SHEET = (
-    "gpu", "pp", "dp", "weights", "kv", "engine", "constants", "constant", "length", "slots",
-    "worker_file",
+    "gpu", "pp", "dp", "engine", "constants", "constant", "length", "slots", "worker_file",
 )  # fmt: skip
 
 
@@ -334,7 +333,7 @@ def _base(given: CostCommand) -> tuple[Any, dict[str, Any]]:
         if files.moe is None:
             remedy = f"leave it out, or put moe.csv beside {files.dense}"
             given.refuse(("ep", "experts", "dense_layers"), "the profile has no experts", remedy)
-        facts = _model_facts(given)
+        facts = _model_facts(given, published=files.rounds is not None)
         cost = profile_cost(files, facts, _fixed_ns(given.fixed_us))
     except InputError as error:
         if error.file is None and error.field in _FLAGS:
@@ -342,6 +341,8 @@ def _base(given: CostCommand) -> tuple[Any, dict[str, Any]]:
             raise InputError(error.problem, field=flag, remedy=error.remedy) from None
         raise
     about = described(cost, files, facts)
+    if files.rounds is not None and not given.fixed_us:
+        remark("the tables lack small kernels and the host: --fixed-us adds their time")
     if files.unused:
         remark(f"not used: {', '.join(files.unused)}")
     missing = {name: n for name, n in about["filled_in"].items() if n}
@@ -405,20 +406,21 @@ def _fitted(base: Any, path: Path, given: CostCommand) -> tuple[RunFit, Server]:
 _FITTED = ("makespan", "mean TPOT", "mean TTFT", "mean JCT")
 
 
-def _model_facts(given: CostCommand) -> ModelFacts:
+def _model_facts(given: CostCommand, *, published: bool) -> ModelFacts:
     """Return what is said of a profile's model; raises ``InputError`` without its layers."""
     from orsched.calibration.profile_cost import ModelFacts, config_facts
 
     model, config = given.model, given.config
     found: dict[str, int | None] = {}
+    shape = None
     if config is not None and model is not None:
         raise InputError(
             "a model and a configuration", field="--model", remedy="one of --model and --config"
         )
-    if config is not None:
+    if config is not None and not published:
         found |= config_facts(config)
-    elif model is not None:
-        shape = model_named(model)
+    elif model is not None or config is not None:
+        shape = model_shape(model, config).stored(given.weights, given.kv)
         found |= {"layers": shape.layers, "hidden": shape.hidden}
     for own in ("layers", "hidden", "dense_layers"):
         if getattr(given, own) is not None:
@@ -437,6 +439,7 @@ def _model_facts(given: CostCommand) -> ModelFacts:
         expert_parallel=1 if given.ep is None else given.ep,
         activated=given.experts,
         times_a_step=_kernels(given.kernels),
+        shape=shape,
     )
 
 
