@@ -117,13 +117,9 @@ def machines() -> tuple[Machine, ...]:
     >>> "h100-llama3-8b" in {each.name for each in orsched.machines()}
     True
     """
-    sheets = []
-    for gpu in GPUS.values():
-        for shape in MODELS.values():
-            count = least_gpus(gpu, shape)
-            if count <= 8:
-                sheets.append(_sheet(gpu.name, count, shape.name))
-    return (*measured(), *sheets)
+    pairs = ((gpu, shape) for gpu in GPUS.values() for shape in MODELS.values())
+    sizes = ((gpu.name, least_gpus(gpu, shape), shape.name) for gpu, shape in pairs)
+    return (*measured(), *(_sheet(*size) for size in sizes if size[1] <= 8))
 
 
 def measured() -> tuple[Machine, ...]:

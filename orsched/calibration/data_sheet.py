@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.calibration.curves import curve_pieces, joined, touched
-from orsched.calibration.gpus import GPUS, Constants, Gpu, constants_of
+from orsched.calibration.gpus import constants_of
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.costs.exact import to_whole_units
 from orsched.costs.roofline import FS_PER_S, RooflineCost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from orsched.calibration.gpus import Constants, Gpu
     from orsched.calibration.shapes import ModelShape
     from orsched.calibration.weight_formats import Format
-
-__all__ = ["BLOCK_TOKENS", "GPUS", "Gpu", "Layout", "data_sheet_cost", "fitting", "least_gpus"]
+    from orsched.costs.roofline import Pieces
 
 BLOCK_TOKENS = 16
 NUMBER_BYTES = 2  # BF16, of what GPUs send to each other
@@ -57,12 +59,6 @@ class Layout:
     def link(self, gpu: Gpu) -> str:
         """Return the name of what joins the GPUs of a stage: InfiniBand beyond a node."""
         return "infiniband" if self.tp * self.dp > gpu.node else gpu.link
-
-    @property
-    def words(self) -> str:
-        """What is more than 1, such as ``TP 4, EP 4``."""
-        sizes = ((item.name.upper(), getattr(self, item.name)) for item in fields(self))
-        return ", ".join(f"{name} {size}" for name, size in sizes if size > 1)
 
 
 class Fitting(NamedTuple):
@@ -128,7 +124,7 @@ def data_sheet_cost(
         weights_fs=attention.read * (2**20 - hidden) // 2**20,
         token_fs=attention.token * (2**20 - hidden) // 2**20,
         row_fs=_fs(row_s) + sum(each.token * hidden // 2**20 for each in (attention, *others)),
-        pieces=joined((curve, *(_bend(each, hidden) for each in others))),
+        pieces=_joined((curve, *(_bend(each, hidden) for each in others))),
         launch_fs=_fs(1e-6 * shape.layers * known.eager_layer_us),
         **_attention(gpu, shape, layout, known),
     )
@@ -138,7 +134,7 @@ def _fs(seconds: float) -> int:
     return to_whole_units(seconds, FS_PER_S, "cost")
 
 
-def _bend(kind: _Kind, hidden: int) -> tuple[tuple[int, int], ...]:
+def _bend(kind: _Kind, hidden: int) -> Pieces:
     """Return what products take more once they compute longer than they read."""
     if not kind.token:
         return ()
@@ -146,9 +142,7 @@ def _bend(kind: _Kind, hidden: int) -> tuple[tuple[int, int], ...]:
     return ((ridge, kind.token * (2**20 - hidden) // 2**20),)
 
 
-def _experts(
-    gpu: Gpu, shape: ModelShape, layout: Layout, known: Constants
-) -> tuple[int, tuple[tuple[int, int], ...]]:
+def _experts(gpu: Gpu, shape: ModelShape, layout: Layout, known: Constants) -> tuple[int, Pieces]:
     """Return the time of experts for one token, and its pieces from there on."""
     gpus, kept = layout.tp * layout.dp, shape.formats.experts
     one = shape.expert_weights * kept.bits / 8 / gpus / (gpu.bandwidth * known.expert_memory)
@@ -162,7 +156,47 @@ def _experts(
         both = max(read, computed) + known.overlap * min(read, computed)
         return both * uneven * FS_PER_S
 
-    return curve_pieces(time_fs)
+    return _curve(time_fs)
+
+
+_KNOTS = sorted({*(2**k for k in range(17)), *(3 * 2**k for k in range(16))})
+"""Tokens between which a curve is straight."""
+
+
+def _curve(time_fs: Callable[[int], float]) -> tuple[int, Pieces]:
+    """Return a growing curve's time at one token, and the pieces of a roofline from there on.
+
+    ``time_fs``: femtoseconds by tokens. The pieces meet the curve at powers of 2 and one point
+    between each two, rounded down; beyond the last the last slope goes on.
+    """
+    times = [round(time_fs(x)) for x in _KNOTS]
+    slopes = (
+        (a, max(0, (high - low) // (b - a)))
+        for (a, low), (b, high) in pairwise(zip(_KNOTS, times, strict=True))
+    )
+    return times[0], tuple(slopes)
+
+
+def _joined(curves: Iterable[Pieces]) -> Pieces:
+    """Return the sum of curves as one; a piece that goes on as the one before is left out."""
+    changes: dict[int, int] = {}
+    for pieces in curves:
+        before = 0
+        for start, slope in pieces:
+            changes[start] = changes.get(start, 0) + slope - before
+            before = slope
+    found: list[tuple[int, int]] = []
+    slope = 0
+    for start, change in sorted(changes.items()):
+        slope += change
+        if change:
+            found.append((start, slope))
+    return tuple(found)
+
+
+def touched(experts: int, chosen: int, tokens: float) -> float:
+    """Return how many experts some tokens choose on average, each k of them at random."""
+    return experts * (1 - (1 - chosen / experts) ** tokens) if chosen < experts else experts
 
 
 def _links(
@@ -198,24 +232,22 @@ def _attention(gpu: Gpu, shape: ModelShape, layout: Layout, known: Constants) ->
     each = shape.token_numbers - shape.index_size
     copies = 1 if shape.latent else tp / max(1, tp / shape.kv_heads)
     read = max(each * number / copies / bandwidth, latent / compute if shape.latent else 0)
-    full = shape.layers - shape.linear - shape.windowed
-    found = {"context": full * read, "attended": full * shape.layer_flops / compute}
-    windowed = {"context": shape.windowed * read}
-    windowed["attended"] = shape.windowed * shape.layer_flops / compute
-    if shape.index_heads:
-        windowed = {"context": found["context"], "attended": full * latent / compute}
-        index = 2 * shape.index_heads * shape.index_size
-        found["context"] = full * max(shape.index_size / bandwidth, index / compute)
-        found["attended"] = full * index / compute
-    state = 2 * shape.state_bytes / tp / bandwidth  # read and written
-    return {
-        "context_fs": _fs(found["context"]),
-        "attended_fs": _fs(found["attended"]),
-        "request_fs": _fs(state),
-        "window": shape.window if any(windowed.values()) else 0,
-        "window_context_fs": _fs(windowed["context"]),
-        "window_attended_fs": _fs(windowed["attended"]),
+    full, windowed = shape.layers - shape.linear - shape.windowed, shape.windowed
+    seconds = {
+        "context_fs": full * read,
+        "attended_fs": full * shape.layer_flops / compute,
+        "window_context_fs": windowed * read,
+        "window_attended_fs": windowed * shape.layer_flops / compute,
+        "request_fs": 2 * shape.state_bytes / tp / bandwidth + known.request_us / 1e6,
     }
+    if shape.index_heads:  # the index reads all of a context, attention what it chooses
+        index = 2 * shape.index_heads * shape.index_size
+        seconds["window_context_fs"] = seconds["context_fs"]
+        seconds["window_attended_fs"] = full * latent / compute
+        seconds["context_fs"] = full * max(shape.index_size / bandwidth, index / compute)
+        seconds["attended_fs"] = full * index / compute
+    found = {name: _fs(value) for name, value in seconds.items()}
+    return found | {"window": shape.window if windowed or shape.index_heads else 0}
 
 
 def fitting(

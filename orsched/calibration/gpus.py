@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from dataclasses import dataclass, fields, replace
-from functools import cache
+from dataclasses import dataclass, fields
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
-from orsched.common.parameters import read_pairs
 from orsched.common.scalars import is_number
 
 if TYPE_CHECKING:
@@ -48,65 +45,26 @@ class Gpu:
         return peaks.get(product, self.flops)
 
 
-def _read_gpus() -> dict[str, Gpu]:
-    found = {}
-    lines = TABLES.joinpath("gpus.csv").read_text("utf-8").splitlines()
-    for row in csv.DictReader(lines):
-        narrow = {"fp8": row["fp8_tflops"], "int8": row["int8_tops"], "fp4": row["fp4_tflops"]}
-        found[row["name"]] = Gpu(
-            row["name"],
-            row["title"],
-            round(float(row["bf16_tflops"]) * 10**12),
-            int(row["memory_gb"]) * 10**9,
-            int(row["memory_gb_s"]) * 10**9,
-            int(row["link_gb_s"]) * 10**9,
-            row["family"],
-            row["link"],
-            int(row["gpus_a_node"]),
-            tuple((kind, round(float(peak) * 10**12)) for kind, peak in narrow.items() if peak),
-            row["source"],
-        )
-    return found
-
-
-GPUS = _read_gpus()
-"""By name."""
-
-_OWN = {
+UNITS = {
     "tflops": ("flops", 10**12),
     "gb": ("memory_bytes", 10**9),
     "gb_s": ("bandwidth", 10**9),
     "link_gb_s": ("link_bandwidth", 10**9),
 }
+"""The numbers of a data sheet: what they are here, and their unit."""
 
 
-def own_gpu(text: str) -> Gpu:
-    """Return a GPU of one's own, such as ``tflops=400,gb=48,gb_s=1200,link_gb_s=64,like=l40s``.
+def _gpu(name: str, row: dict[str, Any]) -> Gpu:
+    sizes = {own: round(row.pop(given) * unit) for given, (own, unit) in UNITS.items()}
+    narrow = tuple((kind, round(peak * 10**12)) for kind, peak in row.pop("narrow").items())
+    return Gpu(name, narrow=narrow, **row, **sizes)
 
-    Those are the peak in BF16, the memory, its bandwidth, that of the link, and the GPU of the
-    catalogue whose family, link and ratios of narrower types it has. Raises ``InputError``.
-    """
-    given = read_pairs(text.split(","), "--gpu")
-    if set(given) != {*_OWN, "like"} or given["like"] not in GPUS:
-        raise InputError(
-            f"{text!r} does not have the five numbers of a GPU",
-            field="--gpu",
-            remedy="tflops=400,gb=48,gb_s=1200,link_gb_s=64,like=l40s, with a GPU of the catalogue",
-        )
-    like = GPUS[str(given["like"])]
-    sizes: dict[str, Any] = {}
-    for name, (own, unit) in _OWN.items():
-        value = given[name]
-        if not is_number(value) or not 0 < value < 10**9:
-            raise InputError(
-                f"{name} is {value!r}", field="--gpu", remedy=f"a number above 0: {name}=400"
-            )
-        sizes[own] = round(value * unit)
-    ratio = sizes["flops"] / like.flops
-    narrow = tuple((kind, round(ratio * peak)) for kind, peak in like.narrow)
-    source = "given by the user"
-    title = f"a GPU of {given['tflops']} TFLOP/s, {given['gb']} GB and {given['gb_s']} GB/s"
-    return replace(like, name="own", title=title, narrow=narrow, source=source, **sizes)
+
+GPUS = {
+    name: _gpu(name, row)
+    for name, row in json.loads(TABLES.joinpath("gpus.json").read_text("utf-8")).items()
+}
+"""By name."""
 
 
 @dataclass(frozen=True)
@@ -114,19 +72,18 @@ class Constants:
     """Shares of peaks, and times, of kernels and of the host.
 
     Attributes:
-        gemm_compute, gemm_memory: shares of the peaks that matrix products reach.
-        expert_compute, expert_memory: the same of products with experts.
-        attention_compute: share of the peak in attention of prompts.
-        attention_memory: share of the bandwidth in attention of rounds.
+        gemm_compute, gemm_memory, expert_compute, expert_memory: shares of the peaks that matrix
+            products reach, without and with experts.
+        attention_compute, attention_memory: the same of attention in prompts and in rounds.
         overlap: share of the shorter of reading and computing that the longer does not hide.
         uneven: time of the fullest group of experts by that of an average one.
         layer_us, expert_layer_us: small kernels of a layer, and what one with experts adds.
         eager_layer_us: least time of a layer in a step with prompts, which the host launches.
-        step_us: the host and the output in each step.
+        step_us, request_us: the host in each step, and for each request of a round.
         front_end_ms: what a request waits outside of all steps; a schedule has no place for it.
         memory_share: share of the memory that weights and caches may take.
-        link_us, link_gpu_us, link_share: an operation over GPUs: its time, what each GPU adds, and
-            the share of the link's bandwidth.
+        link_us, link_gpu_us, link_share: of an operation over GPUs: its time, what each GPU adds,
+            and the share of the link's bandwidth.
         source: where the constants are from.
     """
 
@@ -142,6 +99,7 @@ class Constants:
     expert_layer_us: float
     eager_layer_us: float
     step_us: float
+    request_us: float
     front_end_ms: float
     memory_share: float
     link_us: float
@@ -152,40 +110,30 @@ class Constants:
     def __post_init__(self) -> None:
         for item in fields(self):
             value, share = getattr(self, item.name), item.name.split("_")[-1] in _SHARES
-            if item.name == "source":
-                continue
-            if not is_number(value) or not 0 <= value <= (1 if share else 10**6):
+            most, least = (1, 1e-6) if share else (10**6, 0)
+            if item.name != "source" and not (is_number(value) and least <= value <= most):
                 wanted = "a share in (0, 1]" if share else "a number from 0 to 1,000,000"
-                raise InputError(
-                    f"{value!r} is not {wanted}", field=item.name, remedy="such as 0.6"
-                )
-            if value == 0 and share:
-                raise InputError(
-                    "0 is not a share in (0, 1]", field=item.name, remedy="such as 0.6"
-                )
+                problem = f"{value!r} is not {wanted}"
+                raise InputError(problem, field=item.name, remedy="such as 0.6")
 
 
 _SHARES = ("compute", "memory", "share")
 
 
-@cache
-def _shipped() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = json.loads(
-        TABLES.joinpath("constants.json").read_text("utf-8")
-    )
-    return found
-
-
-def _table(path: Path | None) -> dict[str, dict[str, Any]]:
+def _table(path: Path | None) -> dict[str, Any]:
+    """Return the table of the package, with the sections of a file in place of its own."""
     if path is None:
-        return _shipped()
+        return _SHIPPED
     from orsched.files.text import locating, parse_json, read_text
 
     with locating(path):
         given = parse_json(read_text(path))
         if not isinstance(given, dict) or not all(isinstance(v, dict) for v in given.values()):
             raise InputError("is not an object of objects", remedy="as tables/constants.json")
-        return _shipped() | given
+        return _SHIPPED | given
+
+
+_SHIPPED: dict[str, Any] = json.loads(TABLES.joinpath("constants.json").read_text("utf-8"))
 
 
 def constants_of(
@@ -209,14 +157,11 @@ def constants_of(
     sources: list[str] = []
     for name in names:
         section = dict(table.get(name, {}))
-        if "source" in section:
-            sources.append(f"{name}: {section.pop('source')}")
+        sources += [f"{name}: {section.pop('source')}"] if "source" in section else []
         values |= section
     values |= changed or {}
     known = [item.name for item in fields(Constants)]
-    for name in values:
-        if name not in known:
-            raise InputError(
-                f"unknown constant {name!r}", field="constants", remedy=known_names(name, known)
-            )
+    for name in values.keys() - set(known):
+        near = known_names(name, known)
+        raise InputError(f"unknown constant {name!r}", field="constants", remedy=near)
     return Constants(**values, source="; ".join(sources))

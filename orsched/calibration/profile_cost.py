@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from orsched.calibration.config_fields import dense_layers
 from orsched.calibration.profile_tables import (
     all_reduce_points,
     all_reduce_rows,
@@ -97,17 +96,14 @@ def _published(folder: Path, tensor_parallel: int) -> ProfileFiles | None:
     dense = tables.published_file(folder, tables.GEMM)
     if dense is None:
         return None
-    paths = [tables.published_file(folder, each) for each in (tables.CONTEXT, tables.GENERATION)]
-    found = [path for path in paths if path is not None]
-    if len(found) < len(paths):
-        pattern = tables.CONTEXT if paths[0] is None else tables.GENERATION
-        raise InputError("is not there", file=str(folder / pattern), remedy="add the table")
+    attention, rounds = (
+        tables.published_file(folder, pattern, needed=True)
+        for pattern in (tables.CONTEXT, tables.GENERATION)
+    )
+    assert attention is not None
+    reduce = tables.published_file(folder, tables.REDUCE)
     return ProfileFiles(
-        dense,
-        found[0],
-        all_reduce=tables.published_file(folder, tables.REDUCE),
-        tensor_parallel=tensor_parallel,
-        rounds=found[1],
+        dense, attention, all_reduce=reduce, tensor_parallel=tensor_parallel, rounds=rounds
     )
 
 
@@ -299,43 +295,3 @@ def _all_reduces(
     else:
         by, points = all_reduce_points(path)
     return all_reduce_rows(path, by, points, tokens, token_bytes)
-
-
-_CONFIG = {"layers": "num_hidden_layers", "hidden": "hidden_size"}
-
-
-def config_facts(path: Path) -> dict[str, int]:
-    """Return layers and hidden size of any family's ``config.json``; raises ``InputError``."""
-    from orsched.files.text import locating, parse_json, read_text
-
-    file = path / "config.json" if path.is_dir() else path
-    with locating(file):
-        values: Any = parse_json(read_text(file))
-        if isinstance(values, dict) and isinstance(values.get("text_config"), dict):
-            values = values["text_config"]
-        if not isinstance(values, dict):
-            raise InputError("holds no object", remedy="a model's config.json")
-        found = {}
-        for own, theirs in _CONFIG.items():
-            if theirs not in values:
-                raise InputError(
-                    "the field is missing", field=theirs, remedy="add it, or give --layers N"
-                )
-            most = MOST_LAYERS if own == "layers" else 2**24
-            found[own] = whole_number(values[theirs], theirs, minimum=1, maximum=most)
-        return found | {"dense_layers": dense_layers(values, found["layers"])}
-
-
-def described(cost: ProfiledCost, files: ProfileFiles, model: ModelFacts) -> dict[str, Any]:
-    """Return what the cost was made of, and how much of its tables was filled in, for reports."""
-    grids = {name: getattr(cost, name) for name in ("dense", "prefill", "decode", "per_sequence")}
-    return {
-        "kind": "profile of kernels",
-        "layers": model.layers,
-        "gpus": files.tensor_parallel,
-        "files": files.to_dict(),
-        "not_used": list(files.unused),
-        "points": {name: len(grid.times_ns) for name, grid in grids.items() if grid is not None},
-        "filled_in": {name: grid.filled for name, grid in grids.items() if grid is not None},
-        "source": str(files.dense.parent),
-    }

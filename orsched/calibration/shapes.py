@@ -137,15 +137,10 @@ class ModelShape:
         return self.read_bytes + 2 * ((0 if self.tied else self.head_weights) + self.more)
 
     @property
-    def cached_layers(self) -> int:
-        """Layers whose caches grow with each token: all, but linear ones and those of a window."""
-        growing = self.layers - self.linear - self.windowed
-        return growing or self.layers
-
-    @property
     def kv_numbers(self) -> int:
-        """Numbers that a token leaves in the caches that grow."""
-        return self.cached_layers * self.token_numbers
+        """Numbers that a token leaves in the caches that grow: not linear ones, nor windows."""
+        growing = self.layers - self.linear - self.windowed
+        return (growing or self.layers) * self.token_numbers
 
     @property
     def token_numbers(self) -> int:
@@ -236,13 +231,10 @@ def _latent(values: dict[str, Any]) -> dict[str, int]:
         "value_size": _size(values, "v_head_dim"),
         "query_rank": _size(values, "q_lora_rank") if values.get("q_lora_rank") else 0,
     }
-    if not values.get("index_topk"):
-        return found
-    return found | {
-        "window": _size(values, "index_topk"),
-        "index_heads": _size(values, "index_n_heads"),
-        "index_size": _size(values, "index_head_dim"),
-    }
+    if values.get("index_topk"):
+        index = {"window": "topk", "index_heads": "n_heads", "index_size": "head_dim"}
+        found |= {own: _size(values, f"index_{theirs}") for own, theirs in index.items()}
+    return found
 
 
 def _linear(values: dict[str, Any], layers: int) -> dict[str, int]:
@@ -250,13 +242,9 @@ def _linear(values: dict[str, Any], layers: int) -> dict[str, int]:
     if not layers:
         return {}
     size = _size(values, "linear_key_head_dim")
-    return {
-        "linear": layers,
-        "key_size": size,
-        "linear_keys": size * _size(values, "linear_num_key_heads"),
-        "linear_values": _size(values, "linear_value_head_dim")
-        * _size(values, "linear_num_value_heads"),
-    }
+    keys = size * _size(values, "linear_num_key_heads")
+    numbers = _size(values, "linear_value_head_dim") * _size(values, "linear_num_value_heads")
+    return {"linear": layers, "key_size": size, "linear_keys": keys, "linear_values": numbers}
 
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
@@ -273,7 +261,7 @@ def _experts(values: dict[str, Any], layers: int) -> dict[str, int]:
     own = "moe_intermediate_size" if values.get("moe_intermediate_size") else "intermediate_size"
     size = _size(values, own)
     shared = values.get("shared_expert_intermediate_size") or values.get("shared_intermediate_size")
-    if shared is None or not shared:
+    if not shared:
         shared = size * whole_number(values.get("n_shared_experts") or 0, "n_shared_experts")
     return {
         "experts": experts,
@@ -284,26 +272,22 @@ def _experts(values: dict[str, Any], layers: int) -> dict[str, int]:
     }
 
 
+_VISION = (
+    ("depth", "vt_num_hidden_layers", "num_hidden_layers"),
+    ("hidden_size", "vt_hidden_size"),
+    ("intermediate_size", "vt_intermediate_size"),
+)
+
+
 def _vision_numbers(given: Any) -> int:
     """Return about how many numbers read pictures, which stay in 16 bits; 0 without."""
     if not given:
         return 0
     if not isinstance(given, dict):
         raise InputError("is not an object", field="vision_config", remedy="null, or an object")
-    sizes = []
-    for names in (
-        ("depth", "vt_num_hidden_layers", "num_hidden_layers"),
-        ("hidden_size", "vt_hidden_size"),
-        ("intermediate_size", "vt_intermediate_size"),
-    ):
-        field = next((name for name in names if given.get(name)), names[0])
-        try:
-            sizes.append(_size(given, field))
-        except InputError as error:
-            raise InputError(
-                error.problem, field=f"vision_config.{error.field}", remedy=error.remedy
-            ) from None
-    depth, hidden, ffn = sizes
+    found = [next((name for name in names if given.get(name)), names[0]) for names in _VISION]
+    named = {f"vision_config.{name}": given.get(name) for name in found}
+    depth, hidden, ffn = (_size(named, field) for field in named)
     return depth * hidden * (4 * hidden + 2 * ffn)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.calibration.config_fields import MEASURE, require_known
+from orsched.calibration.config_fields import FEW_NUMBERS, MEASURE, QUANTIZATION, require_known
 from orsched.common.columns import shown, whole_number
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 class Format(NamedTuple):
@@ -51,29 +52,7 @@ IN_16_BITS = Formats()
 PARTS = ("attention", "ffn", "experts")
 
 
-def named_format(name: str, field: str = "weights") -> Format:
-    """Return the format of a name; raises ``InputError``."""
-    if name not in FORMATS:
-        raise InputError(
-            f"{shown(name)} is not a format of weights",
-            field=field,
-            remedy=known_names(name, FORMATS),
-        )
-    return FORMATS[name]
-
-
 _AT = "quantization_config"
-_KNOWN = frozenset({
-    "quant_method", "desc_act", "sym", "damp_percent", "static_groups", "true_sequential",
-    "model_name_or_path", "model_file_base_name", "version", "zero_point", "checkpoint_format",
-    "meta", "dataset", "tokenizer", "batch_size", "block_name_to_quantize", "cache_block_outputs",
-    "exllama_config", "max_input_length", "model_seqlen", "module_name_preceding_first_block",
-    "pad_token_id", "use_cuda_fp16", "use_exllama", "backend", "format", "pack_dtype",
-    "is_marlin_format", "fuse_max_seq_len", "do_fuse", "disable_exllama", "fmt",
-    "activation_scheme", "quantization_status", "global_compression_ratio", "producer",
-    "sparsity_config", "transform_config",
-})  # fmt: skip
-_LEFT_OUT = ("modules_to_not_convert", "ignored_layers", "exclude_modules", "ignore")
 
 
 def read_formats(values: dict[str, Any], layers: int) -> Formats:
@@ -86,22 +65,15 @@ def read_formats(values: dict[str, Any], layers: int) -> Formats:
         return IN_16_BITS
     if not isinstance(given, dict):
         raise InputError(f"{shown(given)} is not an object", field=_AT, remedy="null, or an object")
-    method = given.get("quant_method")
-    readers = {
-        "gptq": _grouped, "awq": _grouped, "fp8": _fp8, "mxfp4": _mxfp4, "modelopt": _modelopt,
-        "modelopt_fp4": _modelopt, "compressed-tensors": _compressed,
-    }  # fmt: skip
-    if not isinstance(method, str) or method not in readers:
-        raise InputError(
-            f"weights quantised by {shown(method)} are not known here",
-            field=f"{_AT}.quant_method",
-            remedy=f"the known methods are {', '.join(readers)}; {MEASURE}",
-        )
-    found, used = readers[method](given)
-    require_known(given, {*used, *_KNOWN, *_LEFT_OUT, "kv_cache_scheme"}, f"{_AT}.")
+    method = str(given.get("quant_method"))
+    if method not in _METHODS:
+        known = ", ".join(_METHODS)
+        raise _wrong(f"weights quantised by {method} are not known here", "quant_method", known)
+    found, used = _METHODS[method](given)
+    require_known(given, {*used, *QUANTIZATION}, f"{_AT}.")
     kept: set[str] = set()
-    for field in _LEFT_OUT:
-        kept |= _parts_left_out(given.get(field) or (), f"{_AT}.{field}", layers)
+    for field in ("modules_to_not_convert", "ignored_layers", "exclude_modules", "ignore"):
+        kept |= _parts_left_out(given.get(field) or (), field, layers)
     formats = {part: BF16 if part in kept else found for part in PARTS}
     scheme = given.get("kv_cache_scheme") or given.get("kv_cache_quant_algo")
     words = f"weights of {found.bits:.3g} bits ({method})"
@@ -110,123 +82,90 @@ def read_formats(values: dict[str, Any], layers: int) -> Formats:
 
 def with_weights(formats: Formats, name: str | None, caches: str | None) -> Formats:
     """Return formats with all matrices, or the caches, in a format of another name."""
+    for given, known, field in ((name, FORMATS, "weights"), (caches, CACHES, "kv")):
+        if given is not None and given not in known:
+            names = known_names(given, known)
+            raise InputError(f"{shown(given)} is not a known format", field=field, remedy=names)
     if name is not None:
-        found = named_format(name)
-        words = "" if found == BF16 else f"weights in {name}"
-        parts: dict[str, Any] = dict.fromkeys(PARTS, found)
+        parts: dict[str, Any] = dict.fromkeys(PARTS, FORMATS[name])
+        words = "" if name == "bf16" else f"weights in {name}"
         formats = replace(formats, **parts, words=words)
-    if caches is not None:
-        if caches not in CACHES:
-            raise InputError(
-                f"{shown(caches)} is not a type of caches",
-                field="kv",
-                remedy=known_names(caches, CACHES),
-            )
-        formats = replace(formats, cache_bits=CACHES[caches])
-    return formats
+    return formats if caches is None else replace(formats, cache_bits=CACHES[caches])
+
+
+def _wrong(problem: str, field: str, known: str = "") -> InputError:
+    remedy = f"known: {known}; {MEASURE}" if known else MEASURE
+    return InputError(problem, field=f"{_AT}.{field}", remedy=remedy)
 
 
 def _grouped(given: dict[str, Any]) -> tuple[Format, Iterable[str]]:
     """GPTQ and AWQ: a scale of 16 bits and a zero point for each group of numbers."""
     for field in ("lm_head", "dynamic", "modules_in_block_to_quantize"):
         if given.get(field):
-            raise InputError(
-                "layers of several widths are not known here",
-                field=f"{_AT}.{field}",
-                remedy=MEASURE,
-            )
+            raise _wrong("layers of several widths are not known here", field)
     bits = whole_number(given.get("bits"), f"{_AT}.bits", minimum=2, maximum=8)
     group = given.get("group_size")
-    size = 0
-    if group not in (None, -1):  # else one group for each column
+    size = math.inf  # one group for each column
+    if group not in (None, -1):
         size = whole_number(group, f"{_AT}.group_size", minimum=1)
-    return Format(bits + ((16 + bits) / size if size else 0), "bf16"), ("bits", "group_size")
-
-
-def _fp8(given: dict[str, Any]) -> tuple[Format, Iterable[str]]:
-    return FORMATS["fp8"], ("weight_block_size", "scale_fmt")
-
-
-def _mxfp4(given: dict[str, Any]) -> tuple[Format, Iterable[str]]:
-    return FORMATS["mxfp4"], ()
+    return Format(bits + (16 + bits) / size, "bf16"), ("bits", "group_size")
 
 
 def _modelopt(given: dict[str, Any]) -> tuple[Format, Iterable[str]]:
     algorithms = {"NVFP4": "fp4", "FP8": "fp8", "FP8_PB_WO": "fp8"}
-    name = given.get("quant_algo")
+    name = str(given.get("quant_algo"))
     if name not in algorithms:
-        raise InputError(
-            f"{shown(name)} is not known here",
-            field=f"{_AT}.quant_algo",
-            remedy=f"{', '.join(algorithms)}; {MEASURE}",
-        )
+        raise _wrong(f"{name} is not known here", "quant_algo", ", ".join(algorithms))
     used = ("quant_algo", "kv_cache_quant_algo", "group_size", "config_groups")
     return FORMATS[algorithms[name]], used
 
 
 def _compressed(given: dict[str, Any]) -> tuple[Format, Iterable[str]]:
     """Compressed-tensors: one group of layers, and the width of its weights and inputs."""
-    groups = given.get("config_groups")
-    at = f"{_AT}.config_groups"
-    one = list(groups.values()) if isinstance(groups, dict) else []
-    if len(one) != 1 or not isinstance(one[0], dict) or not isinstance(one[0].get("weights"), dict):
-        raise InputError("is not one group with weights", field=at, remedy=MEASURE)
-    weights, inputs = one[0]["weights"], one[0].get("input_activations")
-    bits = whole_number(weights.get("num_bits"), f"{at}.weights.num_bits", minimum=4, maximum=8)
-    kind, size = weights.get("type", "int"), weights.get("group_size") or 0
-    size = 0 if size == -1 else whole_number(size, f"{at}.weights.group_size")
+    groups, at = given.get("config_groups"), "config_groups"
+    one = next(iter(groups.values())) if isinstance(groups, dict) and len(groups) == 1 else None
+    weights = one.get("weights") if isinstance(one, dict) else None
+    if not isinstance(one, dict) or not isinstance(weights, dict):
+        raise _wrong("is not one group with weights", at)
+    bits = whole_number(weights.get("num_bits"), f"{_AT}.{at}.num_bits", minimum=4, maximum=8)
+    group = weights.get("group_size") or -1
+    size = math.inf if group == -1 else whole_number(group, f"{_AT}.{at}.group_size", minimum=1)
+    kind = str(weights.get("type", "int"))
+    product = {"float4": "fp4", "float8": "fp8", "int8": "int8"}.get(f"{kind}{bits}", "bf16")
     scale = 8 if kind == "float" else 16
-    product = {("float", 4): "fp4", ("float", 8): "fp8", ("int", 8): "int8"}.get((kind, bits))
-    return Format(bits + (scale / size if size else 0), (inputs and product) or "bf16"), (
-        "config_groups",
-    )
+    return Format(bits + scale / size, product if one.get("input_activations") else "bf16"), (at,)
 
 
+_METHODS: dict[str, Callable[[dict[str, Any]], tuple[Format, Iterable[str]]]] = {
+    "gptq": _grouped,
+    "awq": _grouped,
+    "fp8": lambda _: (FORMATS["fp8"], ("weight_block_size", "scale_fmt")),
+    "mxfp4": lambda _: (FORMATS["mxfp4"], ()),
+    "modelopt": _modelopt,
+    "modelopt_fp4": _modelopt,
+    "compressed-tensors": _compressed,
+}
 _NUMBER = re.compile(r"layers\.(\d+)\.")
-_SMALL = (
-    "lm_head", "embed", "router", "norm", "vision", "visual", "mm_projector", "multi_modal",
-    "mtp", "eh_proj", "shared_head", "indexer", "e_score", "conv1d", "mlp.gate", "in_proj_a",
-    "in_proj_b", "shared_expert_gate", ".bias", "vt.",
-)  # fmt: skip
-"""Parts of the names of modules that have few numbers, or 16 bits in any case."""
+_NAMES = (("attn", "attention"), ("attention", "attention"), ("shared_expert", "ffn"),
+          ("experts", "experts"), ("mlp.", "ffn"))  # fmt: skip
 
 
 def _parts_left_out(names: Any, field: str, layers: int) -> set[str]:
     """Return the parts that a list of modules keeps in 16 bits; ``InputError`` for half a part."""
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise InputError("is not a list of names", field=field, remedy="a list of modules")
-    whole: set[str] = set()
-    some: dict[str, set[int]] = {}
+        raise _wrong("is not a list of names", field)
+    found: dict[str, set[int]] = {}
     for name in names:
-        text = name.removeprefix("re:").replace("\\", "")
-        small = any(word in text for word in _SMALL) and "gate_" not in text.replace("gate_up", "")
-        part = _part_of(text)
-        if small and part != "attention":
+        text = name.replace("\\", "")
+        part = next((part for word, part in _NAMES if word in text), None)
+        gate = "gate_" in text.replace("gate_up", "")
+        if part != "attention" and not gate and any(word in text for word in FEW_NUMBERS):
             continue
         if part is None:
-            raise InputError(
-                f"it is not known which part {shown(name)} is", field=field, remedy=MEASURE
-            )
+            raise _wrong(f"it is not known which part {shown(name)} is", field)
         number = _NUMBER.search(text)
-        if number is None:
-            whole.add(part)
-        else:
-            some.setdefault(part, set()).add(int(number[1]))
-    for part, found in some.items():
-        if part not in whole and len({n for n in found if n < layers}) < layers:
-            raise InputError(
-                f"layers of several widths are not known here: {part} of {len(found)} layers",
-                field=field,
-                remedy=MEASURE,
-            )
-    return whole | set(some)
-
-
-def _part_of(text: str) -> str | None:
-    if "attn" in text or "attention" in text:
-        return "attention"
-    if "shared_expert" in text:
-        return "ffn"
-    if "experts" in text:
-        return "experts"
-    return "ffn" if "mlp." in text else None
+        found.setdefault(part, set()).update(range(layers) if number is None else [int(number[1])])
+    for part, numbers in found.items():
+        if not numbers.issuperset(range(layers)):
+            raise _wrong(f"{part} has several widths, which are not known here", field)
+    return set(found)

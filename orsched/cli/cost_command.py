@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from orsched.calibration.data_sheet import Layout
     from orsched.calibration.gpus import Constants, Gpu
-    from orsched.calibration.profile_cost import ModelFacts
+    from orsched.calibration.profile_cost import ModelFacts, ProfileFiles
     from orsched.calibration.recipe import RunFit
     from orsched.calibration.runs import Server
     from orsched.calibration.shapes import ModelShape
-    from orsched.costs import CostModel
+    from orsched.costs import CostModel, ProfiledCost
 
 LENGTH = 2048
 """Tokens of a slot, unless said otherwise."""
@@ -214,11 +214,12 @@ def _cost_of_data_sheet(given: CostCommand) -> None:
         room = fitting(chip, shape, layout, known.memory_share)
     except InputError as error:
         raise _of_an_option(error) from None
+    sizes = (f"{name.upper()} {n}" for name, n in vars(layout).items() if n > 1)
     about: dict[str, Any] = {
         "kind": "data sheet",
         "gpu": chip.title,
         "gpus": layout.gpus,
-        "layout": layout.words or "-",
+        "layout": ", ".join(sizes) or "-",
         "model": shape.title,
         "weights": shape.formats.words or "weights of 16 bits",
         "engine": engine,
@@ -323,7 +324,7 @@ def _kv_cache(server: Server) -> dict[str, int]:
 
 def _base(given: CostCommand) -> tuple[Any, dict[str, Any]]:
     """Return the cost model of a profile, or a model's shape, and what it is."""
-    from orsched.calibration.profile_cost import described, find_profile, profile_cost
+    from orsched.calibration.profile_cost import find_profile, profile_cost
 
     if given.from_profile is None:
         shape = model_shape(given.model, given.config)
@@ -340,7 +341,7 @@ def _base(given: CostCommand) -> tuple[Any, dict[str, Any]]:
             flag = _FLAGS[error.field]
             raise InputError(error.problem, field=flag, remedy=error.remedy) from None
         raise
-    about = described(cost, files, facts)
+    about = _described(cost, files, facts)
     if files.rounds is not None and not given.fixed_us:
         remark("the tables lack small kernels and the host: --fixed-us adds their time")
     if files.unused:
@@ -350,6 +351,21 @@ def _base(given: CostCommand) -> tuple[Any, dict[str, Any]]:
         shown = (f"{n} of {about['points'][name]} in {name}" for name, n in missing.items())
         remark(f"combinations that were not measured, filled in: {', '.join(shown)}")
     return cost, about
+
+
+def _described(cost: ProfiledCost, files: ProfileFiles, model: ModelFacts) -> dict[str, Any]:
+    """Return what the cost was made of, and how much of its tables was filled in, for reports."""
+    grids = {name: getattr(cost, name) for name in ("dense", "prefill", "decode", "per_sequence")}
+    return {
+        "kind": "profile of kernels",
+        "layers": model.layers,
+        "gpus": files.tensor_parallel,
+        "files": files.to_dict(),
+        "not_used": list(files.unused),
+        "points": {name: len(grid.times_ns) for name, grid in grids.items() if grid is not None},
+        "filled_in": {name: grid.filled for name, grid in grids.items() if grid is not None},
+        "source": str(files.dense.parent),
+    }
 
 
 _FLAGS = {
@@ -408,7 +424,7 @@ _FITTED = ("makespan", "mean TPOT", "mean TTFT", "mean JCT")
 
 def _model_facts(given: CostCommand, *, published: bool) -> ModelFacts:
     """Return what is said of a profile's model; raises ``InputError`` without its layers."""
-    from orsched.calibration.profile_cost import ModelFacts, config_facts
+    from orsched.calibration.profile_cost import ModelFacts
 
     model, config = given.model, given.config
     found: dict[str, int | None] = {}
@@ -441,6 +457,34 @@ def _model_facts(given: CostCommand, *, published: bool) -> ModelFacts:
         times_a_step=_kernels(given.kernels),
         shape=shape,
     )
+
+
+_CONFIG = {"layers": "num_hidden_layers", "hidden": "hidden_size"}
+
+
+def config_facts(path: Path) -> dict[str, int]:
+    """Return layers and hidden size of any family's ``config.json``; raises ``InputError``."""
+    from orsched.calibration.config_fields import dense_layers
+    from orsched.calibration.profile_cost import MOST_LAYERS
+    from orsched.common.columns import whole_number
+    from orsched.files.text import locating, parse_json, read_text
+
+    file = path / "config.json" if path.is_dir() else path
+    with locating(file):
+        values: Any = parse_json(read_text(file))
+        if isinstance(values, dict) and isinstance(values.get("text_config"), dict):
+            values = values["text_config"]
+        if not isinstance(values, dict):
+            raise InputError("holds no object", remedy="a model's config.json")
+        found = {}
+        for own, theirs in _CONFIG.items():
+            if theirs not in values:
+                raise InputError(
+                    "the field is missing", field=theirs, remedy="add it, or give --layers N"
+                )
+            most = MOST_LAYERS if own == "layers" else 2**24
+            found[own] = whole_number(values[theirs], theirs, minimum=1, maximum=most)
+        return found | {"dense_layers": dense_layers(values, found["layers"])}
 
 
 def _kernels(texts: tuple[str, ...]) -> dict[str, int]:

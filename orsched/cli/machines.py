@@ -9,6 +9,8 @@ import click
 from orsched.cli.output import print_facts, print_json, print_rows, say, table, wrapped
 from orsched.common.errors import InputError
 from orsched.common.near_names import nearest
+from orsched.common.parameters import read_pairs
+from orsched.common.scalars import is_number
 from orsched.common.units import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -121,9 +123,38 @@ def _model_row(shape: Any) -> dict[str, Any]:
 
 def gpu_named(name: str) -> Gpu:
     """Return the GPU that --gpu names, or that its numbers describe; raises ``InputError``."""
-    from orsched.calibration.gpus import GPUS, own_gpu
+    from orsched.calibration.gpus import GPUS
 
     return own_gpu(name) if "=" in name else _named(name, GPUS, "--gpu")
+
+
+def own_gpu(text: str) -> Gpu:
+    """Return a GPU of one's own, such as ``tflops=400,gb=48,gb_s=1200,link_gb_s=64,like=l40s``.
+
+    Those are the peak in BF16, the memory, its bandwidth, that of the link, and the GPU of the
+    catalogue whose family, link and ratios of narrower types it has. Raises ``InputError``.
+    """
+    from dataclasses import replace
+
+    from orsched.calibration.gpus import GPUS, UNITS
+
+    given = read_pairs(text.split(","), "--gpu")
+    like = GPUS.get(str(given.get("like")))
+    sizes: dict[str, Any] = {}
+    for name, (own, unit) in UNITS.items():
+        value = given.get(name)
+        if is_number(value) and 0 < value < 10**9:
+            sizes[own] = round(value * unit)
+    if like is None or len(sizes) < len(UNITS) or set(given) != {*UNITS, "like"}:
+        raise InputError(
+            f"{text!r} does not have the five numbers of a GPU",
+            field="--gpu",
+            remedy="tflops=400,gb=48,gb_s=1200,link_gb_s=64,like=l40s, with a GPU of the catalogue",
+        )
+    ratio = sizes["flops"] / like.flops
+    sizes["narrow"] = tuple((kind, round(ratio * peak)) for kind, peak in like.narrow)
+    title = f"a GPU of {given['tflops']} TFLOP/s, {given['gb']} GB and {given['gb_s']} GB/s"
+    return replace(like, name="own", title=title, source="given by the user", **sizes)
 
 
 def model_named(name: str) -> ModelShape:

@@ -16,10 +16,9 @@ from orsched.calibration import (
     fitting,
     read_config,
 )
-from orsched.calibration.curves import touched
-from orsched.calibration.data_sheet import least_gpus
-from orsched.calibration.gpus import own_gpu
+from orsched.calibration.data_sheet import least_gpus, touched
 from orsched.calibration.shapes import SHORT, ModelShape
+from orsched.cli.machines import own_gpu
 from orsched.costs import floor_faults, floor_of
 from tests.refusals import refused
 
@@ -51,7 +50,9 @@ PLAIN = replace(
         ("gemm_compute", "gemm_memory", "expert_compute", "expert_memory", "attention_compute",
          "attention_memory"), 0.5,
     ),
-    **dict.fromkeys(("overlap", "step_us", "expert_layer_us", "link_us", "link_gpu_us"), 0),
+    **dict.fromkeys(
+        ("overlap", "step_us", "request_us", "expert_layer_us", "link_us", "link_gpu_us"), 0
+    ),
     **{"layer_us": 10, "link_share": 1, "uneven": 1},
 )  # fmt: skip
 """Constants that leave the arithmetic to be done by hand."""
