@@ -45,11 +45,8 @@ class Layout:
         for item in fields(self):
             whole_number(getattr(self, item.name), item.name, minimum=1, maximum=1024)
         if self.tp * self.dp % self.ep:
-            raise InputError(
-                f"{self.ep} groups of experts on {self.tp * self.dp} GPUs",
-                field="ep",
-                remedy="a divisor of tp * dp",
-            )
+            problem = f"{self.ep} groups of experts on {self.tp * self.dp} GPUs"
+            raise InputError(problem, field="ep", remedy="a divisor of tp * dp")
 
     @property
     def gpus(self) -> int:

@@ -225,12 +225,8 @@ def _rows(
 
     shape, tp = model.shape, files.tensor_parallel
     if shape is None:
-        raise InputError(
-            "these tables go by the sizes of products",
-            file=str(files.dense),
-            field="model",
-            remedy="--model NAME, or --config with the model's config.json",
-        )
+        problem, remedy = "these tables go by the sizes of products", "--model NAME or --config"
+        raise InputError(problem, file=str(files.dense), field="model", remedy=remedy)
     if shape.experts or shape.latent or shape.linear or shape.windowed:
         raise InputError(
             f"these tables have no times of all layers of {shape.title}",

@@ -212,12 +212,11 @@ class ModelShape:
         )
 
 
-def _size(values: dict[str, Any], field: str, least: int = 1) -> int:
+def _size(values: dict[str, Any], field: str) -> int:
     if values.get(field) is None:
-        raise InputError(
-            "the field is missing", field=field, remedy="give the config.json of a known family"
-        )
-    return whole_number(values[field], field, minimum=least, maximum=_MOST)
+        remedy = "give the config.json of a known family"
+        raise InputError("the field is missing", field=field, remedy=remedy)
+    return whole_number(values[field], field, minimum=1, maximum=_MOST)
 
 
 def _latent(values: dict[str, Any]) -> dict[str, int]:
@@ -283,10 +282,9 @@ def _vision_numbers(given: Any) -> int:
     """Return about how many numbers read pictures, which stay in 16 bits; 0 without."""
     if not given:
         return 0
-    if not isinstance(given, dict):
-        raise InputError("is not an object", field="vision_config", remedy="null, or an object")
-    found = [next((name for name in names if given.get(name)), names[0]) for names in _VISION]
-    named = {f"vision_config.{name}": given.get(name) for name in found}
+    values = given if isinstance(given, dict) else {}
+    found = [next((name for name in names if values.get(name)), names[0]) for names in _VISION]
+    named = {f"vision_config.{name}": values.get(name) for name in found}
     depth, hidden, ffn = (_size(named, field) for field in named)
     return depth * hidden * (4 * hidden + 2 * ffn)
 
