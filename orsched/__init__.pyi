@@ -236,14 +236,11 @@ from orsched.planning.capacity import (
 from orsched.planning.capacity import (
     capacity as capacity,
 )
-from orsched.planning.frontiers import (
-    Frontier as Frontier,
+from orsched.planning.tuning import (
+    Tuning as Tuning,
 )
-from orsched.planning.frontiers import (
-    FrontierPoint as FrontierPoint,
-)
-from orsched.planning.frontiers import (
-    frontier as frontier,
+from orsched.planning.tuning import (
+    tune as tune,
 )
 from orsched.simulator.policy import (
     ClairvoyantView as ClairvoyantView,
@@ -310,10 +307,4 @@ from orsched.views.over_time import (
 )
 from orsched.views.over_time import (
     usage as usage,
-)
-from orsched.views.search_charts import (
-    frontier_chart as frontier_chart,
-)
-from orsched.views.search_charts import (
-    save_frontier as save_frontier,
 )

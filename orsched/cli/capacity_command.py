@@ -32,23 +32,9 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@command(
-    "capacity",
-    usual="policy slo_ttft slo_tpot attainment arrivals machines folder plot verify style",
-)
-class CapacityCommand(Limits, Timed, Viewed, Requests):
-    """Find the fewest workers that keep latency limits on INSTANCE, and prove which are too few.
+class Fleets(Limits, Timed, Viewed, Requests):
+    """Requests, limits and machines of questions that many simulations answer."""
 
-    The requests are those of INSTANCE, with other arrivals where given; fleets of its worker, or of
-    --machine, are simulated with the policy. Limits are those of its interactive requests, or of
-    all where there are none.
-
-    Example: orsched capacity gsm8k-llama65b --arrivals poisson:rate=20 --slo-ttft 1
-    --slo-tpot 0.05 --attainment 0.9
-    """
-
-    instance: str = INSTANCE
-    policy: str = option("A method's name, or module:Class.", default="vllm")
     attainment: float = option(
         "Share of the requests that must keep both limits.", default=0.9, metavar="SHARE"
     )
@@ -61,22 +47,14 @@ class CapacityCommand(Limits, Timed, Viewed, Requests):
     )
     sample: int | None = option("Draw N requests for each replication.", metavar="N")
     replications: int | None = option(
-        "Traces to draw; all fleets meet the same (default: 5 if arrivals are random, else 1).",
+        "Traces to draw; all runs meet the same (default: 5 if arrivals are random, else 1).",
         metavar="N",
     )
-    confidence: float = option("Level of the intervals.", default=0.95, metavar="LEVEL")
-    criterion: str | None = option(
-        "What must reach the attainment: the measured share (default for one trace), or the lower "
-        "end of its interval (default for replications).",
-        choices=["measured", "confident"],
-    )
     machines: tuple[str, ...] = option(
-        "A worker file, or 'instance', and the price of one; several: the cheapest mix is sought.",
+        "A worker file, or 'instance', and the price (GPUs) of one; may be given several times.",
         "--machine",
         metavar="NAME=FILE:PRICE",
     )
-    max_workers: int = option("The largest fleet to try.", default=1024)
-    exhaustive: bool = option("Try every fleet in order, without bisection.")
     seed: int = option("Seed of the first trace.", default=0)
     jobs: int | None = JOBS
     cluster: str = option(
@@ -88,6 +66,33 @@ class CapacityCommand(Limits, Timed, Viewed, Requests):
     folder: Path | None = option(
         "Keep finished simulations here: the same command goes on where it was.", type=FOLDER
     )
+
+
+@command(
+    "capacity",
+    usual="policy slo_ttft slo_tpot attainment arrivals machines folder plot verify style",
+)
+class CapacityCommand(Fleets):
+    """Find the fewest workers that keep latency limits on INSTANCE, and prove which are too few.
+
+    The requests are those of INSTANCE, with other arrivals where given; fleets of its worker, or of
+    --machine, are simulated with the policy. Limits are those of its interactive requests, or of
+    all where there are none.
+
+    Example: orsched capacity gsm8k-llama65b --arrivals poisson:rate=20 --slo-ttft 1
+    --slo-tpot 0.05 --attainment 0.9
+    """
+
+    instance: str = INSTANCE
+    policy: str = option("A method's name, or module:Class.", default="vllm")
+    confidence: float = option("Level of the intervals.", default=0.95, metavar="LEVEL")
+    criterion: str | None = option(
+        "What must reach the attainment: the measured share (default for one trace), or the lower "
+        "end of its interval (default for replications).",
+        choices=["measured", "confident"],
+    )
+    max_workers: int = option("The largest fleet to try.", default=1024)
+    exhaustive: bool = option("Try every fleet in order, without bisection.")
     plot: Path | None = option("Draw attainment and p99 against workers (.png, ...).")
     verify: Path | None = option(
         "Verify the lower bound of a result that was printed as JSON, and simulate nothing.",
@@ -108,7 +113,7 @@ class CapacityCommand(Limits, Timed, Viewed, Requests):
             problem = load_instance(self.instance)
             if self.concurrency is not None:
                 problem = problem.replace(concurrency=self.concurrency)
-            kinds = _read_machines(self.machines, problem)
+            kinds = read_machines(self.machines, problem)
             require_columns((*_COLUMNS, *(kinds if kinds and len(kinds) > 1 else ())), ())
             if self.verify is not None:
                 progress.say("verifying")
@@ -149,7 +154,7 @@ _PASSED_ON = (
 """Options that are arguments of ``orsched.capacity``."""
 
 
-def _read_machines(
+def read_machines(
     texts: tuple[str, ...], instance: Instance
 ) -> dict[str, tuple[Worker, float]] | None:
     """Return the machines of ``NAME=FILE:PRICE`` texts, None without; ``InputError`` if wrong."""

@@ -79,7 +79,6 @@ _COMMANDS = {
     "cost": ("cost_command", "Derive a cost model from a data sheet, or from kernel times."),
     "data": ("instance_commands", "List, verify and convert public data sets."),
     "export": ("instance_commands", "Write a MIP of an instance as an MPS or LP file."),
-    "frontier": ("frontier_command", "Draw what one objective costs in another."),
     "gantt": ("pieces_commands", "Draw schedules as Gantt charts in one picture."),
     "generate": ("instance_commands", "Make an instance with a generator."),
     "info": ("info_command", "Describe an instance, a method, a generator; list them."),
@@ -93,6 +92,7 @@ _COMMANDS = {
     "simulate": ("solve_commands", "Run a policy once, from start to end."),
     "solve": ("solve_commands", "Make a schedule, bound it and check it."),
     "study": ("study_command", "Run a grid of instances, policies and seeds."),
+    "tune": ("tune_command", "Find the setting of an engine that keeps limits best."),
     "vllm": ("vllm_command", "Send a plan's order to vLLM; read what it measured."),
 }  # fmt: skip
 """The module of each command, and what the list of commands says of it."""

@@ -29,7 +29,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "fit_proxy": "orsched.prediction.proxies.training:fit_proxy",
         "batches_chart": "orsched.views.loads:batches_chart",
         "figure_of": "orsched.views.figures:figure_of",
-        "frontier_chart": "orsched.views.search_charts:frontier_chart",
         "loads_chart": "orsched.views.loads:loads_chart",
         "planned_shares": "orsched.heuristics.dispatching.planned:planned_shares",
         "instance_html": "orsched.views.html_tables:instance_html",

@@ -1,1 +1,1 @@
-"""Questions about many runs: capacity, studies and frontiers."""
+"""Questions about many runs: capacity, studies and tuning."""

@@ -314,7 +314,6 @@ RUNS = {
     "capacity": ["two-by-two --slo-ttft 1 --jobs 1"], "check": ["two-by-two s.json"],
     "compare": ["two-by-two", "uniform --set requests=4 --set clients=2 --seeds 0:2"],
     "cost": ["--gpu h100 --model 8b"], "data list": [""], "data verify": ["--directory ."],
-    "frontier": ["two-by-two --first makespan --second jct_mean --points 0"],
     "paper": ["pang --list", "pang --table 3"],
     "library list": ["--family toy"], "library show": ["gate"], "library get": ["gate -o g.json"],
     "library verify": ["gate"], "library table": ["--family toy"],
@@ -324,6 +323,7 @@ RUNS = {
     "predict train": ["math.jsonl -o m2.json --kind constant"],
     "run": ["two-by-two --worker virtual"], "simulate": ["two-by-two --policy vllm"],
     "solve": ["two-by-two", "gate --method exact"], "study": ["s.toml --jobs 1"],
+    "tune": ["two-by-two --slo-ttft 1 --jobs 1 --search clients=2 --runs 4"],
     "vllm results": ["result.json"],
 }  # fmt: skip
 ELSEWHERE = {"predict proxy", "export"}

@@ -262,7 +262,7 @@ FRAME["model"] = ["a", "b"]
     (5, "int is not an Instance (load one: orsched.load(name))"),
 ], ids=lambda value: type(value).__name__)  # fmt: skip
 @pytest.mark.parametrize("door", [
-    orsched.solve, orsched.simulate, orsched.compare, orsched.bound, orsched.frontier,
+    orsched.solve, orsched.simulate, orsched.compare, orsched.bound,
     lambda given: orsched.gantt(given, RESULT), lambda given: orsched.usage(given, RESULT),
     lambda given: orsched.latency(given, RESULT), lambda given: orsched.check(given, RESULT),
     lambda given: orsched.timeline_chart(given, RESULT),

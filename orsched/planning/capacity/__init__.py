@@ -3,8 +3,9 @@
 docs/capacity.md explains how: fleets are simulated, and those that are too small proven to be so.
 """
 
-from orsched.planning.capacity.answer import capacity, save_capacity
+from orsched.planning.capacity.answer import capacity
 from orsched.planning.capacity.proof import proof_violations
 from orsched.planning.capacity.search import Capacity
+from orsched.views.planning_charts import save_capacity
 
 __all__ = ["Capacity", "capacity", "proof_violations", "save_capacity"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,7 +46,8 @@ class Question:
 
     ``policy`` is as a study holds it: name, information and parameters. ``arrivals`` and ``sample``
     are None for the requests as given, limits for those of each request's class; one trace is drawn
-    for each of the ``seeds``.
+    for each of the ``seeds``. ``scene`` is what else a fleet has, as plain JSON values: ``link``,
+    ``failures`` and ``autoscale``.
     """
 
     instance: Instance
@@ -60,6 +61,7 @@ class Question:
     attainment: Fraction
     confidence: float
     criterion: str
+    scene: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_random(self) -> bool:
@@ -77,7 +79,7 @@ class Question:
 
 
 def trace_of(instance: Instance, sample: int | None, arrivals: str | None, seed: int) -> Instance:
-    """Return an instance with the requests drawn and the arrivals made that a question asks for."""
+    """Return an instance with the requests drawn and the arrivals made, where asked for."""
     from orsched.instances.arrivals import sampled, with_arrivals
 
     if sample is not None:
@@ -85,6 +87,15 @@ def trace_of(instance: Instance, sample: int | None, arrivals: str | None, seed:
     if arrivals is not None:
         instance = with_arrivals(instance, arrivals, seed)
     return instance
+
+
+def windowed(instance: Instance, first: int, last: int) -> Instance:
+    """Return the requests from the ``first`` to before the ``last`` one by arrival, from 0 on."""
+    arrival = instance.requests.arrival_ns
+    rows = np.sort(np.argsort(arrival, kind="stable")[first:last])
+    kept = instance.requests.take(rows)
+    begin = int(kept.arrival_ns.min()) if len(kept) else 0
+    return instance.replace(requests=kept.replace(arrival_ns=kept.arrival_ns - begin))
 
 
 def limits_of(instance: Instance, ttft_ns: int | None, tpot_ns: int | None) -> Limits:
@@ -180,7 +191,7 @@ def read_question(given: Given) -> Question:
     question = Question(
         instance,
         read_machines(instance, given.machines),
-        _policy(given.policy, given.information, given.parameters),
+        read_policy(given.policy, given.information, given.parameters),
         None if law is None else law.spec(),
         drawn,
         seeds,
@@ -214,9 +225,10 @@ def _seeds(given: Given, random: bool) -> tuple[int, ...]:
     return tuple(range(first, first + count))
 
 
-def _policy(
+def read_policy(
     name: object, information: str | None, parameters: Mapping[str, Any] | None
 ) -> dict[str, Any]:
+    """Return a policy as a study holds it; ``InputError`` for what is unknown or wrong."""
     from orsched.planning.study.axes import policy_axis
     from orsched.solving.method_choice import require_choice
 

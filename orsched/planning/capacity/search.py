@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from orsched.planning.capacity.question import Fleet, Question
-    from orsched.planning.capacity.simulation import Estimate
+    from orsched.planning.capacity.simulation import Estimate, Simulation
     from orsched.planning.study.drive import State, Store
     from orsched.planning.study.pools import Answer, Pool, Processes
 
@@ -49,7 +49,7 @@ class Evaluation:
         self.known: dict[Fleet, Estimate] = {}
         self.ran = self.simulations = 0
         self._pool: _KeptPool | None = None
-        self._path = store.instance_file(question.instance)
+        self.path = store.instance_file(question.instance)
 
     def __enter__(self) -> Self:
         return self
@@ -92,18 +92,13 @@ class Evaluation:
     ) -> None:
         """Add the estimates of new fleets; whatever ends this, of those that are finished."""
         jobs = [
-            simulation_of(question, fleet, seed, self._path)
+            simulation_of(question, fleet, seed, self.path)
             for fleet in new
             for seed in question.seeds
         ]
-        records = self.store.load(job.key for job in jobs)
-        for key in [key for key, each in records.items() if each["status"] != "ok"]:
-            self.store.forget(key)
-            del records[key]
-        missing = [job for job in jobs if job.key not in records]
+        records: dict[str, dict[str, Any]] = {}
         try:
-            if missing:
-                self._run(missing, records, new)
+            self.collect(jobs, records, new)
         finally:
             for fleet in new:
                 own = [records.get(job.key) for job in jobs if job.fleet == fleet]
@@ -112,10 +107,29 @@ class Evaluation:
                     found[fleet] = estimate_of(question, fleet, results)
                     self.simulations += len(own)
 
-    def _run(
-        self, missing: Sequence[Any], records: dict[str, dict[str, Any]], fleets: Sequence[Fleet]
+    def collect(
+        self,
+        jobs: Sequence[Simulation],
+        records: dict[str, dict[str, Any]],
+        fleets: Sequence[Fleet] = (),
+        failures: bool = False,
     ) -> None:
-        """Run what is missing; failures end the search, and are not kept."""
+        """Add the records of runs that are finished; ``PolicyError``, or ``failures`` as well."""
+        records |= self.store.load(job.key for job in jobs)
+        for key in [key for key, each in records.items() if each["status"] != "ok"]:
+            self.store.forget(key)
+            del records[key]
+        missing = [job for job in jobs if job.key not in records]
+        if missing:
+            self._run(missing, records, fleets, failures)
+
+    def _run(
+        self,
+        missing: Sequence[Simulation],
+        records: dict[str, dict[str, Any]],
+        fleets: Sequence[Fleet],
+        failures: bool,
+    ) -> None:
         if self.out_of_time():
             raise OutOfTimeError
         if self._pool is None:
@@ -132,9 +146,9 @@ class Evaluation:
         finally:
             self.ran += len(records) - before
         failed = [record for record in records.values() if record["status"] != "ok"]
-        if failed:
-            for record in failed:
-                self.store.forget(record["key"])
+        for record in failed:
+            self.store.forget(record["key"])
+        if failed and not failures:
             said = str(failed[0]["error"])
             raise ResourceError(said) if said.startswith(DIED) else PolicyError(said)
 

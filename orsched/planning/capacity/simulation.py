@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from orsched.planning.capacity.question import Fleet, Question
 
 
-_RESAMPLES = 2000
-_FEWEST_PARTS = 10
+_RESAMPLES, _FEWEST_PARTS = 2000, 10
 
 
 class ShareInterval(NamedTuple):
@@ -67,6 +66,13 @@ def over_parts(parts: Sequence[Sequence[int]], level: float) -> ShareInterval:
     return ShareInterval(share, low, high, kind)
 
 
+def shares_interval(results: Sequence[Mapping[str, Any]], level: float) -> ShareInterval:
+    """Return the attained share of replications, or of one trace, with its interval."""
+    if len(results) == 1:
+        return over_parts(results[0]["parts"], level)
+    return over_replications([each["attained"] / each["requests"] for each in results], level)
+
+
 class Estimate(NamedTuple):
     """A fleet's measured attainment, latencies and throughput: means over the replications.
 
@@ -94,11 +100,7 @@ class Estimate(NamedTuple):
 
 def estimate_of(question: Question, fleet: Fleet, results: Sequence[Mapping[str, Any]]) -> Estimate:
     """Return the estimate from the results of all replications of a fleet."""
-    shares = [each["attained"] / each["requests"] for each in results]
-    if len(results) > 1:
-        found = over_replications(shares, question.confidence)
-    else:
-        found = over_parts(results[0]["parts"], question.confidence)
+    found = shares_interval(results, question.confidence)
     exact = sum(Fraction(each["attained"], each["requests"]) for each in results) / len(results)
     suffices = exact >= question.attainment
     if question.criterion == "confident" and suffices:
@@ -112,15 +114,16 @@ def estimate_of(question: Question, fleet: Fleet, results: Sequence[Mapping[str,
         found.low,
         found.high,
         found.kind,
-        _mean_s([each["ttft_p99_ns"] for each in results]),
-        _mean_s([each["tpot_p99_ns"] for each in results]),
+        mean_s([each["ttft_p99_ns"] for each in results]),
+        mean_s([each["tpot_p99_ns"] for each in results]),
         _bulk(results),
         _rate(results, "output_tokens"),
         _idle(fleet, results),
     )
 
 
-def _mean_s(values: Sequence[int | None]) -> float | None:
+def mean_s(values: Sequence[int | None]) -> float | None:
+    """Return the mean of those nanoseconds that are known, in seconds."""
     there = [value for value in values if value is not None]
     return sum(there) / len(there) / NS_PER_S if there else None
 
@@ -148,18 +151,22 @@ def _idle(fleet: Fleet, results: Sequence[Mapping[str, Any]]) -> tuple[float, ..
     return tuple(found)
 
 
-def with_fleet(instance: Instance, fleet: Iterable[list[Any]]) -> Instance:
+def with_fleet(
+    instance: Instance, fleet: Iterable[list[Any]], link: dict[str, int] | None = None
+) -> Instance:
     """Return an instance on ``count`` copies of each ``[count, name, worker]`` of a fleet."""
     from orsched.common.registry import cost_model
+    from orsched.data.links import read_link
 
     workers = []
     for count, name, values in fleet:
         worker = Worker.from_dict(values, cost_model)
         workers += [replace(worker, name=f"{name}-{number}") for number in range(count)]
-    return instance.replace(workers=tuple(workers))
+    between = instance.link if link is None else read_link(link)
+    return instance.replace(workers=tuple(workers), link=between)
 
 
-RECORD = 1
+RECORD = 2
 """Version of the records; those of other versions are left alone and run again."""
 
 MOST_PARTS = 50
@@ -187,19 +194,23 @@ class Simulation(NamedTuple):
         }
 
 
-def simulation_of(question: Question, fleet: Fleet, seed: int, path: str) -> Simulation:
-    """Return the run of a fleet on the trace of a seed."""
+def simulation_of(
+    question: Question, fleet: Fleet, seed: int, path: str, window: tuple[int, int] | None = None
+) -> Simulation:
+    """Return the run of a fleet on the trace of a seed, or on a window of its arrivals."""
     problem = {
         "instance": question.instance.sha256,
         "sample": question.sample,
         "arrivals": question.arrivals,
         "seed": seed,
+        **({} if window is None else {"window": list(window)}),
     }
     content = {
         "orsched": __version__,
         "kind": "capacity",
         "record": RECORD,
         **problem,
+        **question.scene,
         "fleet": [
             [count, machine.name, machine.worker.to_dict()]
             for machine, count in zip(question.machines, fleet, strict=True)
@@ -222,7 +233,8 @@ def simulate(task: Mapping[str, Any]) -> dict[str, Any]:
     from orsched.planning.study.cell import outcome_of
 
     content = task["content"]
-    whole = with_fleet(_trace(task), content["fleet"])
+    fleet = with_fleet(_trace(task), content["fleet"], content.get("link"))
+    whole = _staged(fleet, content)
     instance = whole.admitted()
     schedule = outcome_of(instance, content, {}).schedule.replace(seed=content["seed"])
     violations = check(instance, schedule)
@@ -238,10 +250,22 @@ def simulate(task: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _staged(instance: Instance, scene: Mapping[str, Any]) -> Instance:
+    """Return an instance with the failures and the autoscaling of a question."""
+    from orsched.data.autoscaling import Autoscaling
+    from orsched.instances.failures import with_failures
+
+    if "failures" in scene:
+        instance = with_failures(instance, scene["failures"], scene["seed"])
+    if "autoscale" in scene:
+        instance = instance.replace(autoscaling=Autoscaling.from_dict(scene["autoscale"]))
+    return instance
+
+
 def _trace(task: Mapping[str, Any]) -> Instance:
     from orsched.common.errors import InputError
     from orsched.files.locate import load
-    from orsched.planning.capacity.question import trace_of
+    from orsched.planning.capacity.question import trace_of, windowed
 
     if _last and _last[0][0] == task["problem"]:
         return _last[0][1]
@@ -250,6 +274,8 @@ def _trace(task: Mapping[str, Any]) -> Instance:
     if instance.sha256 != content["instance"]:
         raise InputError("the file has changed", file=task["path"], remedy="start again")
     made = trace_of(instance, content["sample"], content["arrivals"], content["seed"])
+    if "window" in content:
+        made = windowed(made, *content["window"])
     _last[:] = [(task["problem"], made)]
     return made
 
@@ -261,6 +287,7 @@ def figures(
 
     Those of ``whole`` that fit onto no worker, and are not in the schedule, keep no limit.
     """
+    from orsched.common.columns import exact_sum
     from orsched.data.feasibility import fits_some_worker
     from orsched.metrics.summary import distribution
     from orsched.metrics.timeline import as_arrived
@@ -292,6 +319,7 @@ def figures(
         "parts": [[int(part.sum()), len(part)] for part in parts],
         "ttft_p99_ns": None if ttfts is None else ttfts["p99"],
         "tpot_p99_ns": None if paces is None else paces["p99"],
+        "jct_sum_ns": exact_sum(finish - req.arrival_ns[rows]),
         "bulk_requests": int(bulk.sum()),
         "bulk_tokens": int(req.output_tokens[bulk].sum()),
         "makespan_ns": schedule.makespan_ns,

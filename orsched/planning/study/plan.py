@@ -128,7 +128,7 @@ class Study:
         file: where it was read from, or None.
         failures, autoscale: laws of failures and rules of autoscaling, axes after the predictions.
         concurrency: requests in flight at most, an axis after these.
-        objective: name of what methods are to minimise and cells report, or None.
+        objective: names of what methods are to minimise and cells report, an axis; or None.
     """
 
     name: str
@@ -146,7 +146,7 @@ class Study:
     failures: tuple[str | None, ...] = (None,)
     autoscale: tuple[Any, ...] = (None,)
     concurrency: tuple[int | None, ...] = (None,)
-    objective: str | None = None
+    objective: tuple[str | None, ...] = (None,)
 
     def require_consent(self, allow_code: bool) -> None:
         """Raise ``InputError`` if a file names policies of the user's own, unless allowed."""
@@ -162,13 +162,15 @@ class Study:
         """Return the axes, the slowest first."""
         return (
             self.instances, self.arrivals, self.workers, self.predictions, self.failures,
-            self.autoscale, self.concurrency, self.seeds, self.policies,
+            self.autoscale, self.concurrency, self.seeds, self.objective, self.policies,
         )  # fmt: skip
 
     def cells(self) -> list[Cell]:
         """Return all cells in order; those that are equal stand once."""
         found: dict[str, Cell] = {}
-        for instance, arrivals, workers, predictions, *rest, seed, policy in product(*self.axes()):
+        for instance, arrivals, workers, predictions, *rest, seed, aim, policy in product(
+            *self.axes()
+        ):
             fleet = dict(zip(("failures", "autoscale", "concurrency"), rest, strict=True))
             problem = {
                 "instance": instance.content,
@@ -187,7 +189,7 @@ class Study:
                 "slo": self.slo,
                 "iterations": self.iterations,
                 # Left out where none is named, so that cells of before there were any stay.
-                **({} if self.objective is None else {"objective": self.objective}),
+                **({} if aim is None else {"objective": aim}),
             }
             cell = Cell(key_of(content), key_of(problem), content, instance, policy)
             found.setdefault(cell.key, cell)
@@ -257,7 +259,7 @@ def read_study(
         if key not in table:
             raise InputError("is missing", field=key, remedy=f"say what to run: {key} = [...]")
     shared = require_table(table.get("parameters", {}), "parameters")
-    objective = _objective(table.get("objective"))
+    objective = _objectives(table.get("objective"))
     study = Study(
         _name(table.get("name", "study")),
         instance_axis(table["instances"], folder),
@@ -311,16 +313,17 @@ def _range(value: str) -> tuple[int, int]:
     return whole_number(int(first), "seeds"), whole_number(int(last), "seeds")
 
 
-def _objective(value: object) -> str | None:
+def _objectives(value: object) -> tuple[str | None, ...]:
     if value is None:
-        return None
-    if not isinstance(value, str):
+        return (None,)
+    names = listed(value, "objective")
+    if not all(isinstance(name, str) for name in names):
         raise InputError("must be a text", field="objective", remedy='e.g. "jct_mean"')
-    return minimised(value).name
+    return _distinct(minimised(name).name for name in names)
 
 
-def _bounds(value: object, objective: str | None) -> tuple[str, ...]:
-    """Read the bounds that each cell computes; those of the objective are among them."""
+def _bounds(value: object, objectives: tuple[str | None, ...]) -> tuple[str, ...]:
+    """Read the bounds that each cell computes; those of the objectives are among them."""
     if not isinstance(value, list):
         raise InputError("must be a list", field="bounds", remedy=", ".join(OBJECTIVES))
     value = [other_name(item) if isinstance(item, str) else item for item in value]
@@ -331,8 +334,7 @@ def _bounds(value: object, objective: str | None) -> tuple[str, ...]:
                 field="bounds",
                 remedy=known_names(item, OBJECTIVES),
             )
-    if objective is not None:
-        aim = minimised(objective)
+    for aim in (minimised(name) for name in objectives if name is not None):
         value += [*named_as_bounds(aim), *(name for name in aim.parts if name == "makespan")]
     return tuple(name for name in (*OBJECTIVES, "weighted_jct_mean") if name in value)
 

@@ -90,6 +90,7 @@ def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
     row |= _flat("autoscale", content.get("autoscale") or {})
     row |= _flat("", {"concurrency": most} if (most := content.get("concurrency")) else {})
     row |= _flat("param", content["policy"]["parameters"])
+    row |= {"objective": content["objective"]} if "objective" in content else {}
     row |= _flat("", record.get("results", {}))
     return row | _flat("run", record["run"])
 
@@ -237,6 +238,7 @@ def varying(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the columns of choices that differ between rows, the seed not among them."""
     first = [n for n in FIRST if n not in ("cell", "seed", "status", "error", "information")]
     names: Iterable[str] = rows[0] if rows else ()
+    first.append("objective")
     chosen = [n for n in names if n in first or n.startswith(CHOICES)]
     return [name for name in chosen if len({row[name] for row in rows}) > 1]
 

@@ -14,9 +14,9 @@ import orsched
 from orsched import AffineCost, Instance, Requests, Worker
 from orsched.calibration.intervals import wilson
 from orsched.common.errors import InfeasibleError, PolicyError, TimeLimitError
-from orsched.planning.capacity import answer as module
 from orsched.planning.capacity import proof_violations, save_capacity
 from orsched.planning.capacity.simulation import over_parts, over_replications
+from orsched.views import planning_charts as module
 from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.planning.pictures import drawn, require_on_page

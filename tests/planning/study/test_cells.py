@@ -9,7 +9,8 @@ from orsched.planning.study import run
 from orsched.planning.study.cell import build_instance, execute
 from orsched.planning.study.drive import Store
 from orsched.planning.study.plan import key_of, read_study
-from orsched.planning.study.table import rows_of
+from orsched.planning.study.table import rows_of, varying
+from orsched.solving.objectives import objective_named
 from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.refusals import refusal
@@ -138,6 +139,18 @@ def test_attainment_needs_limits_and_is_at_most_1(rows):
     (row,) = rows(policies=["fcfs"], objective="slo_attainment", slo={"ttft_s": 0.02})
     assert 0 < row["objective_value"] == row["slo_attainment"] < 1
     assert row["objective_bound"] == 1
+
+
+def test_a_list_of_objectives_is_an_axis_whose_ends_have_the_least_of_each(rows):
+    aims = ["makespan", "0.5*makespan+0.5*jct_mean", "jct_mean"]
+    found = rows(policies=["exact"], objective=aims)
+    assert [row["objective"] for row in found] == [objective_named(aim).name for aim in aims]
+    first, middle, last = found
+    assert first["makespan_ns"] <= min(middle["makespan_ns"], last["makespan_ns"])
+    assert last["jct_ns_mean"] <= min(first["jct_ns_mean"], middle["jct_ns_mean"])
+    assert "objective" in varying(found)
+    values = [each["makespan_ns"] + each["jct_ns_mean"] for each in found]
+    assert values[1] == pytest.approx(min(values))
 
 
 def test_cells_without_an_objective_are_those_of_before(rows):
