@@ -6,8 +6,8 @@
 The GPUs of a node or of several are cut into workers of 1, 2, 4 or 8; each is a machine by its data
 sheet, with the paged memory that is left beside the weights and 256 clients for each GPU. Each
 layout runs the methods of ``--methods`` on the same requests and has a bound that holds for any
-schedule with chunks, mixed steps and restarts. Data sheets know no time of communication between
-GPUs: what is printed for several GPUs a worker is better than a machine would do.
+schedule with chunks, mixed steps and restarts. Data sheets charge
+sums over GPUs by count, bytes and link, and what each layer takes whatever the number of GPUs.
 """
 
 from __future__ import annotations

@@ -129,10 +129,10 @@ class RooflineCost:
             return 0
         first = self._step_fs((), (), active, context_sum, context_max)
         slope = self.context_fs * active + self.longest_fs
-        if not self.window_context_fs:
+        room = active * self.window - context_sum if self.window_context_fs else 0
+        if room <= 0:  # the window is full for all, or there is none
             return round_half_up_sum(rounds, FS_PER_NS, slope, first) * self.time_scale
-        room = active * self.window - context_sum  # until the window is full for all
-        inside = min(rounds, max(0, -(-room // active))) if active else 0
+        inside = min(rounds, -(-room // active))
         grows = slope + self.window_context_fs * active
         time = round_half_up_sum(inside, FS_PER_NS, grows, first)
         if inside < rounds:
