@@ -99,7 +99,7 @@ def _toy() -> Iterator[New]:
 
 
 def _packing() -> Iterator[New]:
-    draws = dict.fromkeys(FAMILIES, 2) | dict.fromkeys(("L6", "L7", "H", "P", "T"), 4)
+    draws = dict.fromkeys(FAMILIES, 3) | dict.fromkeys(("L6", "L7", "H", "P", "T"), 4)
     cost = orsched.AffineCost(
         prefill_fixed_ns=0, prefill_token_ns=0, round_fixed_ns=UNIT_NS, round_client_ns=0
     )
@@ -379,6 +379,8 @@ def baselines(date: str, limit: float, minutes: float, families: list[str]) -> N
     for row, method in queue:
         if time.process_time() - begun > 60 * minutes:
             break
+        if index.row_of(row.listed.instance, row.objective, row.track).status == "proven":
+            continue
         known = index.record(row.listed.family).get(row.key, {}).get("tried", {})
         done = known.get(method, {}).get("limit", 0)
         if done >= limit or (done and row.track == "policy"):

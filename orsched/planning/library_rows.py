@@ -52,8 +52,13 @@ def value_of(instance: Instance, schedule: Schedule, objective: str) -> int:
     from orsched.metrics.token_times import finishes_ns
 
     if objective == "slo_attainment":
-        slo = summarise(instance, schedule)["slo"]
-        return len(Demands.of(instance).rows) - int(slo["attained"])
+        parts = summarise(instance, schedule)["classes"]
+        met = [
+            parts[c.name]["slo"]["attained"]
+            for c in instance.classes
+            if c.has_limits and not c.bulk
+        ]
+        return len(Demands.of(instance).rows) - int(sum(met))
     if objective == "weighted_tardiness_mean":
         dates = required_due_dates(instance, objective)
         return dates.weighted_tardiness(finishes_ns(Timeline(instance, schedule)))
