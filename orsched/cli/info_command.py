@@ -56,7 +56,7 @@ class InfoCommand(Printed, RequestsAndCopies):
             require_format(style, LISTS, "the list of names")
             _list_all(style)
             return
-        show = topic(name)
+        show = None if name.startswith("lib:") else topic(name)
         if show is None:
             from orsched.calibration.catalogue import machine_words
 

@@ -85,8 +85,8 @@ def test_what_the_library_is():
     found = index.rows()
     small = {row.listed.instance for row in found if row.gap is not None and row.gap < 0.01}
     proven = {row.listed.instance for row in found if row.status == "proven"}
-    assert len(small) >= 60
-    assert len(proven) >= 60
+    assert len(small) >= 150
+    assert len(proven) >= 80
     assert all(low <= high for low, high in (r.values for r in found) if high is not None)
 
 
@@ -337,6 +337,7 @@ def test_the_command_judges_a_schedule_file_of_orsched(shelf, tmp_path, call):
     orsched.save_schedule(orsched.solve(orsched.load("gate"), "fcfs"), path)
     code, out, err = call(f"library submit {path} --date 2026-11-26 --format json")
     assert (code, json.loads(out)["valid"], json.loads(out)["better"]) == (0, True, False)
+    assert call("info lib:gate")[1].startswith("name")
     code, out, err = call("library verify gate")
     assert (code, "of" in err) == (0, True)
     _other_index(shelf)
