@@ -53,15 +53,12 @@ def value_of(instance: Instance, schedule: Schedule, objective: str) -> int:
 
     if objective == "slo_attainment":
         parts = summarise(instance, schedule)["classes"]
-        met = [
-            parts[c.name]["slo"]["attained"]
-            for c in instance.classes
-            if c.has_limits and not c.bulk
-        ]
-        return len(Demands.of(instance).rows) - int(sum(met))
+        counts = (c for c in instance.classes if c.has_limits and not c.bulk)
+        met = sum(int(parts[c.name]["slo"]["attained"]) for c in counts)
+        return len(Demands.of(instance).rows) - met
     if objective == "weighted_tardiness_mean":
-        dates = required_due_dates(instance, objective)
-        return dates.weighted_tardiness(finishes_ns(Timeline(instance, schedule)))
+        finish = finishes_ns(Timeline(instance, schedule))
+        return required_due_dates(instance, objective).weighted_tardiness(finish)
     value = objective_value(instance, schedule, objective)
     return int(value * (1 if objective == "makespan" else len(instance))) if value else 0
 
@@ -84,11 +81,10 @@ def schedule_of(instance: Instance, columns: Any, method: str = "") -> Schedule:
 
 def judged_schedule(instance: Instance, row: Row, schedule: Schedule) -> tuple[int, list[str]]:
     """Return the value of a schedule and why it is refused; [] if it is valid for its row."""
-    faults = [str(fault) for fault in check(instance, schedule)]
-    if faults:
+    admitted = ScheduleClass.allowing(row.listed.allows)
+    if faults := [str(fault) for fault in check(instance, schedule)]:
         return 0, faults
-    admitted, does = ScheduleClass.allowing(row.listed.allows), class_of(instance, schedule)
-    if not does <= admitted:
+    if not class_of(instance, schedule) <= admitted:
         return 0, [f"the schedule is outside of the row's class: {admitted}"]
     return value_of(instance, schedule, row.objective), []
 
@@ -127,11 +123,8 @@ def judged_policy(instance: Instance, row: Row, policy: Any) -> tuple[int, list[
     given = read_parameters(policy, "policy", ["name", "seed"])
     name, seed = text_field(given, "name"), whole_number(given["seed"], "seed")
     if is_own(name) or code_in(choose(name).parameters):
-        raise InputError(
-            "only policies of orsched are run again",
-            field="policy.name",
-            remedy="propose the policy in a pull request first",
-        )
+        remedy = "propose the policy in a pull request first"
+        raise InputError("only policies of orsched are run", field="policy.name", remedy=remedy)
     schedule = simulate(instance, name, seed=seed).schedule
     value, faults = judged_schedule(instance, row, schedule)
     if row.track == "policy" and schedule.information == "clairvoyant":
@@ -308,11 +301,8 @@ def _store(
         del entry[kind]
     too_large = len(library_index.packed(document)) > STORED_BYTES
     if kind == "schedule" and too_large:
-        raise InputError(
-            f"a packed schedule of more than {STORED_BYTES:,} bytes is not stored",
-            field="schedule",
-            remedy="submit the policy and seed that make it",
-        )
+        problem = f"must be at most {STORED_BYTES:,} bytes packed, or the policy that makes it"
+        raise InputError(problem, field="schedule")
     library_index.evidence_path(row, side).unlink(missing_ok=True)
     if kind == "schedule" or (kind == "policy" and not too_large) or kind not in entry:
         library_index.write_evidence(row, side, document)

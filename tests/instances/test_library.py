@@ -214,7 +214,7 @@ def _other_index(shelf):
         (_better_search, "the value is"),
         (_other_search, "only the method exact"),
         (_other_policy, "SHA-256"),
-        (_own_code, "only policies of orsched"),
+        (_own_code, "only policies"),
         (_other_instance, "is not the published instance"),
         (_other_index, "is not what the record says"),
     ],
@@ -287,7 +287,7 @@ def test_wrong_schedules_and_certificates_are_judged_with_the_reason(shelf, tmp_
     ("fields", "said"),
     [
         ({}, "must be one of schedule, bound, policy and search"),
-        ({"policy": {"name": "os:system", "seed": 0}}, "only policies of orsched"),
+        ({"policy": {"name": "os:system", "seed": 0}}, "only policies"),
         ({"policy": {"name": "fcfs", "seed": -1}}, "seed"),
         ({"schedule": {}, "bound": {}}, "must be one of"),
         ({"schedule": [], "instance": "gat"}, "unknown instance"),
