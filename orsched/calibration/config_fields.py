@@ -89,9 +89,11 @@ def layer_kinds(values: dict[str, Any], layers: int) -> list[str]:
 
     Raises ``InputError`` for other kinds, or a number of them that is not that of the layers.
     """
+    for field, known in _ALONE.items():
+        each = values.get(field) or ()
+        if any(one != known for one in (each if isinstance(each, (list, tuple)) else [each])):
+            raise InputError(f"only {known!r} is known", field=field, remedy=MEASURE)
     given, interval = values.get("layer_types"), values.get("full_attention_interval")
-    if values.get("attn_type_list") and set(values["attn_type_list"]) != {1}:
-        raise InputError("only 1, full attention, is known", field="attn_type_list", remedy=MEASURE)
     if given:
         kinds = [_KINDS.get(kind) if isinstance(kind, str) else None for kind in given]
         if None in kinds:
@@ -119,8 +121,12 @@ def layer_kinds(values: dict[str, Any], layers: int) -> list[str]:
 
 _KINDS = {
     "full_attention": "full", "sliding_attention": "window", "linear_attention": "linear",
-    "deepseek_sparse_attention": "full",
+    "deepseek_sparse_attention": "full", "indexed_attention": "full",
 }  # fmt: skip
+
+
+_ALONE = {"attn_type_list": 1, "indexer_types": "full", "index_topk_freq": 1}
+"""Fields of which one value alone is known, in all layers."""
 
 
 def window_of(values: dict[str, Any]) -> int | None:
@@ -136,6 +142,8 @@ def window_of(values: dict[str, Any]) -> int | None:
 
 def dense_layers(values: dict[str, Any], layers: int) -> int:
     """Return how many layers have no experts, by the rules of DeepSeek, Qwen and Llama 4."""
+    if isinstance(values.get("mlp_layer_types"), list):
+        return int(values["mlp_layer_types"].count("dense"))
     first = whole_number(values.get("first_k_dense_replace") or 0, "first_k_dense_replace")
     every, interleave, freq = (
         whole_number(values.get(name) or 1, name, minimum=1)

@@ -109,15 +109,15 @@ class Constants:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            value, share = getattr(self, item.name), item.name.split("_")[-1] in _SHARES
+            value, share = (
+                getattr(self, item.name),
+                item.name.endswith(("compute", "memory", "share")),
+            )
             most, least = (1, 1e-6) if share else (10**6, 0)
             if item.name != "source" and not (is_number(value) and least <= value <= most):
                 wanted = "a share in (0, 1]" if share else "a number from 0 to 1,000,000"
                 problem = f"{value!r} is not {wanted}"
                 raise InputError(problem, field=item.name, remedy="such as 0.6")
-
-
-_SHARES = ("compute", "memory", "share")
 
 
 def _table(path: Path | None) -> dict[str, Any]:

@@ -228,12 +228,9 @@ def _rows(
         problem, remedy = "these tables go by the sizes of products", "--model NAME or --config"
         raise InputError(problem, file=str(files.dense), field="model", remedy=remedy)
     if shape.experts or shape.latent or shape.linear or shape.windowed:
-        raise InputError(
-            f"these tables have no times of all layers of {shape.title}",
-            file=str(files.dense),
-            field="model",
-            remedy="a dense model with grouped heads of keys; or --gpu NAME",
-        )
+        problem = f"these tables have no times of all layers of {shape.title}"
+        remedy = "a dense model with grouped heads of keys; or --gpu NAME"
+        raise InputError(problem, file=str(files.dense), field="model", remedy=remedy)
     dense, sequences = product_rows(files.dense, shape, tp)
     return dense, sequences, attention_of(files.attention, files.rounds, shape, tp)
 

@@ -202,7 +202,7 @@ class ModelShape:
             tied=bool(values.get("tie_word_embeddings", tied)),
             source=source,
             formats=formats,
-            gated=bool(values.get("attn_output_gate")),
+            gated=bool(values.get("attn_output_gate", values.get("model_type") == "qwen3_next")),
             windowed=kinds.count("window"),
             more=vision,
             **{"window": (window_of(values) or 0) if "window" in kinds else 0, **sizes},

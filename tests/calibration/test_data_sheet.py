@@ -239,6 +239,7 @@ WRONG = [
     ("num_local_experts", 8.5), ("kv_lora_rank", -1), ("architectures", ["GPTNeoXForCausalLM"]),
     ("model_type", "starcoder2"), ("layer_types", ["full_attention", "chunked_attention"]),
     ("layer_types", ["full_attention"] * 3), ("attn_type_list", [0, 1]),
+    ("index_topk_freq", 4), ("indexer_types", ["full", "shared"]),
     ("torch_dtype", "float8_e4m3fn"), ("num_kv_shared_layers", 4), ("quantization", {"bits": 4}),
     ("quantization_config", 8),
 ]  # fmt: skip
