@@ -4,7 +4,8 @@ ORSCHED_DATA=... python -m benchmarks.tuning [--case NAME] [--jobs N] [--folder 
 runs the race with the budget of a tenth of the grid, then every setting of the grid on the whole
 trace, and prints a row for each case. The machine is Llama 3 8B on an H100 by data sheet, the seed
 0. ``--itl`` names the folder of itl_cold72k.csv and its cost file: two cold prompts of 72,000
-tokens beside a chat.
+tokens beside a chat. ``--gains`` tunes ``vllm``, ``gittins`` and ``slack`` on four workloads, with
+lengths unknown to each, at 0.9 of the throughput of ``vllm`` as shipped.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orsched
+from benchmarks.reproductions.four_workloads_setting import LIMIT, WORKLOADS, requests_of
 from benchmarks.speed.section import table
 from orsched.common.errors import OrschedError
+from orsched.instances.arrivals import with_arrivals
 from orsched.instances.datasets import data_directory
 from orsched.planning.capacity.question import Given, read_question
 from orsched.planning.capacity.search import Evaluation
@@ -123,6 +126,52 @@ def row(name: str, folder: Path, jobs: int, itl: Path | None) -> dict[str, Any]:
     }
 
 
+POLICIES = ("vllm", "gittins", "slack+ttft_s={ttft_s}+tpot_s={tpot_s}")
+KNOBS = {"clients": (64, 128, 256, 512), "max_num_batched_tokens": BUDGETS[1:6]}
+REQUESTS, RUNS = 800, 12
+
+
+def gains(name: str, folder: Path, jobs: int) -> list[dict[str, Any]]:
+    """Return a row for each policy on a workload, tuned, beside ``vllm`` as shipped."""
+    workload = WORKLOADS[name]
+    rows = requests_of(name)
+    rows = rows.take(range(min(REQUESTS, len(rows)))).replace(prefixes=None)
+    case = orsched.Instance(rows, (workload.worker(),), "prefill", output_limit_tokens=LIMIT)
+    at_once = orsched.solve(with_arrivals(case, "at_once"), "vllm")
+    arrivals = f"replay:rate={0.9 * len(case) / at_once.makespan_s:.3f}"
+    if not workload.replay:
+        arrivals = arrivals.replace("replay", "poisson")
+    found, base = [], None
+    for text in POLICIES:
+        policy = text.format(ttft_s=workload.ttft_s, tpot_s=workload.tpot_s)
+        done = orsched.tune(
+            case, policy, search=KNOBS, arrivals=arrivals, replications=1, maximise="goodput",
+            runs=RUNS, slo_ttft=workload.ttft_s, slo_tpot=workload.tpot_s, jobs=jobs,
+            folder=folder / "gains",
+        )  # fmt: skip
+        base = base or done.default
+        for what, trial in (("as shipped", done.default), ("tuned", done.best)):
+            assert trial is not None
+            assert base is not None
+            found.append(
+                {
+                    "workload": name,
+                    "policy": policy.partition("+")[0],
+                    "": what,
+                    "attainment": round(trial.figures["attainment"] or 0.0, 3),
+                    "goodput, 1/s": round(trial.value, 3),
+                    "95 % interval": f"{trial.low:.3f} to {trial.high:.3f}",
+                    "over vllm as shipped": f"{trial.value / base.value - 1:+.1%}",
+                    "gain over itself": "-" if what == "as shipped" else _ends(done.gain),
+                }
+            )
+    return found
+
+
+def _ends(gain: Any) -> str:
+    return f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a row for each case; return 1 where a setting is more than 1 % behind the grid."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -130,8 +179,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--itl", type=Path)
+    parser.add_argument("--gains", action="store_true")
     given = parser.parse_args(arguments)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    if given.gains:
+        for name in WORKLOADS:
+            rows += gains(name, given.folder, given.jobs)
+        print("\n".join(table(rows)))
+        return 0
     for name in given.case or CASES:
         try:
             rows.append(row(name, given.folder, given.jobs, given.itl))

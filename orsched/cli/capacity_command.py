@@ -93,6 +93,13 @@ class CapacityCommand(Fleets):
     )
     max_workers: int = option("The largest fleet to try.", default=1024)
     exhaustive: bool = option("Try every fleet in order, without bisection.")
+    failures: str | None = option(
+        "Workers fail and are repaired, drawn for each replication: mtbf=3600,mttr=120.",
+        metavar="SPEC",
+    )
+    autoscale: str | None = option(
+        "Workers go on and off by load: min=1,target=0.7,startup=40.", metavar="SPEC"
+    )
     plot: Path | None = option("Draw attainment and p99 against workers (.png, ...).")
     verify: Path | None = option(
         "Verify the lower bound of a result that was printed as JSON, and simulate nothing.",
@@ -149,7 +156,7 @@ class CapacityCommand(Fleets):
 _PASSED_ON = (
     "attainment", "arrivals", "sample", "replications", "confidence", "criterion", "max_workers",
     "exhaustive", "seed", "jobs", "cluster", "ray_address", "time_limit", "slo_ttft", "slo_tpot",
-    "folder",
+    "folder", "failures", "autoscale",
 )  # fmt: skip
 """Options that are arguments of ``orsched.capacity``."""
 

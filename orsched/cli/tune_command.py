@@ -11,7 +11,6 @@ from orsched.cli.artefacts import check_paths, require_packages
 from orsched.cli.capacity_command import Fleets, read_machines
 from orsched.cli.columns import viewed
 from orsched.cli.declaring import command, option
-from orsched.cli.ending import EXIT_INTERRUPTED
 from orsched.cli.flags import flag_lines
 from orsched.cli.machines import say_machine
 from orsched.cli.options import INSTANCE
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     usual="search maximise runs slo_ttft slo_tpot arrivals output folder clients cost",
 )
 class TuneCommand(Fleets):
-    """Find the setting of an engine that serves the requests of INSTANCE best within limits.
+    """Find the setting of an engine that keeps limits best on the requests of INSTANCE.
 
     Many settings run on windows of the trace, the better ones on all of it. Printed are the best,
     those that cannot be told from it, the engine as shipped, the line that starts the engine, and
@@ -88,14 +87,13 @@ class TuneCommand(Fleets):
         if self.output is not None:
             save_tuning(found, self.output)
             remark(f"plot written to {self.output}")
-        return EXIT_INTERRUPTED if found.termination == "interrupted" else 0
+        return 0
 
 
 _PASSED_ON = (
     "maximise", "runs", "slo_ttft", "slo_tpot", "attainment", "arrivals", "sample", "replications",
     "seed", "folder", "jobs", "cluster", "ray_address", "time_limit",
 )  # fmt: skip
-"""Options that are arguments of ``orsched.tune``."""
 
 
 def _read_search(texts: tuple[str, ...]) -> dict[str, list[Any]]:

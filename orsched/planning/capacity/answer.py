@@ -67,6 +67,8 @@ def capacity(
     exhaustive: bool = False,
     parameters: Mapping[str, Any] | None = None,
     information: str | None = None,
+    failures: Any = None,
+    autoscale: Any = None,
     folder: str | os.PathLike[str] | None = None,
     jobs: int | None = None,
     cluster: str = "local",
@@ -99,6 +101,7 @@ def capacity(
         max_workers: the largest fleet that is tried.
         exhaustive: try all fleets in order of size or price, without bisection.
         parameters, information: of the policy.
+        failures, autoscale: of the fleet, as ``simulate`` takes them.
         folder: keeps finished simulations, which the next call does not run again; None: not kept.
         jobs, cluster, ray_address: of the processes, as in ``orsched.planning.study.run``.
         time_limit: in seconds.
@@ -119,7 +122,7 @@ def capacity(
     begin = monotonic()
     given = Given(
         instance, policy, parameters, information, machines, slo_ttft, slo_tpot, attainment,
-        arrivals, sample, replications, seed, confidence, criterion,
+        arrivals, sample, replications, seed, confidence, criterion, failures, autoscale,
     )  # fmt: skip
     question = read_question(given)
     most = whole_number(max_workers, "max_workers", minimum=1, maximum=MOST_WORKERS)

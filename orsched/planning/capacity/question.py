@@ -167,17 +167,26 @@ class Given(NamedTuple):
     seed: int = 0
     confidence: float = 0.95
     criterion: str | None = None
+    failures: Any = None
+    autoscale: Any = None
 
 
 def read_question(given: Given) -> Question:
     """Return a question; raises ``InputError`` that names the argument that is wrong."""
     from orsched.instances.arrivals import read_arrivals
+    from orsched.planning.study.plan import read_specs
 
     instance = given.instance
     require_instance(instance)
     law = None if given.arrivals is None else read_arrivals(given.arrivals)
     drawn = None if given.sample is None else whole_number(given.sample, "sample", minimum=1)
-    random = drawn is not None or (law is not None and law.law not in ("replay", "at_once"))
+    pairs = {"failures": given.failures, "autoscale": given.autoscale}.items()
+    scene = {name: read_specs(value, name)[0] for name, value in pairs if value is not None}
+    random = (
+        drawn is not None
+        or "failures" in scene
+        or (law is not None and law.law not in ("replay", "at_once"))
+    )
     seeds = _seeds(given, random)
     if given.slo_ttft is None and given.slo_tpot is None and not _has_limits(instance):
         raise InputError(
@@ -200,6 +209,7 @@ def read_question(given: Given) -> Question:
         _share(given.attainment, "attainment", one=True),
         float(_share(given.confidence, "confidence", one=False)),
         criterion,
+        scene,
     )
     if not len(instance):
         raise InputError(

@@ -412,6 +412,7 @@ class Capacity:
             **_measured(best),
             "bulk_tokens_per_s": self.bulk_tokens_per_s,
             "bulk_basis": self.bulk_basis,
+            "worker_hours": None if best is None else best.worker_hours,
             "simulations": self.simulations,
             "ran": self.ran,
             "fleet": self.fleet,

@@ -91,6 +91,7 @@ class Estimate(NamedTuple):
     bulk_tokens_per_s: float | None
     tokens_per_s: float
     idle: tuple[float, ...]
+    worker_hours: float
 
     @property
     def workers(self) -> int:
@@ -119,6 +120,7 @@ def estimate_of(question: Question, fleet: Fleet, results: Sequence[Mapping[str,
         _bulk(results),
         _rate(results, "output_tokens"),
         _idle(fleet, results),
+        sum(each["on_ns"] for each in results) / len(results) / NS_PER_S / 3600,
     )
 
 
@@ -166,7 +168,7 @@ def with_fleet(
     return instance.replace(workers=tuple(workers), link=between)
 
 
-RECORD = 2
+RECORD = 3
 """Version of the records; those of other versions are left alone and run again."""
 
 MOST_PARTS = 50
@@ -322,7 +324,9 @@ def figures(
         "jct_sum_ns": exact_sum(finish - req.arrival_ns[rows]),
         "bulk_requests": int(bulk.sum()),
         "bulk_tokens": int(req.output_tokens[bulk].sum()),
-        "makespan_ns": schedule.makespan_ns,
+        "makespan_ns": (end := schedule.makespan_ns),
+        "on_ns": sum((row.end_ns or end) - row.start_ns for row in schedule.on_times or ())
+        or end * len(instance.workers),
         "busy_ns": [int(each) for each in busy],
         "output_tokens": int(req.output_tokens.sum()),
     }

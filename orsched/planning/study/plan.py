@@ -60,7 +60,7 @@ def read_concurrency(value: object) -> int:
     return whole_number(value, "concurrency", minimum=1, maximum=MAX_TOKENS)
 
 
-def _specs(value: object, field: str) -> tuple[Any, ...]:
+def read_specs(value: object, field: str) -> tuple[Any, ...]:
     """Read an axis of specifications, each once; None for ``as_given`` or an axis left out."""
     read, write = _readers()[field]
     found: list[Any] = []
@@ -263,18 +263,18 @@ def read_study(
     study = Study(
         _name(table.get("name", "study")),
         instance_axis(table["instances"], folder),
-        _specs(table.get("arrivals"), "arrivals"),
+        read_specs(table.get("arrivals"), "arrivals"),
         _workers_axis(table.get("workers"), folder),
-        _specs(table.get("predictions"), "predictions"),
+        read_specs(table.get("predictions"), "predictions"),
         _seeds(table.get("seeds", [0])),
         policy_axis(table["policies"], shared, folder),
         _bounds(table.get("bounds", ["makespan"]), objective),
         _slo(table.get("slo")),
         _iterations(table.get("iterations")),
         _plots(table.get("plots", [])),
-        failures=_specs(table.get("failures"), "failures"),
-        autoscale=_specs(table.get("autoscale"), "autoscale"),
-        concurrency=_specs(table.get("concurrency"), "concurrency"),
+        failures=read_specs(table.get("failures"), "failures"),
+        autoscale=read_specs(table.get("autoscale"), "autoscale"),
+        concurrency=read_specs(table.get("concurrency"), "concurrency"),
         objective=objective,
     )
     CELLS.require(prod(map(len, study.axes())), "seeds")

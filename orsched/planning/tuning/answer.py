@@ -53,7 +53,7 @@ class Tuning:
         rate: for ``rate``: ``kept_per_s``, and ``lost_per_s``, the next that is not kept.
         runs, budget, grid: whole traces that were run and allowed; settings of the full grid.
         ran, failed: simulations of this call; settings that failed, each with the reason.
-        termination, notes: as of ``Capacity``.
+        termination, notes: ``finished`` or ``time_limit``; remarks.
     """
 
     objective: str
@@ -185,13 +185,10 @@ class _Tuner:
                 self._run_rate()
             else:
                 self.race.run(self.seed)
-        except (OutOfTimeError, KeyboardInterrupt) as error:
-            interrupted = isinstance(error, KeyboardInterrupt)
+        except OutOfTimeError:
             if not self.race.finished():
-                if interrupted:
-                    raise
                 raise TimeLimitError("the time limit ended before a setting was done") from None
-            return "interrupted" if interrupted else "time_limit"
+            return "time_limit"
         return "finished"
 
     def _run_rate(self) -> None:

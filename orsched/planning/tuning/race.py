@@ -1,8 +1,5 @@
-"""The race: the values of a knob run on a part of the traces, the better half on all of them.
-
-Coordinate descent; within a knob successive halving (Jamieson and Talwalkar, AISTATS 2016) with
-comparisons on equal requests (F-race, Birattari, GECCO 2002).
-"""
+"""The race: coordinate descent; within a knob successive halving (Jamieson and Talwalkar, AISTATS
+2016) with comparisons on equal requests (F-race, Birattari, GECCO 2002)."""
 
 from __future__ import annotations
 
@@ -27,10 +24,7 @@ if TYPE_CHECKING:
 
     Values = tuple[tuple[str, Any], ...]
 
-_PARTS = 4
-_FEWEST = 50
-_FEW = 4
-_STARTS = 8
+_PARTS, _FEWEST, _FEW, _STARTS = 4, 50, 4, 8
 _TAILS = ("ttft_p99", "tpot_p99")
 
 
@@ -59,12 +53,8 @@ class Trial(NamedTuple):
 
 
 class Race:
-    """Results of settings on pieces, of which ``runs`` whole traces may be spent.
-
-    ``arrivals`` take the place of those of the question. The value is the attainment, or with
-    ``goodput`` the requests within limits per second and GPU; of equal ones the shorter mean JCT
-    is better.
-    """
+    """Results of settings on pieces, of which ``runs`` whole traces may be spent. The value is the
+    attainment, or ``goodput`` per GPU; of equal ones the shorter mean JCT is better."""
 
     def __init__(
         self, space: Space, evaluation: Evaluation, goodput: bool, runs: int, arrivals: str | None
@@ -94,10 +84,8 @@ class Race:
                 return
 
     def _descend(self, start: Setting, draws: Generator) -> None:
-        """Take the best value of one knob after another until no knob changes any more.
-
-        The first time all values of a knob race; later on the values next to the best are tried.
-        """
+        """Take the best value of one knob after another until none changes: at first of all values,
+        later on of those next to the best."""
         best, unchanged, first = start, 0, True
         names = [name for name, axis in reversed(self.space.axes.items()) if len(axis) > 1]
         self.try_on([start], self.whole)
@@ -114,10 +102,8 @@ class Race:
             first = False
 
     def _ahead(self, settings: Sequence[Setting], draws: Generator) -> list[Setting]:
-        """Return the unknown settings that are not certain to be worse on a part, the best first.
-
-        The part is the trace of a seed, or of one trace a quarter: drawn, not chosen by its load.
-        """
+        """Return the unknown settings that are not certain to be worse on a part, the best first:
+        the trace of a seed, or of one trace a quarter, drawn and not chosen by its load."""
         new = [each for each in settings if not self._is_known(each)]
         place, several = int(draws.integers(0, len(self.whole) * _PARTS)), len(self.whole) > 1
         first, last = (self.requests * (place % _PARTS + k) // _PARTS for k in (0, 1))

@@ -98,15 +98,14 @@ class Space:
 
     def _first(self) -> dict[str, Any]:
         """Return the values of the setting as shipped: the policy's defaults, the own seats."""
-        clients = self.question.machines[0].worker.clients
-        own = {**self._known[self.axes["policy"][0]], "clients": clients}
+        first, spec = self.question.machines[0].worker, self.axes["policy"][0]
+        said = {**first.settings, **self.specs[spec].parameters, "clients": first.clients}
+        own = {**self._known[spec], **said}
         return {k: own[k] if own.get(k) in axis else axis[0] for k, axis in self.axes.items()}
 
     def _setting(self, values: Mapping[str, Any]) -> Setting | None:
         """Return the setting of some values, without those that change nothing; None: impossible.
-
-        A split takes the policy ``disaggregated`` in place of one for workers that do both.
-        """
+        A split takes ``disaggregated`` in place of a policy for workers that do both."""
         (machine,) = (m for m in self.question.machines if m.name == values["machine"])
         workers, text = read_workers(values["workers"]), values["policy"]
         roles = getattr(method_named(self.specs[text].name), "needs_roles", False)
