@@ -30,7 +30,7 @@ from orsched.data.memory import BlockMemory
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from orsched.calibration.data_sheet import Gpu
+    from orsched.calibration.gpus import Gpu
     from orsched.costs import CostModel
     from orsched.data.instance import Instance
     from orsched.data.workers import Worker
