@@ -17,7 +17,7 @@ from orsched.calibration.data_sheet import (
     fitting,
     least_gpus,
 )
-from orsched.calibration.gpus import GPUS, constants_of
+from orsched.calibration.gpus import GPUS, constants_of, fit_error
 from orsched.calibration.shapes import MODELS, SHORT
 from orsched.calibration.weight_formats import FORMATS
 from orsched.common.columns import whole_number
@@ -186,13 +186,14 @@ def _sheet(gpu_name: str, count: int, model: str, weights: str | None = None) ->
     room, kept = fitting(gpu, shape, layout), f"-{weights}" if weights else ""
     several = f"{count} x " if count > 1 else ""
     words = f" ({shape.formats.words})" if weights and shape.formats.words else ""
+    error = {"error": said} if (said := fit_error(gpu, bool(shape.experts))) else {}
     return Machine(
         f"{gpu_name}{f'x{count}' if count > 1 else ''}-{model}{kept}{SUFFIX}",
         DATA_SHEET,
         f"{shape.title}{words} on {several}{gpu.title}",
         data_sheet_cost(gpu, shape, layout),
         f"{gpu.source}; {shape.source}; constants: {constants_of(gpu).source}",
-        {"gpus": count, "kv_tokens": room.kv_tokens},
+        {"gpus": count, "kv_tokens": room.kv_tokens, **error},
     )
 
 
@@ -278,8 +279,7 @@ def read_machine(
         )
     cost, report = load_fitted_cost(path)
     facts = (report or {}).get("machine")
-    words = error_words(report or {})
-    if words and (cost, words) not in _fitted:
+    if (cost, words := error_words(report or {})) not in _fitted:
         _fitted.append((cost, words))
     try:
         return cost, memory_of(facts) if isinstance(facts, dict) else None
@@ -287,28 +287,21 @@ def read_machine(
         raise error.located(file=str(path)) from None
 
 
-_fitted: list[tuple[CostModel, str]] = []
-"""Cost models that were read from files, with the errors that these state."""
+_fitted: list[tuple[CostModel, str]] = []  # of files that were read, with the errors they state
 
 
 def error_words(report: Mapping[str, Any]) -> str:
-    """Return the error that the report of a fit states, in words; "" where it states none.
-
-    Of a run the errors of requests that nothing was fitted to, of steps those of held-out ones.
-    """
-    run = report.get("fit")
+    """Return the error that the report of a fit states, in words; "" where it states none."""
     try:
-        if isinstance(run, dict):
-            held = run.get("errors_not_fitted")
-            found = (held or run["errors"]).items()
-            shown = ", ".join(f"{name} {100 * float(error):+.1f} %" for name, error in found)
-            of = "requests not fitted to" if held else "the run fitted to"
-            return f"errors on {of}: {shown}" if shown else ""
-        mean, worst = (float(report["errors"]["all"][name]) for name in ("mean", "worst"))
+        if "fit" not in report:
+            mean, worst = (100 * float(report["errors"]["all"][name]) for name in ("mean", "worst"))
+            return f"held-out steps are missed by {mean:.1f} % on average, {worst:.1f} % at most"
+        run, held = report["fit"], report["fit"].get("errors_not_fitted")
+        found = (held or run["errors"]).items()
+        shown = ", ".join(f"{name} {100 * float(error):+.1f} %" for name, error in found)
+        return f"errors on {'requests not fitted to' if held else 'the run fitted to'}: {shown}"
     except (KeyError, TypeError, ValueError, AttributeError):  # no such report, or another's
         return ""
-    shown = f"{100 * mean:.1f} % on average, {100 * worst:.1f} % at most"
-    return f"held-out steps are missed by {shown}"
 
 
 _TOKENS = 2000
@@ -326,7 +319,7 @@ def cost_words(cost: CostModel, clients: int = 1) -> str:
     limit = cost.prefill_limit
     tokens = _TOKENS if limit is None else min(_TOKENS, limit)
     stage = cost.prefill_ns([tokens]) * 1000 / NS_PER_S
-    error = next((f" ({words})" for known, words in _fitted if known == cost), "")
+    error = next((f" ({words})" for known, words in _fitted if words and known == cost), "")
     active = max(1, clients)
     a_round = cost.round_ns(active, 500 * active, 500) * 1000 / NS_PER_S
     of = f"a round of {active}" if active > 1 else "a round"

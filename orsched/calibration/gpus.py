@@ -80,7 +80,7 @@ class Constants:
         layer_us, expert_layer_us: small kernels of a layer, and what one with experts adds.
         eager_layer_us: least time of a layer in a step with prompts, which the host launches.
         step_us, request_us: the host in each step, and for each request of a round.
-        front_end_ms: what a request waits outside of all steps; a schedule has no place for it.
+        front_end_ms, front_client_ms: outside of all steps, and for each request in flight.
         memory_share: share of the memory that weights and caches may take.
         link_us, link_gpu_us, link_share: of an operation over GPUs: its time, what each GPU adds,
             and the share of the link's bandwidth.
@@ -101,6 +101,7 @@ class Constants:
     step_us: float
     request_us: float
     front_end_ms: float
+    front_client_ms: float
     memory_share: float
     link_us: float
     link_gpu_us: float
@@ -165,3 +166,10 @@ def constants_of(
         near = known_names(name, known)
         raise InputError(f"unknown constant {name!r}", field="constants", remedy=near)
     return Constants(**values, source="; ".join(sources))
+
+
+def fit_error(gpu: Gpu, experts: bool) -> str:
+    """Return how far data-sheet machines of a GPU's family were off, in words; "" if not known."""
+    fit, kind = _SHIPPED["fit"], "experts" if experts else "dense"
+    words = f"TPOT of held-out rows missed by {100 * fit[kind]:.1f} % in the median"
+    return words if gpu.family in fit["families"] else ""

@@ -24,6 +24,7 @@ from orsched.heuristics.continuous.async_scheduling import VLLM
 from orsched.instances.readers import detect, read
 from orsched.instances.readers.bench_files import BENCHES, read_bench_times
 from orsched.instances.readers.traces import DROP_REMEDY
+from orsched.metrics.timeline import Timeline
 from orsched.metrics.token_times import request_times
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
@@ -109,14 +110,19 @@ class MeasuredRun:
         blocks = server.memory_blocks
         memory = None if blocks is None else BlockMemory(blocks, server.block_tokens, "paged")
         worker = Worker(server.clients, cost, None, memory)
-        instance = Instance(self.requests, (worker,), first_token="prefill")
-        parameters = {"max_num_batched_tokens": server.token_budget}
-        policy, _ = VLLM.build(instance, Information.NONE, parameters, seed=0)
-        schedule = simulate_policy(instance, policy).schedule
-        found = request_times(instance, schedule)
-        tokens, arrival = self.requests.output_tokens, self.requests.arrival_ns
-        times = Times(arrival, found["first_token_ns"], found["finish_ns"], tokens)
-        return instance, schedule, times
+        return served(self.requests, worker, server.token_budget)
+
+
+def served(
+    requests: Requests, worker: Worker, token_budget: int, concurrency: int | None = None
+) -> tuple[Instance, Schedule, Times]:
+    """Run vLLM's rules on requests; arrivals are those that follow from ends, where they do."""
+    instance = Instance(requests, (worker,), first_token="prefill", concurrency=concurrency)
+    policy, _ = VLLM.build(instance, Information.NONE, {"max_num_batched_tokens": token_budget}, 0)
+    line = Timeline(instance, schedule := simulate_policy(instance, policy).schedule)
+    found, arrival = request_times(instance, schedule, line), line.instance.requests.arrival_ns
+    first, last = found["first_token_ns"], found["finish_ns"]
+    return instance, schedule, Times(arrival, first, last, requests.output_tokens)
 
 
 def recorded_settings(path: str | PathLike[str]) -> dict[str, int]:

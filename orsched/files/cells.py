@@ -67,8 +67,9 @@ def whole_numbers(
     wrong = (column < minimum) | (column > maximum)
     if wrong.any():
         index = int(np.argmax(wrong))
-        side = "negative" if column[index] < 0 else f"above {maximum}"
-        fitting = remedy if column[index] < 0 else f"give a whole number of at most {maximum}"
+        least = "negative" if column[index] < 0 else f"below {minimum}"
+        side = least if column[index] < minimum else f"above {maximum}"
+        fitting = remedy if side == least else f"give a whole number of at most {maximum}"
         raise CellError(index, f"{column[index]} is {side}", fitting)
     return column
 

@@ -12,6 +12,7 @@ from benchmarks.machine_presets import SOURCES, made
 from orsched import BlockMemory, Instance, Requests, Worker, calibration, machine, machines
 from orsched.calibration import GPUS, MODELS, cost_words, machine_words, read_cost
 from orsched.calibration.catalogue import MEASURED, PRESETS, error_words, measured
+from orsched.calibration.gpus import fit_error
 from orsched.costs import AffineCost, LevelsCost, RooflineCost, floor_faults
 from orsched.files import load_fitted_cost, save_cost
 from tests.in_order import in_order
@@ -109,7 +110,9 @@ def test_a_cost_model_file_may_state_its_memory(tmp_path, facts, found):
 def test_the_words_of_a_cost_model_name_its_machine():
     assert cost_words(AffineCost()) == "affine, LLaMA-65B on Ascend 910 (Pang et al.)"
     words = cost_words(machine("h100-8b-sheet").cost)
-    assert words == "roofline, Llama 3.1 8B on NVIDIA H100 SXM 80 GB (data sheet)"
+    of = f"data sheet; {fit_error(GPUS['h100'], experts=False)}"
+    assert words == f"roofline, Llama 3.1 8B on NVIDIA H100 SXM 80 GB ({of})"
+    assert cost_words(machine("l4-8b-sheet").cost).endswith("NVIDIA L4 (data sheet)")  # no fit
     instance = orsched.load("gsm8k-llama65b")
     rest = "200 clients, 1,024 blocks of 128 tokens (whole)"
     assert machine_words(instance) == f"{cost_words(AffineCost())}, {rest}"

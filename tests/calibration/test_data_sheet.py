@@ -184,12 +184,12 @@ def test_wrong_constants_are_named(field, wrong):
 
 def test_constants_of_a_file_and_of_an_engine_replace_those_before(tmp_path):
     path = tmp_path / "c.json"
-    given = {"hopper": {"layer_us": 7, "source": "me"}, "sglang hopper": {"step_us": 1}}
+    given = {"hopper": {"gemm_memory": 0.7, "source": "me"}, "sglang hopper": {"step_us": 1}}
     path.write_text(json.dumps(given))
     mine = constants_of(GPUS["h100"], "sglang-0.5", path=path)
-    assert (mine.layer_us, mine.step_us) == (7, 1)
+    assert (mine.gemm_memory, mine.step_us) == (0.7, 1)
     assert "me" in mine.source
-    assert constants_of(GPUS["l4"], "sglang", path=path).layer_us != 7
+    assert constants_of(GPUS["l4"], "sglang", path=path).gemm_memory != 0.7
     path.write_text("[]")
     assert refused("c.json", constants_of, GPUS["l4"], path=path).file
 

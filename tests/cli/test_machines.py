@@ -14,7 +14,6 @@ from tests.planning.capacity.test_capacity import heavy
 PANG = (
     "affine, LLaMA-65B on Ascend 910 (Pang et al.), 20 clients, 1,024 blocks of 128 tokens (whole)"
 )
-H100 = "roofline, Llama 3.1 8B on NVIDIA H100 SXM 80 GB (data sheet), 2 clients, "
 
 
 def test_the_catalogue_is_listed(done, as_json):
@@ -49,7 +48,7 @@ def test_a_data_sheet_is_written_and_used(call, done):
         code, out, err = call(f"simulate r.csv --clients 2 --cost {name} --format json")
         assert code == 0
         found.append(json.loads(out)["makespan_s"])
-        assert f"machine: {H100}26,674 blocks of 16 tokens (paged)" in err
+        assert f"machine: {sheet.words}, 2 clients, 26,674 blocks of 16 tokens (paged)" in err
         assert "the KV cache of the machine, 26,674 blocks of 16 tokens (--memory" in err
     assert found[0] == found[1]
     done("convert r.csv i.json --clients 2 --cost l4-1b-sheet")
