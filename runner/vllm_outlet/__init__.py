@@ -22,20 +22,10 @@ if TYPE_CHECKING:
     from orsched.runner.vllm_outlet.scheduler import OrderedScheduler as OrderedScheduler
 
 __all__ = [
-    "Assignment",
-    "Known",
-    "Order",
-    "PlanRow",
-    "RequestTimes",
-    "in_order",
-    "make_order",
-    "priorities",
-    "read_request_times",
-    "worker_names",
-    "write_batch",
-    "write_priorities",
+    "Assignment", "Known", "Order", "PlanRow", "RequestTimes", "in_order", "make_order",
+    "priorities", "read_request_times", "worker_names", "write_batch", "write_priorities",
     "write_timed_trace",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
