@@ -103,7 +103,8 @@ class Book:
                 require(said == (0, 0, 0, 0), "nothing is said where there is no cache")
         self.prefix_book = None
         if any(cached):
-            rules = {w.memory.prefix_cache.eviction for w in self.instance.workers if w.memory}
+            caches = [w.memory.prefix_cache for w in self.instance.workers if w.caches_prefixes]
+            rules = {each.eviction for each in caches}
             own = schedule.eviction is None
             (rule,) = rules if own else (schedule.eviction["rule"],)
             self.check_orders()
@@ -118,9 +119,12 @@ class Book:
         ends = len(self.steps)
         begun, gone = {}, {}
         for stay in self.stays:
+            if not self.instance.workers[stay.worker].caches_prefixes:
+                continue
             begun.setdefault(stay.first, []).append(stay.turn)
-            require(not stay.finished or stay.rested == stay.exit == 0, "finished stays")
-            if stay.finished:
+            stays = stay.finished or stay.sent is not None
+            require(not stays or stay.rested == stay.exit == 0, "finished and sent stays")
+            if stays:
                 continue
             later = [n for n in range(stay.last + 1, ends) if self.on_worker(n, stay.worker)]
             require(stay.rested <= len(later), "an eviction while the worker goes on")

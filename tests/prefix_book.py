@@ -55,6 +55,13 @@ class PrefixBook:
                     kind = 2.5 if late else 0.5
                     yield moment, stay.worker, number, kind, self.order(stay), stay, None
                 yield last.end_ns, stay.worker, stay.last, free, self.order(stay), stay, None
+            elif stay.sent is not None:
+                end, own = stay.sent.end_ns, enumerate(steps)
+                own = [n for n, each in own if each.worker == stay.worker]
+                within = [n for n in own if steps[n].start_ns < end <= steps[n].end_ns]
+                later = [n for n in own if steps[n].start_ns >= end]
+                for number, kind in [(n, 3.5) for n in within] or [(n, -1) for n in later[:1]]:
+                    yield end, stay.worker, number, kind, (), stay, None
             elif self.leaves(stay) is not None:
                 number = self.leaves(stay)
                 turn = (stay.exit, *(-x for x in self.order(stay)))
@@ -113,7 +120,7 @@ class PrefixBook:
                 self.held.remove(stay)
                 self.free(stay)
             return
-        if kind in (0, 4):
+        if kind in (-1, 0, 3.5, 4):
             self.free(stay)
             self.acted.add((id(stay), "end"))
             return

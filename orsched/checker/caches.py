@@ -218,7 +218,7 @@ def check_columns(line: Timeline, findings: Findings) -> None:
     cached = np.array([worker.caches_prefixes for worker in line.instance.workers], bool)
     here = cached[line.row_worker]
     ends = np.zeros(len(line.row), bool)
-    ends[line.stay_end[~line.stay_finishes]] = True
+    ends[line.stay_end[line.stay_evicted]] = True
     places = {
         "hit": here & line.opens,
         "turn": here & line.opens,
@@ -270,7 +270,7 @@ def check_exits(line: Timeline, findings: Findings) -> None:
     """The stays that are evicted before a step go in turns 0, 1, ..., or all have 0."""
     if not line.work.exit.any():
         return
-    stays = np.flatnonzero(_stays_on_caches(line) & ~line.stay_finishes)
+    stays = np.flatnonzero(_stays_on_caches(line) & line.stay_evicted)
     worker, place, turn = line.stay_worker[stays], line.stay_freed[stays], line.stay_exit[stays]
     order = np.lexsort((turn, place, worker))
     group = np.cumsum(changes(place[order]) | changes(worker[order])) - 1

@@ -227,7 +227,8 @@ def check_roles(instance: Parts) -> None:
                 )
             continue
         whole = worker.memory is not None and not worker.memory.is_paged
-        found = {"prefix cache": worker.caches_prefixes, "whole memory": whole}
+        keeps = worker.caches_prefixes and worker.role != "prefill"
+        found = {"prefix cache": keeps, "whole memory": whole}
         found |= {"failures": bool(worker.available_ns), "padding": worker.padding}
         for other in filter(found.__getitem__, found):
             raise refused_pair("link", other, where)

@@ -1,4 +1,4 @@
-"""Pairs of features that no instance has together, with the reason: the one table of them."""
+"""The table of feature pairs that are refused: two names, field of the error, reason, remedy."""
 
 from orsched.common.errors import InputError
 
@@ -12,8 +12,8 @@ REFUSED_PAIRS = (
      "who asked in a lost step is not known", "set the eviction to lru, or leave the times out"),
     (_USERS, _SCALED, "prefix_cache", "caches that count who will ask do not support autoscaling: "
      "a worker that is off would still be counted", "set the eviction to lru"),
-    (_LINK, _CACHE, "memory", "caches that go over a link need paged memory without a prefix "
-     "cache: who holds a shared block while it is sent is not defined", "leave the cache out"),
+    (_LINK, _CACHE, "memory", "beside a link that takes time, workers of the role prefill alone "
+     "have prefix caches, with the eviction lru", "leave the other prefix caches out"),
     (_LINK, "whole memory", "memory", "caches that go over a link need paged memory: the receiver "
      "takes blocks as they grow", "set the allocation to paged, or leave the memory out"),
     (_LINK, "padding", "padding", "caches that go over a link are not padded", "leave padding out"),
@@ -24,7 +24,6 @@ REFUSED_PAIRS = (
     ("failures for good", _SCALED, "available_ns", "autoscaling does not support a worker that "
      "fails for good: the rule counts it as kept", "let each last interval have no end"),
 )  # fmt: skip
-"""Two features, the field of the error, the reason and the remedy."""
 
 
 def refused_pair(one: str, other: str, owner: str = "") -> InputError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.metrics.prefix_blocks import CacheBlocks, RankedBlocks
-from orsched.metrics.prefix_replay import FREE_FINISHED, PrefixReplay
+from orsched.metrics.prefix_replay import FREE_FINISHED, FREE_GOING, PrefixReplay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ class _WatchedReplay(PrefixReplay):
         cache.user = self.class_of[self.request_of[stay]]
         before = cache.running[:], cache.cached[:]
         super().happen(place, kind, stay, tokens, moment)
-        slot = 2 * place + (kind == FREE_FINISHED)
+        slot = 2 * place + (kind in (FREE_GOING, FREE_FINISHED))
         after = cache.running, cache.cached
         for name, then, now in zip(self.changes, before, after, strict=True):
             for each, (a, b) in enumerate(zip(then, now, strict=True)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,34 +20,14 @@ if TYPE_CHECKING:
     from orsched.metrics.timeline_rows import Mask
     from orsched.metrics.timeline_stays import Stays
 
-FREE_EVICTED, FORGET, FREE_SOON, GROW, ADMIT, FREE_LATE, FREE_FINISHED = range(7)
+(FREE_SENT, FREE_EVICTED, FORGET, FREE_SOON, GROW, ADMIT, FREE_LATE, FREE_GOING,
+ FREE_FINISHED) = range(9)  # fmt: skip
 """What happens in a step, in this order. Where steps are planned ahead, what finished in the step
 before is freed soon, or late where the step goes on with requests in one round. A worker that was
 gone since the step before has forgotten all."""
 
 Maker = Callable[[int, "Worker", "Eviction", Users], CacheBlocks]
 """Makes the blocks of a worker: its index, the worker, the rule in force, and who will use keys."""
-
-
-class CachedStays(NamedTuple):
-    """The stays on workers with a prefix cache, in order of worker, first step and turn."""
-
-    stay: IntColumn  # number among all stays of the schedule
-    request: IntColumn
-    due: IntColumn  # tokens to have before it decodes
-    hit: IntColumn  # tokens that it says it hit
-    own_from: IntColumn  # blocks of the prompt from which on keys are the request's own
-    last: IntColumn  # whether no later stay of the request looks for what this one leaves
-
-
-class Events(NamedTuple):
-    """What happens to stays (rows of ``CachedStays``): place, kind, and tokens cached then."""
-
-    place: IntColumn
-    kind: IntColumn
-    stay: IntColumn
-    tokens: IntColumn
-    moment: IntColumn
 
 
 class PrefixReplay:
@@ -95,19 +75,8 @@ class PrefixReplay:
         self.shared = chains.counts
 
     @cached_property
-    def stays(self) -> CachedStays:
-        """The stays here, as columns."""
-        line, here = self.line, self.here
-        request = line.stay_request[here]
-        last = np.ones(len(line.stay_request), bool)
-        last[:-1] = line.stay_request[1:] != line.stay_request[:-1]
-        return CachedStays(
-            here, request, line.due[here], line.stay_hit[here], self.shared[request], last[here]
-        )
-
-    @cached_property
-    def events(self) -> Events:
-        """All events, in order."""
+    def events(self) -> list[IntColumn]:
+        """What happens to stays (rows of ``here``), in order: place, kind, stay, tokens, moment."""
         line, here = self.line, self.here
         number = np.full(len(line.stay_request), -1, np.int64)
         number[here] = np.arange(len(here))
@@ -121,10 +90,12 @@ class PrefixReplay:
         late = rounds | (kind == FREE_FINISHED)
         moment = np.where(late, line.end_ns[inside], line.start_ns[inside])
         rank = np.where(kind == FREE_EVICTED, -stay, stay)
+        goes = (kind == FREE_SENT) | (kind == FREE_GOING)
+        rank = np.where(goes, line.handovers.out_of[here[stay]], rank)
         exits = np.where(kind == FREE_EVICTED, line.stay_exit[here[stay]], 0)
         keys = (rank, exits, kind, place)
         order = np.lexsort((*keys, moment) if self.users.matter else keys)
-        return Events(*(column[order] for column in (place, kind, stay, tokens, moment)))
+        return [column[order] for column in (place, kind, stay, tokens, moment)]
 
     def _ends(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:
         """Stays that are freed: finished ones in their last step, evicted ones before a later one.
@@ -136,16 +107,19 @@ class PrefixReplay:
         free = line.stay_freed[here]
         parts: list[tuple[IntColumn, ...]] = []
         heads = line.heads()[line.stay_worker[here] + 1]
-        within = ~finished & (free < heads)
+        within = line.stay_evicted[here] & (free < heads)
         self.later: Mask = finished & self.ahead[line.stay_worker[here]] & (last + 1 < heads)
         later = self.later
         following = np.minimum(last + 1, max(len(line.worker) - 1, 0))
         late = self._goes_on()[following] if later.any() else later
+        before, going, places = self._sent()
         for kind, rows, place in (
             (FREE_FINISHED, finished, last),
             (FREE_SOON, later & ~late, following),
             (FREE_LATE, later & late, following),
             (FREE_EVICTED, within, free),
+            (FREE_SENT, before, places),
+            (FREE_GOING, going, places),
         ):
             chosen = np.flatnonzero(rows)
             parts.append(
@@ -153,19 +127,32 @@ class PrefixReplay:
             )
         return parts
 
+    def _sent(self) -> tuple[Mask, Mask, IntColumn]:
+        """Which stays went over a link before a step of their worker or within one, and which."""
+        line, ends = self.line, self.line.handovers.transfers.end_ns
+        before, within = np.zeros((2, len(self.here)), bool)
+        places = np.zeros(len(self.here), np.int64)
+        for row, sent in enumerate(line.handovers.out_of[self.here].tolist()):
+            if sent >= 0:
+                first, place, last = self._from(line.stay_worker[self.here[row]], ends[sent])
+                within[row] = place > first and line.end_ns[place - 1] >= ends[sent]
+                before[row], places[row] = place < last and not within[row], place - within[row]
+        return before, within, places
+
+    def _from(self, worker: int, moment: int) -> tuple[int, int, int]:
+        """Return a worker's first place, that of its first step from a moment on, and its end."""
+        first, last = self.line.heads()[worker : worker + 2].tolist()
+        return first, first + int(np.searchsorted(self.line.start_ns[first:last], moment)), last
+
     def _absences(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:
         """The first steps of workers after each time that they were lost or off: any of the stays
         on the worker stands for its cache."""
-        line, heads = self.line, self.line.heads()
-        gone = [(index, end) for index, own in line.presence.items() for _, end in own]
-        some = {int(line.stay_worker[stay]): int(number[stay]) for stay in self.here.tolist()}
+        some = {int(self.line.stay_worker[stay]): int(number[stay]) for stay in self.here.tolist()}
         found = set()
-        for index, end in gone:
-            if end is not None and index in some:
-                first, last = heads[index], heads[index + 1]
-                place = first + int(np.searchsorted(line.start_ns[first:last], end))
-                if place < last:
-                    found.add((int(place), FORGET, some[index], 0))
+        for index, own in self.line.presence.items():
+            for end in (end for _, end in own if end is not None and index in some):
+                _, place, last = self._from(index, end)
+                found |= {(place, FORGET, some[index], 0)} if place < last else set()
         columns = np.array(sorted(found), np.int64).reshape(-1, 4)
         return [tuple(columns.T)]
 
@@ -214,32 +201,32 @@ class PrefixReplay:
         return np.array([1 if m is None else m.block_tokens for m in memories], np.int64)
 
     def _run(self) -> None:
-        stays, events = self.stays, self.events
-        self.tables: list[list[int]] = [[] for _ in range(len(stays.stay))]
-        self.named = [0] * len(stays.stay)
-        workers = self.line.stay_worker[stays.stay]
+        line, here = self.line, self.here
+        workers, request = line.stay_worker[here], line.stay_request[here]
+        self.tables: list[list[int]] = [[] for _ in range(len(here))]
+        self.named = [0] * len(here)
         self.cache_of = [self.caches[worker] for worker in workers.tolist()]
         self.size_of = self._sizes()[workers].tolist()
-        self.request_of, self.shared_of = stays.request.tolist(), stays.own_from.tolist()
-        self.due_of, self.hit_of = stays.due.tolist(), stays.hit.tolist()
-        self.last_of = stays.last.tolist()
-        self.ordinal_of = self.line.ordinal[stays.stay].tolist()
-        self.bulk_of = self.line.instance.bulk[stays.request].tolist()
+        self.request_of, self.shared_of = request.tolist(), self.shared[request].tolist()
+        self.due_of, self.hit_of = line.due[here].tolist(), line.stay_hit[here].tolist()
+        # Whether no later stay of the request looks for what a stay leaves.
+        last = np.append(line.stay_request[1:] != line.stay_request[:-1], True)
+        self.last_of = last[-len(line.stay_request) :][here].tolist()
+        self.ordinal_of = line.ordinal[here].tolist()
+        self.bulk_of = line.instance.bulk[request].tolist()
         self.worker_of = workers.tolist()
         self.ahead_of = self.ahead[workers].tolist()
-        self.finished_of = self.line.stay_finishes[stays.stay].tolist()
-        prompts = self.line.instance.requests.prompt_tokens[stays.request]
-        line = self.line
+        self.finished_of = line.stay_finishes[here].tolist()
+        prompts = line.instance.requests.prompt_tokens[request]
         returns = np.append(line.start_ns[line.stay_first[1:]], NEVER)
         returns[:-1][line.ordinal[1:] == 0] = NEVER
-        self.returns = returns[stays.stay].tolist()  # when the request's next stay begins
-        self.due_then = (prompts + self.line.yielded_then[stays.stay]).tolist()
-        self.found_of = [0] * len(stays.stay)
+        self.returns = returns[here].tolist()  # when the request's next stay begins
+        self.due_then = (prompts + line.yielded_then[here]).tolist()
+        self.found_of = [0] * len(here)
         self.change = [0] * len(self.used_change)
         until = self.users.until if self.users.matter else None
         happen = self.happen
-        columns = (events.place, events.kind, events.stay, events.tokens, events.moment)
-        for place, kind, stay, tokens, moment in zip(*map(_list, columns), strict=True):
+        for place, kind, stay, tokens, moment in zip(*map(_list, self.events), strict=True):
             if until is not None:
                 until(moment)
             happen(place, kind, stay, tokens, moment)
@@ -247,13 +234,13 @@ class PrefixReplay:
         for index, cache in self.caches.items():  # what is freed behind the last step
             self.change[heads[index + 1]] -= cache.used
         self.used_change += np.array(self.change, np.int64)
-        self.found[stays.stay] = self.found_of
+        self.found[here] = self.found_of
 
     def happen(self, place: int, kind: int, stay: int, tokens: int, moment: int) -> None:
         """Let an event happen."""
         cache = self.cache_of[stay]
         before = cache.used
-        if kind == FREE_FINISHED:
+        if kind in (FREE_GOING, FREE_FINISHED):
             if self.later[stay]:
                 self.pending[self.worker_of[stay]][stay] = tokens
                 return
@@ -266,6 +253,8 @@ class PrefixReplay:
             cache.clear()
         elif kind in (FREE_SOON, FREE_LATE):
             self._free_pending(stay)
+        elif kind == FREE_SENT:
+            self._free(stay, tokens)
         elif kind == FREE_EVICTED:
             self._free(stay, tokens)
             if self.users.matter and self.returns[stay] >= moment:

@@ -13,10 +13,9 @@ from orsched.common.errors import InfeasibleError, InputError
 from orsched.common.units import NEVER
 from orsched.data.autoscaling import MOST_LOOKS, OnTime
 from orsched.data.feature_pairs import refused_pair
-from orsched.data.memory import AHEAD, LRU
 from orsched.data.schedule import PREFILL
 from orsched.simulator.loop import Loop
-from orsched.simulator.run_state import WAITING
+from orsched.simulator.run_state import WAITING, evicts_by_age
 from orsched.simulator.worker import WorkerRun
 
 if TYPE_CHECKING:
@@ -166,12 +165,7 @@ class ChangingLoop(Loop):
     workers: list[LosingWorker]  # type: ignore[assignment]
 
     def _refuse(self, instance: Instance, policy: Policy) -> None:
-        rules = [policy.eviction] if policy.eviction else [
-            worker.memory.prefix_cache.rule
-            for worker in instance.workers
-            if worker.memory is not None and worker.memory.prefix_cache is not None
-        ]  # fmt: skip
-        if instance.caches_prefixes and not {*rules} <= {LRU, AHEAD}:
+        if instance.caches_prefixes and not evicts_by_age(instance, policy):
             other = "failures" if instance.autoscaling is None else "autoscaling"
             raise refused_pair("prefix cache by users", other)
         if not policy.survives_losses():

@@ -10,8 +10,10 @@ import numpy as np
 
 from orsched.common.errors import PolicyError
 from orsched.common.units import NEVER
+from orsched.data.feature_pairs import refused_pair
 from orsched.data.links import COLUMNS, Transfers
 from orsched.simulator.loop import Loop
+from orsched.simulator.run_state import evicts_by_age
 from orsched.simulator.running_set import RunningSet
 from orsched.simulator.worker import WorkerRun
 
@@ -150,6 +152,8 @@ class PoolRunningSet(RunningSet):
         state = self.state
         state.running[request] = state.sending.pop(request)
         self.caches.drop(tokens)
+        if self.prefix_stays is not None:
+            self.prefix_stays.pages.release(request, tokens, tokens)
         self.leave(request, self.run_state.status[request])
 
     def join(self, request: int, tokens: int) -> None:
@@ -210,6 +214,9 @@ class PoolLoop(Loop):
     workers: list[PoolWorker]  # type: ignore[assignment]
 
     def _refuse(self, instance: Instance, policy: Policy) -> None:
+        free = instance.link is not None and not instance.link.transfer_ns(1)
+        if instance.caches_prefixes and (free or not evicts_by_age(instance, policy)):
+            raise refused_pair("link", "prefix cache")
         roles = [worker.role for worker in instance.workers if worker.role != "both"]
         if roles and not policy.roles:
             raise PolicyError(

@@ -173,6 +173,13 @@ class PrefixCaches:
         return cache
 
 
+def evicts_by_age(instance: Instance, policy: Policy) -> bool:
+    """Whether all prefix caches evict the oldest content, by the policy's rule or their own."""
+    caches = [w.memory.prefix_cache for w in instance.workers if w.memory is not None]
+    rules = {policy.eviction or each.rule for each in caches if each is not None}
+    return rules <= {LRU, AHEAD}
+
+
 _UNLIMITED = 2**62
 
 

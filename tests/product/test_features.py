@@ -29,8 +29,6 @@ FLEETS = ("steady", "failures", "autoscaling", "failures and autoscaling", "link
 CELLS = list(product(MEMORIES, FLEETS))
 NOT_TOGETHER = {
     ("whole", "link"): "receiver takes blocks",
-    ("prefix cache", "link"): "shared block while it is sent",
-    ("prefix cache, async", "link"): "shared block while it is sent",
 }
 
 
@@ -58,7 +56,9 @@ def case(memory, fleet, seed):
         if "failures" in fleet:
             changes["available_ns"] = intervals(rng)
         if fleet == "link":
-            changes["role"] = ("prefill", "decode")[index]
+            changes["role"] = role = ("prefill", "decode")[index]
+            if role == "decode" and memory.startswith("prefix"):
+                changes["memory"] = replace(own, prefix_cache=None)
         workers[index] = replace(worker, **changes)
     if "autoscaling" in fleet:
         fields["autoscaling"] = Autoscaling(
@@ -66,7 +66,7 @@ def case(memory, fleet, seed):
             cooldown_ns=rng.choice((0, 5000)), target=0.5, least=rng.randint(1, len(workers)),
         )  # fmt: skip
     if fleet == "link":
-        fields["link"] = Link(ns_per_token=rng.choice((0, 7)), latency_ns=rng.choice((0, 500)))
+        fields["link"] = Link(ns_per_token=rng.choice((0, 7)), latency_ns=rng.choice((1, 500)))
     return instance.replace(workers=tuple(workers), **fields)
 
 
@@ -88,7 +88,7 @@ def judge(memory, fleet, seed):
     instance = case(memory, fleet, seed)
     method = "disaggregated" if fleet == "link" else "vllm"
     parameters = {"max_num_batched_tokens": (16, 64, 2048)[seed % 3]}
-    if memory.endswith("async"):
+    if memory.endswith("async") and fleet != "link":
         parameters["async_scheduling"] = True
     schedule = solved(instance, method, **parameters)
     require_presence(instance, schedule)
@@ -149,6 +149,17 @@ def test_other_policies_on_prefix_caches_that_come_and_go(policy):
     for seed, fleet in product(range(8), FLEETS[1:4]):
         instance = case("prefix cache", fleet, seed)
         require_reported(instance, solved(instance, policy))
+
+
+def test_what_a_link_and_prefix_caches_cannot_do_is_refused():
+    """A receiver with a cache, one that evicts by users, and a link that takes no time."""
+    instance = case("prefix cache", "link", 3)
+    first, second = instance.workers
+    refused("role prefill alone", instance.replace,
+            workers=(first, replace(second, memory=first.memory)))  # fmt: skip
+    counting = replace(first, memory=replace(first.memory, prefix_cache=PrefixCache("task_aware")))
+    for wrong in (instance.replace(link=Link()), instance.replace(workers=(counting, second))):
+        refused("role prefill alone", solved, wrong, "disaggregated")
 
 
 def test_a_worker_that_was_gone_has_forgotten():
