@@ -172,7 +172,8 @@ class RooflineCost:
             layers += self._pieces_fs(tokens)
         caches = self.context_fs * context_sum + self.longest_fs * context_max
         if self.window_context_fs:
-            caches += self.window_context_fs * min(context_sum, active * self.window)
+            full = active * self.window  # the smaller of both, of arrays of contexts as well
+            caches += self.window_context_fs * ((context_sum + full - abs(context_sum - full)) // 2)
         time = self.fixed_fs + layers + caches + self.request_fs * active
         if not prompts:
             return time

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from orsched import InputError, RooflineCost
+import orsched
+from orsched import InputError, RooflineCost, Worker
 from orsched.calibration import (
     GPUS,
     MODELS,
@@ -159,6 +160,17 @@ def test_floors_hold_and_dense_models_meet_theirs(name):
     if shape.experts:  # one token, and many: the ends of the chord
         assert gaps[0] < 0.01
         assert max(gaps) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("model", "most"), [("llama3-8b", 0.05), ("gpt-oss-120b", 3), ("qwen3.5-397b", 3)]
+)
+def test_schedules_are_checked_and_bounds_of_dense_models_are_near(model, most):
+    cost = data_sheet_cost(GPUS["b200"], MODELS[model], Layout(tp=8))
+    instance = orsched.load("pang-100x20").replace(workers=Worker(20, cost, 2048))
+    found = orsched.solve(instance, "hybrid")
+    assert orsched.check(instance, found.schedule) == []
+    assert 0 <= found.gap < most
 
 
 def test_types_with_peaks_of_their_own_are_faster_and_others_only_smaller():
