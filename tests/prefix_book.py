@@ -88,13 +88,14 @@ class PrefixBook:
     def was_planned(self, number, before):
         """Whether a step was planned while the one before it ran."""
         step, stays = self.book.steps[number], self.book.stays
+        known = self.book.steps[before].start_ns
+        new = [s for s in stays if s.first == number]
+        if any(self.requests.arrival_ns[s.request] > known for s in new):
+            return False
         if step.rounds == 1 and any(number in s.does and number > s.first for s in stays):
             return True
         done = sum(s.finished and s.last == before for s in stays)
-        known = self.book.steps[before].start_ns
-        first = [s for s in stays if s.first == number and s.turn == 0]
-        clients = self.instance.workers[step.worker].clients
-        return any(self.requests.arrival_ns[s.request] <= known for s in first) and done < clients
+        return bool(new) and done < self.instance.workers[step.worker].clients
 
     def leaves(self, stay):
         """Number of the step before which an evicted stay is freed; None behind the last one."""

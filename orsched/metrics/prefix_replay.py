@@ -157,18 +157,17 @@ class PrefixReplay:
         return [tuple(columns.T)]
 
     def _goes_on(self) -> Mask:
-        """Return which steps were planned while the one before ran: they go on with requests, in
-        one round, or begin with one that had arrived by then, for which there was a client."""
+        """Return which steps were planned while the one before ran, as ``_free_left`` says."""
         line, here, some = self.line, self.here, max(len(self.line.worker), 1)
         goes_on: Mask = (line.phase != PREFILL) & (line.rounds == 1)
         goes_on[line.first[line.prefills[~line.opens[line.prefills]]]] = True
         done = np.bincount(line.stay_last[here[self.later]], minlength=some)
         clients = np.array([worker.clients for worker in line.instance.workers])
-        first = here[(line.stay_turn[here] == 0) & (line.stay_first[here] > 0)]
-        place = line.stay_first[first]
-        arrived = line.instance.requests.arrival_ns[line.stay_request[first]]
-        known = arrived <= line.start_ns[place - 1]
-        goes_on[place] |= known & (done[place - 1] < clients[line.stay_worker[first]])
+        new = here[line.stay_first[here] > 0]
+        place = line.stay_first[new]
+        arrived = line.instance.requests.arrival_ns[line.stay_request[new]]
+        goes_on[place] |= done[place - 1] < clients[line.stay_worker[new]]
+        goes_on[place[arrived > line.start_ns[place - 1]]] = False
         return goes_on
 
     def _chunks(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:

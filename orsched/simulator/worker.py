@@ -84,16 +84,15 @@ class WorkerRun:
 
     def _free_left(self, step: Step) -> None:
         """Free the blocks of what finished in the last step before this one takes its own, unless
-        this one was planned while the last one ran: it goes on with requests, in one round, or
-        begins with one that had arrived by then, for which there was a client."""
+        this one was planned while the last one ran: all of its requests had arrived by then, and it
+        goes on with some, in one round, or there was a client for the first."""
         assert self.shared is not None
         rounds = step.decode is None or bool(len(step.decode))
         decodes = self.state.origin or self.running_set.paused
         goes_on = rounds and bool(decodes) and step.rounds == 1
         goes_on |= any(request in self.state.partial for request in step.prefill)
-        if not goes_on and step.prefill:
-            known = self.run_state.arrivals[step.prefill[0]] <= self.started_ns
-            goes_on = known and len(self.shared.cache.left) < self.worker.clients
+        goes_on |= bool(step.prefill) and len(self.shared.cache.left) < self.worker.clients
+        goes_on &= all(self.run_state.arrivals[each] <= self.started_ns for each in step.prefill)
         takes_time = bool(step.prefill) or rounds
         if not goes_on:
             self.shared.free_left(last=takes_time)
