@@ -284,6 +284,8 @@ def submit(given: dict[str, Any], *, dry: bool = False, **said: Any) -> Submitte
     better = not faults and (value > known if side == "lower" else value < known)
     if better and not dry:
         _store(row, side, kind, value, given, made)
+        if track == "policy":  # what it makes is a schedule of the other track, too
+            submit({**given, "track": "clairvoyant"})
     return Submitted(row, side, value, before, faults, better)
 
 

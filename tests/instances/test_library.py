@@ -268,6 +268,15 @@ def test_a_better_schedule_takes_the_row_and_an_equal_one_does_not(shelf, tmp_pa
     }  # fmt: skip
 
 
+def test_a_policy_counts_on_both_tracks(shelf, tmp_path):
+    record = index.record("toy")
+    del record["gate makespan clairvoyant"]
+    index.write_record("toy", record)
+    assert _submit(tmp_path, policy={"name": "fcfs", "seed": 0}, track="policy").better
+    assert {row.values[1] for row in _rows("gate") if row.objective == "makespan"} == {357_000_000}
+    assert _faults("gate") == []
+
+
 def test_wrong_schedules_and_certificates_are_judged_with_the_reason(shelf, tmp_path):
     columns = _columns()
     columns["steps"]["end_ns"][-1] -= 1
