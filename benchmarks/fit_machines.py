@@ -226,7 +226,7 @@ def _errors(table: Table, every: Sequence[Case]) -> np.ndarray:
 def report(table: Table, every: Sequence[Case]) -> str:
     """Return the table of errors in per cent: in sample and held out, dense and with experts."""
     errors = _errors(table, every)
-    lines = ["models   rows      configurations  rows   TPOT %  bias %  TTFT %  bias %"]
+    lines = ["models   split     configurations  rows   TPOT %  bias %  TTFT %  bias %"]
     for words, experts in (("dense", False), ("experts", True)):
         for kind, held in (("fitted", False), ("held out", True)):
             mine = np.array([bool(c.shape.experts) is experts and c.held is held for c in every])

@@ -1,17 +1,20 @@
 """How far predictions are from measured rows of served configurations.
 
-python -m benchmarks.validation FILE ... [--gpu NAME] [--by gpu,model] [--json] [-o PICTURE]
+python -m benchmarks.validation [FILE ...] [--gpu NAME] [--by gpu,model] [--json] [-o PICTURE]
 
 FILE holds served configurations as rows, with the columns of AIConfigurator's measured rows or of
 InferenceX's runs: each is simulated in closed loop on the machine that the data sheet gives. Rows
-that cannot be expressed are counted by reason. Errors are medians of absolute errors, and of errors
-(bias), in per cent; ``order`` is Kendall's tau of measured and predicted tokens a second and GPU.
+that cannot be expressed are counted by reason. Without FILE: aic/*.csv in ORSCHED_DATA, or with
+--gpu inferencex/*.csv, whose tables do not name the GPU. Errors are medians of absolute errors,
+and of errors (bias), in per cent; ``order`` is Kendall's tau of measured and predicted tokens a
+second and GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,14 +40,15 @@ def shown(group: dict[str, Any]) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the errors; 2 for a file that cannot be read."""
     parser = argparse.ArgumentParser("validation", description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--gpu", help="of rows whose table does not name one")
     parser.add_argument("--by", default=",".join(DIMENSIONS), help="dimensions of the table")
     parser.add_argument("--json", action="store_true", help="rows, what is skipped, and groups")
     parser.add_argument("-o", dest="picture", type=Path, help="draw predicted against measured")
     given = parser.parse_args(arguments)
+    folder = Path(os.environ.get("ORSCHED_DATA", "")) / ("inferencex" if given.gpu else "aic")
     try:
-        found = validate(given.files, given.gpu)
+        found = validate(given.files or sorted(folder.glob("*.csv")), given.gpu)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
