@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from orsched.common.errors import InputError
 from orsched.costs.exact import round_half_up
+from orsched.costs.roofline import RooflineCost
 
 if TYPE_CHECKING:
     from orsched.costs.protocol import CostModel
@@ -34,6 +36,8 @@ def ridge_tokens(cost: CostModel) -> int:
     >>> ridge_tokens(RooflineCost.from_s(fixed=0, weights=0.018, token=1e-4, context=0, attended=0))
     180
     """
+    if type(cost) is RooflineCost:  # what the host takes for a request is not computing
+        cost = replace(cost, request_fs=0)
     one, far, farther = (cost.round_ns(many, 0, 0) for many in (1, _FAR, 2 * _FAR))
     slope = farther - far
     tokens = 0

@@ -300,18 +300,13 @@ def _after(point: tuple[int, int], slope: int) -> tuple[int, int]:
 
 def _read_pieces(values: Any) -> Pieces:
     """Return the pairs of a curve as whole numbers; raises ``InputError``."""
+    remedy = f"at most {MOST_PIECES} pairs of tokens and femtoseconds for each token above them"
     if not isinstance(values, (list, tuple)) or len(values) > MOST_PIECES:
-        raise InputError(
-            f"is not a list of at most {MOST_PIECES} pairs",
-            field="pieces",
-            remedy="pairs of tokens and femtoseconds for each token above them",
-        )
+        raise InputError("is not a short list of pairs", field="pieces", remedy=remedy)
     found: list[tuple[int, int]] = []
     for pair in values:
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-            raise InputError(
-                "a pair has two numbers", field="pieces", remedy="tokens, femtoseconds"
-            )
+            raise InputError("a pair has two numbers", field="pieces", remedy=remedy)
         least = found[-1][0] + 1 if found else 1
         start = whole_number(pair[0], "pieces", minimum=least, maximum=2**31)
         found.append((start, whole_number(pair[1], "pieces", maximum=MAX_COEFFICIENT_FS)))
