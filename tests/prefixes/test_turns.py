@@ -158,3 +158,17 @@ def test_caches_with_blocks_of_several_sizes_are_refused():
             requests,
             tuple(Worker(2, COST, memory=each, name=str(each.block_tokens)) for each in memories),
         )
+
+
+def test_a_turn_that_follows_at_once_while_prefills_are_held_back_finds_the_answer():
+    """The step that it joins begins with an older request, and yet was not planned ahead."""
+    memory = BlockMemory(40, SIZE, "paged", PrefixCache())
+    requests = Requests(
+        [2, 6, 35], [13, 2, 3], arrival_ns=[0, 15, 0], parent=[-1, -1, 0], delay_ns=[-1, -1, 0]
+    )
+    held = {"async_scheduling": True, "prefill_schedule_interval": 40}
+    result = orsched.solve(
+        Instance(requests, Worker(4, COST, None, memory)), "vllm", parameters=held
+    )
+    assert result.checked
+    assert result.schedule.work.hit[result.schedule.work.request == 2].tolist() == [12, 0]
