@@ -4,7 +4,7 @@
 python verify_schedule.py INSTANCE.json SCHEDULE.json prints the makespan, or the first broken rule
 with exit code 1. Files may end in .gz. A schedule has the tables "steps" and "work" (docs, File
 formats). Costs are affine, or roofline of five coefficients. Others, padding, prefix caches, links,
-failures and autoscaling are out of its reach, and refused.
+closed loops, failures and autoscaling are out of its reach, and refused.
 """
 
 import gzip
@@ -56,6 +56,7 @@ def verify(instance, schedule):
     for worker in workers:
         plain = not set(worker) - KNOWN and "prefix_cache" not in (worker["memory"] or {})
         plain = plain and set(worker["cost"]) - {"model"} in (AFFINE, ROOFLINE)
+        plain = plain and "concurrency" not in instance and "delay_ns" not in requests
         require(plain and not instance.get("link"), "an instance of this kind is out of reach")
     steps, rows = table(schedule["steps"], STEPS), table(schedule["work"], WORK)
     by_worker, free, last = [[] for _ in workers], [0] * len(workers), (0, 0)

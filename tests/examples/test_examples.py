@@ -41,6 +41,16 @@ def test_the_data_are_what_the_script_makes(tmp_path):
     assert len((EXAMPLES / "data" / "requests.csv").read_text().splitlines()) == 501
 
 
+def test_conversations_in_flight_are_simulated_and_saved(tmp_path):
+    printed = run("conversations.py", tmp_path)
+    assert printed.count("in flight") == 6
+    spans = re.findall(r"([0-9.]+) s \(at least ([0-9.]+) s\)", printed)
+    assert all(1 <= float(took) / float(least) < 1.12 for took, least in spans)
+    case = orsched.load(tmp_path / "example-out" / "chats.json")
+    assert case.arrivals_follow
+    assert case.conversations == 200
+
+
 def test_the_verifier_needs_no_orsched(tmp_path):
     case = orsched.load("gsm8k-llama65b")
     orsched.save_instance(case, tmp_path / "case.json")
