@@ -52,9 +52,8 @@ class Case(NamedTuple):
 CASES = {
     "azure-conv": Case(
         "azure_conv_2023.csv", 3000, "replay:scale=4", {"slo_ttft": 1, "slo_tpot": 0.05},
-        {"workers": (2,), "clients": (64, 128, 256, 512), "max_num_batched_tokens": BUDGETS[1:6],
-         "long_prefill_token_threshold": (0, 256, 1024),
-         "dispatch": ("soonest", "round_robin", "fewest_requests")},
+        {"clients": (32, 64, 128, 256, 512), "max_num_batched_tokens": BUDGETS,
+         "long_prefill_token_threshold": (0, 128, 256, 1024)},
     ),
     "burstgpt": Case(
         "burstgpt_head400.csv", 400, "replay:rate=12", {"slo_ttft": 1, "slo_tpot": 0.02},
@@ -106,8 +105,7 @@ def row(name: str, folder: Path, jobs: int, itl: Path | None) -> dict[str, Any]:
     )  # fmt: skip
     seconds = perf_counter() - begin
     race, settings = full_grid(case, instance, folder / f"{name}-grid", jobs)
-    best = race.best()
-    assert best is not None
+    best = race.finished()[0]
     most = race.value(best, race.whole)[0]
     print(f"{name}: grid {best}; race {found.best.setting}", file=sys.stderr)
     return {
@@ -157,7 +155,7 @@ def gains(name: str, folder: Path, jobs: int) -> list[dict[str, Any]]:
                 {
                     "workload": name,
                     "policy": policy.partition("+")[0],
-                    "": what,
+                    "setting": what,
                     "attainment": round(trial.figures["attainment"] or 0.0, 3),
                     "goodput, 1/s": round(trial.value, 3),
                     "95 % interval": f"{trial.low:.3f} to {trial.high:.3f}",

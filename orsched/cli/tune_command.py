@@ -140,7 +140,7 @@ def _print(found: Tuning, style: str) -> None:
             )
         if flags["without_flag"]:
             lines.append(f"without a flag: {', '.join(flags['without_flag'])}")
-        click.echo(printable("\n".join(lines)))
+        click.echo("\n".join(map(printable, lines)))
 
 
 def document_of(found: Tuning) -> dict[str, Any]:

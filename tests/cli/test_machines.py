@@ -202,3 +202,28 @@ def test_json_of_limits_that_none_can_keep_is_an_object_too(instance, call):
     assert (code, found["workers"]) == (2, None)
     assert "first is request 0" in found["infeasible"]
     assert "first is request 0" in err
+
+
+def test_tune_prints_the_best_its_gain_and_lines_for_engines(instance, done, as_json):
+    asked = "tune i.json --slo-ttft 0.5 --slo-tpot 0.05 --jobs 1 --runs 6 --search clients=2,4"
+    asked += " --search max_num_batched_tokens=16,256 --search long_prefill_token_threshold=0"
+    lines = done(f"{asked} -o knobs.svg").splitlines()
+    assert lines[0].split()[:3] == ["what", "clients", "max_num_batched_tokens"]
+    assert "vllm serve MODEL --max-num-seqs 4 --max-num-batched-tokens 256" in lines[-2]
+    assert lines[-1].startswith("python -m sglang.launch_server ")
+    assert Path("knobs.svg").stat().st_size > 1000
+    found = as_json(asked)
+    assert found["best"]["settings"] == {"clients": 4, "max_num_batched_tokens": 256}
+    assert found["flags"]["vllm"] == lines[-2]
+    assert found["best"]["value"] <= found["bound"]["value"]
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    ("--search clients", "is not KNOB=A,B"), ("--search clients=", "is not KNOB=A,B"),
+    ("--search clients=2 --search clients=3", "clients is given twice"),
+    ("--search seats=2", "unknown knob 'seats'"), ("--policies no-such", "no-such"),
+])  # fmt: skip
+def test_wrong_knobs_are_named(instance, call, words, says):
+    code, out, err = call(f"tune i.json --slo-ttft 1 --jobs 1 {words}")
+    assert (code, out) == (2, "")
+    assert says in err
