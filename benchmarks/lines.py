@@ -66,7 +66,7 @@ ROOMS = {
     "files and instances": Room(("orsched/files", "instances"), 8_277, 8_300, 41),
     "models": Room(("models",), 21_100, 19_300, 86),
     "heuristics": Room(("heuristics",), 10_895, 9_500, 49),
-    "command line": Room(("orsched/cli",), 7_855, 6_000, 35),
+    "command line": Room(("orsched/cli",), 7_900, 6_000, 35),
     "views": Room(("orsched/views",), 5_215, 5_400, 22),
     "runner and calibration": Room(("runner", "orsched/calibration"), 15_687, 14_200, 69),
     "papers": Room(("orsched/papers",), 2_885, 2_880, 20),
