@@ -56,21 +56,21 @@ class Room(NamedTuple):
 
 ROOMS = {
     "common, costs, data": Room(
-        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 8_555, 6_500, 50
+        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 8_750, 6_500, 52
     ),
-    "simulator": Room(("orsched/simulator",), 4_710, 4_300, 16),
+    "simulator": Room(("orsched/simulator",), 4_800, 4_300, 16),
     "metrics, checker, certificates": Room(
-        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 11_300, 9_700, 46
+        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 11_400, 9_700, 46
     ),
-    "solving": Room(("orsched/solving",), 3_195, 2_600, 12),
-    "files and instances": Room(("orsched/files", "instances"), 8_277, 8_300, 41),
-    "models": Room(("models",), 21_100, 19_300, 86),
-    "heuristics": Room(("heuristics",), 10_895, 9_500, 49),
-    "command line": Room(("orsched/cli",), 7_900, 6_000, 35),
-    "views": Room(("orsched/views",), 5_215, 5_400, 22),
-    "runner and calibration": Room(("runner", "orsched/calibration"), 15_687, 14_200, 69),
+    "solving": Room(("orsched/solving",), 3_260, 2_600, 13),
+    "files and instances": Room(("orsched/files", "instances"), 8_330, 8_300, 41),
+    "models": Room(("models",), 21_200, 19_300, 86),
+    "heuristics": Room(("heuristics",), 11_000, 9_500, 49),
+    "command line": Room(("orsched/cli",), 8_100, 6_000, 36),
+    "views": Room(("orsched/views",), 5_350, 5_400, 23),
+    "runner and calibration": Room(("runner", "orsched/calibration"), 15_800, 14_200, 69),
     "papers": Room(("orsched/papers",), 2_885, 2_880, 20),
-    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 9_194, 9_200, 42),
+    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 9_420, 9_200, 44),
 }
 """The rooms; files directly in ``orsched/`` are the door and count in none."""
 LONG_FUNCTIONS = 26
