@@ -8,7 +8,9 @@ import numpy as np
 
 from orsched.checker.violations import STRUCTURE, shown
 from orsched.checker.violations import ViolationKind as Kind
-from orsched.common.errors import TimeLimitError
+from orsched.common.errors import InputError, TimeLimitError
+from orsched.common.units import MAX_TIME_NS
+from orsched.data.service_classes import SLO, require_slo
 from orsched.metrics.due_dates import DueDates
 from orsched.metrics.summary import PERCENTILES, figures
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from orsched.checker.durations import Durations
     from orsched.checker.violations import Findings
     from orsched.common.columns import IntColumn
-    from orsched.data.service_classes import Limits
     from orsched.metrics.timeline import Timeline
 
 _LABELS = ("none", "predicted", "clairvoyant")
@@ -31,15 +32,18 @@ _TABLES = {
     "jct_ns": _SPREAD,
     "tpot_ns": _SPREAD,
     "itl_ns": _SPREAD,
-    "slo": ("ttft_ns", "tpot_ns", "attained", "attainment", "goodput_per_s"),
+    "stall_ns": _SPREAD,
 }
 _SCALARS = (
     "makespan_ns", "busy_client_ns", "slot_utilization", "prefill_stages", "mixed_steps",
     "decode_rounds", "prompt_tokens", "output_tokens", "invalid_tokens", "pad_tokens", "restarts",
-    "tokens_per_s", "bound_ns", "gap",
+    "tokens_per_s", "bound_ns", "gap", "overloaded", "slo",
 )  # fmt: skip
 
-_NOT_IN_OLDER_FILES = ("results.itl_ns", "results.due", "results.slo.goodput_per_s")
+_NOT_IN_OLDER_FILES = (
+    "results.itl_ns", "results.due", "results.slo.goodput_per_s", "results.stall_ns",
+    "results.overloaded",
+)  # fmt: skip
 """Numbers that schedules lack which orsched wrote before it knew them."""
 
 _OF_CACHES = ("hit_tokens", "hit_rate", "recomputed_tokens")
@@ -48,11 +52,12 @@ _ORDER = (
     "makespan_ns", "busy_client_ns", "slot_utilization", "bubble_ns", "prefill_stages",
     "mixed_steps", "decode_rounds", "prompt_tokens", "output_tokens", "invalid_tokens",
     "pad_tokens", "restarts", "batch_size", "tokens_per_s", "worker_end_ns", "kv_blocks",
-    "ttft_ns", "jct_ns", "tpot_ns", "itl_ns", "bound_ns", "gap", "slo",
+    "ttft_ns", "jct_ns", "tpot_ns", "itl_ns", "stall_ns", "overloaded",
+    "bound_ns", "gap", "slo",
 )  # fmt: skip
 """The order in which numbers are compared."""
 
-_MISSING = object()
+_MISSING, _PAIR = object(), ("ttft_ns", "tpot_ns")
 
 
 def check_labels(line: Timeline, findings: Findings) -> None:
@@ -175,15 +180,19 @@ def check_results(
         return
     if durations is not None and durations.refusals:
         return  # reported already; the times of tokens are not known
-    slo = _slo(findings, results.get("slo"))
+    slo = _slo(line, findings, results.get("slo"))
     expected = figures(line, bound_ns, slo, _first_rounds(line, durations))
     if slo is None and results.get("slo") is not None:
         del expected["slo"]  # nothing to compare with
+    elif slo is not None:  # limits beyond all times, in older files
+        expected["slo"] |= {name: results["slo"][name] for name in _PAIR}
+    if "stall_ns" not in results:  # what older files have as itl_ns
+        expected["itl_ns"] = expected["stall_ns"]
     for name in (*_ORDER, *further):
         if name in results and name in expected:
             _compare(findings, f"results.{name}", expected[name], results[name])
-    for name in further:
-        if name in results:
+    for name in ("slo", *further):
+        if name in results and name in expected:
             _check_nested_names(findings, f"results.{name}", expected[name], results[name])
 
 
@@ -194,22 +203,37 @@ def _first_rounds(line: Timeline, durations: Durations | None) -> IntColumn:
     return np.maximum(durations.first_round, 0)
 
 
-def _slo(findings: Findings, slo: object) -> Limits | None:
+def _slo(line: Timeline, findings: Findings, slo: object) -> SLO | None:
     """Return the stated limits, which are free to choose, one of them at least; None without."""
     if slo is None:
         return None
-    limits: list[int | None] = []
-    for name in ("ttft_ns", "tpot_ns"):
-        limit = slo.get(name, _MISSING) if isinstance(slo, dict) else _MISSING
-        if limit is not None and (type(limit) is not int or not 0 <= limit < 2**63):
-            found = None if limit is _MISSING else limit
-            findings.add(Kind.RESULT, "not a time", field=f"results.slo.{name}", found=found)
+    given = slo if isinstance(slo, dict) else {}
+    stated = {name: given.get(name, _MISSING) for name in _PAIR}
+    figures = given.get("limits", {})
+    for name, each in figures.items() if isinstance(figures, dict) else [("", None)]:
+        stated[f"limits.{name}"] = each.get("limit_ns") if isinstance(each, dict) else _MISSING
+    found = []
+    for name, limit in stated.items():
+        figure = name.removeprefix("limits.")
+        of_figure = figure != name
+        if (of_figure or limit is not None) and (type(limit) is not int or not 0 <= limit < 2**63):
+            wrong = None if limit is _MISSING else limit
+            findings.add(Kind.RESULT, "not a time", field=f"results.slo.{name}", found=wrong)
             return None
-        limits.append(limit)
-    if limits == [None, None]:
+        try:
+            if of_figure and isinstance(limit, int):
+                found += [each._replace(limit_ns=limit) for each in SLO(f"{figure}<=0").figures]
+        except InputError:
+            findings.add(Kind.RESULT, "not a limit on a figure", field=f"results.slo.{name}")
+            return None
+    pair = [None if stated[k] is None else min(stated[k], MAX_TIME_NS) for k in _PAIR]
+    try:
+        limits = SLO(found, ttft_ns=pair[0], tpot_ns=pair[1])
+        require_slo(limits, line.instance.classes)
+    except InputError:
         findings.add(Kind.RESULT, "an objective without a limit", field="results.slo")
         return None
-    return limits[0], limits[1]
+    return limits
 
 
 def _further(line: Timeline) -> tuple[str, ...]:

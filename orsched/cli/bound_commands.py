@@ -105,6 +105,10 @@ class BoundCommand(Limits, Printed, RequestsAndCopies):
             require_format(self.style, LISTS, "a certificate")
         if self.objective == "bulk":
             problem = load_instance(self.instance)
+            if self.slo_text is not None:
+                raise InputError(
+                    "is not for bounds", field="--slo", remedy="give --slo-ttft and --slo-tpot"
+                )
             if self.allows is not None:
                 raise InputError(
                     "is for lower bounds, not on bulk work", field="--allows", remedy="leave it out"
@@ -112,7 +116,7 @@ class BoundCommand(Limits, Printed, RequestsAndCopies):
             _print_bulk_bound(problem, self)
             return
         problem = load_admitted(self.instance)
-        for name in self.bulk:
+        for name in (*self.bulk, *(["slo"] if self.slo_text is not None else [])):
             raise InputError(
                 f"is for bounds on bulk work, not on {self.objective}",
                 field=f"--{name.removesuffix('_s').replace('_', '-')}",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     "workers", "suffices", "attainment", "attainment_low", "attainment_high", "ttft_p99_s",
-    "tpot_p99_s",
+    "tpot_p99_s", "slo_limits", "overloaded",
 )  # fmt: skip
 
 
@@ -70,7 +70,7 @@ class Fleets(Limits, Timed, Viewed, Requests):
 
 @command(
     "capacity",
-    usual="policy slo_ttft slo_tpot attainment arrivals machines folder plot verify style",
+    usual="policy slo_ttft slo_text attainment arrivals machines folder plot verify style",
 )
 class CapacityCommand(Fleets):
     """Find the fewest workers that keep latency limits on INSTANCE, and prove which are too few.
@@ -126,7 +126,7 @@ class CapacityCommand(Fleets):
                 progress.say("verifying")
                 return _verify(problem, kinds, self.verify)
             progress.say("proving")
-            options = {name: getattr(self, name) for name in _PASSED_ON}
+            options = {name: getattr(self, name) for name in _PASSED_ON} | {"slo": self.slo_text}
             try:
                 with own_code([self.policy], parameters):
                     found = capacity(
@@ -226,16 +226,29 @@ def _print(found: Capacity, style: str) -> None:
     if found.bulk_tokens_per_s is not None:
         of = "of bulk requests" if found.bulk_basis == "measured" else "more fit into idle time"
         click.echo(f"{found.bulk_tokens_per_s:,.1f} output tokens/s {of}")
+    if len(found.lower_bounds) > 1:
+        parts = ", ".join(f"{name} {count}" for name, count in found.lower_bounds.items())
+        click.echo(f"workers that each limit forces (proven): {printable(parts)}")
     print_rows(rows if given_view().columns else [_shown(row) for row in rows], style)
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row as people read it: shares with three digits, the interval in one column."""
-    shown = {name: row[name] for name in row if "attainment" not in name and "p99" not in name}
+    own = ("slo_limits", "overloaded")
+    shown = {
+        name: row[name]
+        for name in row
+        if "attainment" not in name and "p99" not in name and name not in own
+    }
     low, high = row["attainment_low"], row["attainment_high"]
     shown["attainment, interval"] = f"{row['attainment']:.3f}  {low:.3f}-{high:.3f}"
     for name, heading in (("ttft_p99_s", "TTFT p99 s"), ("tpot_p99_s", "TPOT p99 s")):
         shown[heading] = "-" if row[name] is None else f"{row[name]:.4g}"
+    for name, each in (row.get("slo_limits") or {}).items():
+        value = "-" if each["value_s"] is None else f"{each['value_s']:.4g}"
+        shown[f"limited {name} s"] = value if each["kept"] else f"{value} (not kept)"
+    if row["overloaded"]:
+        shown["suffices"] = "overloaded" if not shown["suffices"] else "yes, but overloaded"
     return shown
 
 

@@ -211,7 +211,7 @@ def _print_violations(
 
 @command(
     "report",
-    usual="output gantt usage latency timeline trace records slo_ttft slo_tpot clients",
+    usual="output gantt usage latency timeline trace records slo_ttft slo_text clients",
 )
 class ReportCommand(Limits, RequestsAndCopies):
     """Draw and list SCHEDULE files of INSTANCE; each is checked first.

@@ -45,14 +45,14 @@ _AT_ONCE = (
     "ttft_mean_bound_s",
 )  # fmt: skip
 _OVER_TIME = (
-    "slo_attainment", "goodput_per_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
-    "tpot_p99_s", "jct_mean_s", "jct_mean_bound_s",
+    "slo_kept", "slo_attainment", "goodput_per_s", "ttft_mean_s", "ttft_mean_bound_s",
+    "ttft_p99_s", "tpot_p99_s", "itl_p99_s", "itl_max_s", "jct_mean_s", "jct_mean_bound_s",
 )  # fmt: skip
 """Further columns of tables."""
 
 _LEFT_OUT = (
-    "tokens_per_s", "slot_utilization", "goodput_per_s", "ttft_mean_s", "makespan_s", "tpot_p99_s",
-    "ttft_p99_s", "jct_mean_s",
+    "itl_p99_s", "tokens_per_s", "slot_utilization", "goodput_per_s", "tpot_p99_s", "ttft_mean_s",
+    "makespan_s", "itl_max_s", "ttft_p99_s", "jct_mean_s",
 )  # fmt: skip
 """Columns that are left out where a line is too long, in this order."""
 
@@ -312,7 +312,10 @@ def _remarks(
     instance: Instance | None,
 ) -> list[str]:
     """Return the lines below a table; ``objective`` is the star's, ``sought`` that of the gap."""
-    lines = []
+    lines = [line for row in rows for line in limit_lines(row)]
+    over = [str(row["method"]) for row in rows if row.get("overloaded")]
+    if over:
+        lines.append(f"overloaded, the queue grows as long as requests arrive: {', '.join(over)}")
     classes = objective.best_by_information(rows) if best else []
     for information, places in classes:
         names = ", ".join(str(rows[place]["method"]) for place in places)
@@ -325,6 +328,17 @@ def _remarks(
     lines += proven_lines((str(row["method"]), row.get("best_of")) for row in rows)
     if instance is not None:
         lines += _last_arrival(rows, instance)
+    return lines
+
+
+def limit_lines(row: Row) -> list[str]:
+    """Return a line on each limited figure of a row: value and limit."""
+    lines = []
+    for name, each in (row.get("slo_limits") or {}).items():
+        value = "not defined" if each["value_s"] is None else f"{each['value_s']:.4g} s"
+        verdict = "kept" if each["kept"] else "NOT kept"
+        who = row.get("method", "")
+        lines.append(f"{who}: {name} {value}, limit {each['limit_s']:g} s: {verdict}")
     return lines
 
 
@@ -383,7 +397,7 @@ def with_classes(result: Result, style: str) -> dict[str, Any]:
     row = result.to_row()
     results = result.schedule.results
     if style == "json":
-        from orsched.metrics.class_metrics import class_rows, tenant_rows
+        from orsched.cli.class_rows import class_rows, tenant_rows
 
         for name, rows in (("classes", class_rows(results)), ("tenants", tenant_rows(results))):
             if rows:
@@ -395,7 +409,7 @@ def with_classes(result: Result, style: str) -> dict[str, Any]:
 
 def _print_classes(results: Sequence[Result]) -> None:
     """Print a line for each method and class, and the service of tenants, if there are any."""
-    from orsched.metrics.class_metrics import class_rows
+    from orsched.cli.class_rows import class_rows
 
     rows: list[Row] = []
     differences: list[Row] = []

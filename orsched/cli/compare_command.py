@@ -36,7 +36,7 @@ _COUNTED = ("status", "best_of", "certified", "termination")
 
 @command(
     "compare",
-    usual="methods clients cost workers arrivals slo_ttft slo_tpot seeds report style",
+    usual="methods clients cost workers arrivals slo_ttft slo_text seeds report style",
 )
 class CompareCommand(Problem, Search, Judged, ViewedResults, Requests):
     """Solve INSTANCE with several methods and print one line for each.

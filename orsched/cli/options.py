@@ -99,6 +99,12 @@ class Limits(Options):
 
     slo_ttft: float | None = seconds("Limit on TTFT.")
     slo_tpot: float | None = seconds("Limit on TPOT.")
+    slo_text: str | None = option(
+        "Limits on figures of the run: [CLASS:]LATENCY_FIGURE<=SECONDS, ...; latencies ttft, tpot, "
+        "itl, stall, e2e; figures mean, max, p99, ...",
+        "--slo",
+        metavar="'ttft_p99<=2,itl_p95<=0.05'",
+    )
 
     @property
     def slo(self) -> SLO | None:
@@ -106,10 +112,11 @@ class Limits(Options):
         from orsched.common.units import seconds_to_ns
         from orsched.metrics.summary import SLO
 
-        if self.slo_ttft is None and self.slo_tpot is None:
+        if (self.slo_ttft, self.slo_tpot, self.slo_text) == (None, None, None):
             return None
         self.note_milliseconds()
         return SLO(
+            self.slo_text or (),
             ttft_ns=None if self.slo_ttft is None else seconds_to_ns(self.slo_ttft, "--slo-ttft"),
             tpot_ns=None if self.slo_tpot is None else seconds_to_ns(self.slo_tpot, "--slo-tpot"),
         )

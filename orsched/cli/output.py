@@ -139,7 +139,9 @@ HEADINGS = {
     "busy_share": "device busy", "gap_share": "gaps", "ttft_mean_s": "TTFT s",
     "ttft_p50_s": "TTFT p50", "ttft_p99_s": "TTFT p99", "ttft_mean_bound_s": "TTFT bound",
     "tpot_mean_s": "TPOT s", "tpot_p50_s": "TPOT p50", "tpot_p99_s": "TPOT p99",
-    "itl_max_s": "token gap", "jct_mean_s": "JCT s", "jct_ci_s": "+/-", "jct_p50_s": "JCT p50",
+    "itl_p50_s": "ITL p50", "itl_p95_s": "ITL p95", "itl_p99_s": "ITL p99", "itl_max_s": "ITL max",
+    "stall_p50_s": "stall p50", "stall_p99_s": "stall p99", "slo_kept": "limits kept",
+    "jct_mean_s": "JCT s", "jct_ci_s": "+/-", "jct_p50_s": "JCT p50",
     "jct_p99_s": "JCT p99", "jct_mean_bound_s": "JCT bound", "goodput_per_s": "goodput/s",
     "slo_attainment": "SLO", "token_attainment": "tokens in time",
     "deadline_attainment": "deadlines", "hit_rate": "hits", "weighted_jct_mean_s": "weighted JCT",
@@ -258,7 +260,7 @@ def cell_text(name: str, value: Any) -> str:
         return f"{100 * value:.2f} %"
     if name == "decision_p99_s":
         return f"{1e6 * value:.0f} us"
-    if name.startswith(("tpot_", "itl_")):
+    if name.startswith(("tpot_", "itl_", "stall_")):
         return seconds_text(value, 4)
     if isinstance(value, float) and name in ("measured", "plan") and 0 < abs(value) < 1:
         return f"{value:#.4g}"

@@ -48,7 +48,7 @@ class _OneSchedule(Judged, OneSchedule, ViewedResults):
 
 @command(
     "solve",
-    usual="method objective time_limit slo_ttft slo_tpot clients output report gantt style",
+    usual="method objective time_limit slo_ttft slo_text clients output report gantt style",
 )
 class SolveCommand(Search, _OneSchedule, RequestsAndCopies):
     """Make a schedule for INSTANCE (a name or a path), bound it and check it."""
@@ -112,7 +112,7 @@ class SolveCommand(Search, _OneSchedule, RequestsAndCopies):
 
 @command(
     "simulate",
-    usual="policy parameters workers arrivals slo_ttft slo_tpot clients output report style",
+    usual="policy parameters workers arrivals slo_ttft slo_text clients output report style",
 )
 class SimulateCommand(Problem, _OneSchedule, Requests):
     """Run a policy on INSTANCE from start to end, once; bound and check its schedule.

@@ -38,6 +38,7 @@ _TIMES = ("ttft", "tpot", "jct")
 _OBJECTIVE = ("objective_value", "objective_bound")
 FIGURES = {
     **{name: name for name in _OBJECTIVE},
+    "slo_kept": "slo_kept",
     "slo_attainment": "slo_attainment",
     "goodput_per_s": "goodput_per_s",
     **{
@@ -45,7 +46,8 @@ FIGURES = {
         for name in _TIMES
         for each in ("mean", "p50", "p99")
     },
-    "itl_max_s": "itl_ns_max",
+    **{f"itl_{each}_s": f"itl_ns_{each}" for each in ("p50", "p95", "p99", "max")},
+    **{f"stall_{each}_s": f"stall_ns_{each}" for each in ("p50", "p99")},
     "makespan_s": "makespan_ns",
     "bound_s": "bound_ns",
     "gap": "gap",
@@ -64,9 +66,9 @@ _AT_ONCE = (
     "jct_mean_bound_s", "jct_p99_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
 )  # fmt: skip
 _OVER_TIME = (
-    "slo_attainment", "goodput_per_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
-    "tpot_p99_s", "jct_mean_s", "jct_ci_s", "jct_mean_bound_s", "jct_p99_s", "slot_utilization",
-    "makespan_s", "bound_s", "gap", "verdict",
+    "slo_kept", "slo_attainment", "goodput_per_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
+    "tpot_p99_s", "itl_p99_s", "itl_max_s", "jct_mean_s", "jct_ci_s", "jct_mean_bound_s",
+    "jct_p99_s", "slot_utilization", "makespan_s", "bound_s", "gap", "verdict",
 )  # fmt: skip
 """Columns of the printed table, the last of which are left out first where a line is too long."""
 
@@ -206,7 +208,7 @@ def _print_means(rows: Sequence[dict[str, Any]], style: str) -> None:
     lines = viewed(means_of(rows))
     if style == "table" and given_view().columns is None and lines:
         over_time = arrive_over_time(rows)
-        judged = any(line.get("slo_attainment") is not None for line in lines)
+        judged = any(line.get("slo_attainment", line.get("slo_kept")) is not None for line in lines)
         figures: tuple[str, ...] = _OVER_TIME if over_time or judged else _AT_ONCE
         if "objective_value" in lines[0]:  # the gap is the objective's, beside its bound
             asked = (*_OBJECTIVE, "gap", "verdict")

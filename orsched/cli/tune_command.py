@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @command(
     "tune",
-    usual="search maximise runs slo_ttft slo_tpot arrivals output folder clients cost",
+    usual="search maximise runs slo_ttft slo_text arrivals output folder clients cost",
 )
 class TuneCommand(Fleets):
     """Find the setting of an engine that keeps limits best on the requests of INSTANCE.
@@ -76,7 +76,7 @@ class TuneCommand(Fleets):
             if self.concurrency is not None:
                 problem = problem.replace(concurrency=self.concurrency)
             kinds = read_machines(self.machines, problem)
-            options = {name: getattr(self, name) for name in _PASSED_ON}
+            options = {name: getattr(self, name) for name in _PASSED_ON} | {"slo": self.slo_text}
             with own_code(names):
                 found = tune(
                     problem, names, search=search, machines=kinds, callback=progress.say, **options

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 SYNONYMS = {
     "method": ("methods", "policy"), "methods": ("method", "policy"),
     "policy": ("method", "methods"), "policies": ("methods", "method", "policy"),
-    "scheduler": ("policy", "method", "methods"), "slo": ("slo-ttft", "slo-tpot"),
-    "ttft": ("slo-ttft",), "tpot": ("slo-tpot",), "slo-itl": ("slo-tpot",), "rate": ("arrivals",),
+    "scheduler": ("policy", "method", "methods"), "slos": ("slo", "slo-ttft"),
+    "ttft": ("slo-ttft",), "tpot": ("slo-tpot",), "slo-itl": ("slo",), "goodput": ("slo",),
+    "rate": ("arrivals",),
     "qps": ("arrivals",), "arrival": ("arrivals",), "prediction": ("predictions",),
     "predictor": ("predictions",), "replicas": ("workers",), "servers": ("workers",),
     "gpus": ("workers",), "copies": ("workers",), "worker": ("workers",), "slots": ("clients",),

@@ -118,11 +118,6 @@ class BilinearCost:
             raise self._negative(text, "d")
         return round_half_up_sum(rounds, FS_PER_NS, slope, first) * self.time_scale
 
-    def longest_round_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
-        """Duration of the longest of a run of rounds: their times are linear in the position."""
-        later = rounds - 1 if self.d1_fs * active + self.d3_fs > 0 else 0
-        return self.round_ns(active, context_sum, context_max + later)
-
     def _round_fs(self, active: int, context_max: int) -> int:
         per_request = self.d1_fs * context_max + self.d2_fs
         return per_request * active + self.d3_fs * context_max + self.d4_fs

@@ -306,7 +306,7 @@ def stating(cost: CostModel, name: str) -> Any:
 
 
 _TIMING = {
-    "prefill_ns", "round_ns", "rounds_ns", "mixed_ns", "longest_round_ns", "floor", "as_bilinear",
+    "prefill_ns", "round_ns", "rounds_ns", "mixed_ns", "floor", "as_bilinear",
 }  # fmt: skip
 _MADE_BY_PYTHON = set(vars(type("_Empty", (), {}))) | {
     "__annotate__",

@@ -91,11 +91,6 @@ class LinearCost:
         slope = self.context_fs * active
         return round_half_up_sum(rounds, FS_PER_NS, slope, first) * self.time_scale
 
-    def longest_round_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
-        """Duration of the longest of a run of rounds: their times are linear in the position."""
-        later = rounds - 1 if self.context_fs > 0 else 0
-        return self.round_ns(active, context_sum + later * active, context_max + later)
-
     def mixed_ns(
         self,
         prompts: Sequence[int],

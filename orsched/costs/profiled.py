@@ -89,12 +89,6 @@ class ProfiledCost:
             return rounds * self.round_ns(0, 0, 0)
         return self._times.rounds(rounds, active, context_sum) * self.time_scale
 
-    def longest_round_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
-        """Duration of the longest of a run of rounds: at an end of a straight piece."""
-        if active == 0 or rounds <= 0:
-            return self.round_ns(active, context_sum, context_max)
-        return self._times.longest(rounds, active, context_sum) * self.time_scale
-
     def mixed_ns(
         self,
         prompts: Sequence[int],

@@ -179,14 +179,6 @@ class ProfiledTimes:
                 total += floor_sum(count, divisor, slope * active, start)
         return total
 
-    def longest(self, rounds: int, active: int, context_sum: int) -> int:
-        """Return the duration of the longest of a run of rounds: at an end of a straight piece."""
-        most = 0
-        for count, _, begin in self.pieces(rounds, active, context_sum):
-            ends = self.round(active, begin), self.round(active, begin + (count - 1) * active)
-            most = max(most, *ends)
-        return most
-
     def pieces(self, rounds: int, active: int, context_sum: int) -> list[tuple[int, int, int]]:
         """Cut a run of rounds into straight pieces: rounds, number of the piece, first sum."""
         borders = (self.lines.get(active) or self._lines(active)).borders

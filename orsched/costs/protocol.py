@@ -22,13 +22,11 @@ class CostModel(Protocol):
     ``context_sum`` and ``context_max`` are taken over the active requests *in the (first) round*;
     in each further round of a run every context is one longer.
 
-    Four further methods are optional. ``mixed_ns``: a step with prompts beside a round (see
+    Three further methods are optional. ``mixed_ns``: a step with prompts beside a round (see
     ``mixed_ns`` below). ``floor() -> orsched.Floor | None``: the least that steps take, from which
     all bounds on schedules are proven, and which holds for the class that defines it only; without
     it the only bound is the last arrival. ``as_bilinear() -> BilinearCost``: the bilinear model
-    that the steps follow exactly, which batching needs. ``longest_round_ns``, with the arguments of
-    ``rounds_ns``: the longest of the rounds, for speed; like ``floor`` it holds for the class that
-    defines it only, and without it each round is asked for.
+    that the steps follow exactly, which batching needs.
 
     What is *cached* before a chunk are the tokens of its request that are in the cache when the
     step begins: those of earlier chunks of the same stay, and those found in a prefix cache. A

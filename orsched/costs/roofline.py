@@ -141,12 +141,6 @@ class RooflineCost:
             time += round_half_up_sum(rounds - inside, FS_PER_NS, slope, full)
         return time * self.time_scale
 
-    def longest_round_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
-        """Duration of the longest of a run of rounds: their times are linear in the position."""
-        grows = self.context_fs or self.longest_fs or self.window_context_fs
-        later = rounds - 1 if grows else 0
-        return self.round_ns(active, context_sum + later * active, context_max + later)
-
     def mixed_ns(
         self,
         prompts: Sequence[int],

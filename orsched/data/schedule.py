@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,6 +20,8 @@ from orsched.data.links import Transfers
 from orsched.data.memory import Eviction
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from orsched.data.instance import Instance
 
 
@@ -354,20 +355,6 @@ def as_schedule(value: object, field: str = "schedule") -> Schedule:
         field=field,
         remedy="give what solve, simulate or load_schedule returns",
     )
-
-
-def as_schedules(value: object) -> list[Schedule]:
-    """Return schedules of one or of several schedules or results; errors name the row."""
-    if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
-        return [as_schedule(value, "schedules")]
-    several: Iterable[object] = value
-    found = []
-    for row, each in enumerate(several):
-        try:
-            found.append(as_schedule(each, "schedules"))
-        except InputError as error:
-            raise error.located(row=row) from None
-    return found
 
 
 def served_instance(instance: Instance, schedules: Iterable[Schedule]) -> Instance:

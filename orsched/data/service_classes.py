@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +14,7 @@ from orsched.common.columns import IntColumn, int_column, shown
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 from orsched.common.parameters import read_list_of_pairs
-from orsched.common.units import MAX_TOKENS, NS_PER_S, time_ns
+from orsched.common.units import MAX_TOKENS, NS_PER_S, seconds_to_ns, time_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -99,57 +102,111 @@ Limits = tuple[int | None, int | None]
 """Limits on TTFT and TPOT in nanoseconds, None where there is none."""
 
 
+_LIMIT = re.compile(
+    r"(?:(.+):)?(ttft|tpot|itl|stall|jct|e2e)_(mean|max|p\d{1,2}(?:\.\d)?)\s*<=\s*(\d.*)"
+)
+
+
+class FigureLimit(NamedTuple):
+    """The most that a figure of a whole run may be, such as the 99th percentile of TTFT.
+
+    Attributes:
+        metric: ``ttft``, ``tpot``, ``itl`` (all gaps between tokens), ``stall``, ``jct``.
+        figure: ``mean``, ``max``, or a nearest-rank percentile such as ``p99.9``.
+        service_class: whose requests; None: all that are not bulk.
+    """
+
+    metric: str
+    figure: str
+    limit_ns: int
+    service_class: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The figure with its class: ``itl_p95``, ``chat:ttft_p99``."""
+        return f"{self.service_class or ''}:{self.metric}_{self.figure}".removeprefix(":")
+
+    @property
+    def share(self) -> Fraction:
+        """The share of values that must keep the limit; 0 for a mean."""
+        return Fraction({"mean": "0", "max": "100"}.get(self.figure, self.figure[1:])) / 100
+
+    def __str__(self) -> str:
+        return f"{self.name}<={(Decimal(self.limit_ns) / NS_PER_S).normalize():f}"
+
+
+def _read_limits(text: str) -> tuple[FigureLimit, ...]:
+    """Return the limits of a text such as ``ttft_p99<=2,chat:itl_p95<=0.05``."""
+    found: dict[str, FigureLimit] = {}
+    for part in text.split(","):
+        try:
+            kind, metric, figure, limit = _LIMIT.fullmatch(part.strip()).groups()  # type: ignore
+            limit_ns = seconds_to_ns(float(limit), "slo")
+            new = FigureLimit("jct" if metric == "e2e" else metric, figure, limit_ns, kind)
+            if found.setdefault(new.name, new) is not new:
+                raise ValueError
+        except (AttributeError, ValueError):
+            raise InputError(
+                f"{shown(part)} is not a limit on a figure of a run, or is given twice",
+                field="slo",
+                remedy="ttft, tpot, itl, stall or e2e, with mean, max or a percentile, in seconds: "
+                "'ttft_p99<=2,itl_p95<=0.05'",
+            ) from None
+    return tuple(found.values())
+
+
 @dataclass(frozen=True, init=False)
 class SLO:
-    """A service-level objective: a limit on TTFT, on TPOT, or on both.
+    """A service-level objective: limits on the TTFT and TPOT of each request, and on figures.
 
-    ``SLO(ttft_s=2, tpot_s=0.05)``; either may be left out, and is None then. A request of one token
-    has no TPOT and keeps that limit.
+    ``SLO(ttft_s=2, tpot_s=0.05)``; a request of one token keeps each TPOT. Limits on figures
+    (``FigureLimit``): ``SLO("ttft_p99<=2,chat:itl_p95<=0.05")``. Any may be left out.
 
     Attributes:
         ttft_ns, tpot_ns: the limits in whole nanoseconds, None where there is none.
+        figures: the limits on figures of the run.
 
-    Raises ``InputError`` if no limit is given, one is given in both units, or one is not a time.
+    Raises ``InputError`` if no limit is given, one is given twice, or one is not a time.
     """
 
     ttft_ns: int | None
     tpot_ns: int | None
+    figures: tuple[FigureLimit, ...]
 
     def __init__(
         self,
+        text: str | Iterable[FigureLimit] = (),
         *,
         ttft_s: float | None = None,
         tpot_s: float | None = None,
         ttft_ns: int | None = None,
         tpot_ns: int | None = None,
     ) -> None:
+        figures = _read_limits(text) if isinstance(text, str) else tuple(text)
+        object.__setattr__(self, "figures", figures)
         object.__setattr__(self, "ttft_ns", time_ns(ttft_ns, ttft_s, "slo.ttft"))
         object.__setattr__(self, "tpot_ns", time_ns(tpot_ns, tpot_s, "slo.tpot"))
-        if self.limits_ns == (None, None):
+        if self.limits_ns == (None, None) and not self.figures:
             raise InputError("no limit is given", field="slo", remedy="SLO(ttft_s=2, tpot_s=0.05)")
 
     @property
     def limits_ns(self) -> Limits:
-        """Both limits in nanoseconds."""
+        """Both limits on each request in nanoseconds."""
         return self.ttft_ns, self.tpot_ns
 
-    @property
-    def ttft_s(self) -> float | None:
-        """The limit on TTFT in seconds."""
-        return None if self.ttft_ns is None else self.ttft_ns / NS_PER_S
 
-    @property
-    def tpot_s(self) -> float | None:
-        """The limit on TPOT in seconds."""
-        return None if self.tpot_ns is None else self.tpot_ns / NS_PER_S
-
-
-def require_slo(value: object) -> None:
-    """Raise ``InputError`` for what is neither an SLO nor None."""
+def require_slo(value: object, classes: Sequence[ServiceClass]) -> None:
+    """Raise ``InputError`` for what is neither None nor an SLO of classes of the instance."""
     if value is not None and not isinstance(value, SLO):
         raise InputError(
             f"{value!r} is not an SLO", field="slo", remedy="SLO(ttft_s=2, tpot_s=0.05), or None"
         )
+    names = [None, *(kind.name for kind in classes if classes != DEFAULT_CLASSES)]
+    for limit in () if value is None else value.figures:
+        if limit.service_class not in names:
+            known = f"known: {', '.join(map(str, names[1:])) or 'none, the instance has none'}"
+            problem = f"unknown class {limit.service_class!r}"
+            raise InputError(problem, field="slo", remedy=known)
 
 
 LIMITS = ("ttft", "tpot", "deadline")
@@ -307,11 +364,3 @@ def checked_classes(classes: object) -> tuple[ServiceClass, ...]:
             )
         names.add(item.name)
     return tuple(classes)
-
-
-def limit_text(kind: ServiceClass) -> str:
-    """Return the limits of a class in words, ``TTFT 1 s, TPOT 0.05 s``; empty without any."""
-    words = {"ttft_ns": "TTFT", "tpot_ns": "TPOT", "deadline_ns": "deadline"}
-    limits = {word: getattr(kind, name) for name, word in words.items()}
-    given = {word: ns for word, ns in limits.items() if ns is not None}
-    return ", ".join(f"{word} {ns / NS_PER_S:g} s" for word, ns in given.items())

@@ -20,30 +20,49 @@ def ratio(numerator: int, denominator: int) -> float | None:
     return numerator / denominator if denominator else None
 
 
-def distribution(values: IntColumn | Sequence[int]) -> dict[str, int | float] | None:
-    """Return mean, nearest-rank percentiles and maximum of integers; None when there are none."""
+def distribution(
+    values: IntColumn | Sequence[int], counts: IntColumn | None = None
+) -> dict[str, int | float] | None:
+    """Return mean, nearest-rank percentiles and maximum of integers; None when there are none.
+    ``counts``: how often each occurs (None: once)."""
     import numpy as np  # which help texts do without
 
     from orsched.common.columns import exact_sum
+    from orsched.metrics.timeline_rows import exact_product
 
-    n = len(values)
+    values = np.asarray(values, np.int64)
+    n = len(values) if counts is None else exact_sum(counts)
     if n == 0:
         return None
-    ordered = np.sort(np.asarray(values, np.int64))
-    summary: dict[str, int | float] = {"mean": exact_sum(ordered) / n}
-    for percent in PERCENTILES:
-        summary[f"p{percent}"] = int(ordered[-(-percent * n // 100) - 1])
-    summary["max"] = int(ordered[-1])
-    return summary
+    total = exact_sum(values) if counts is None else exact_product(counts, values)
+    found = ranked(values, counts, [*(-(-percent * n // 100) for percent in PERCENTILES), n])
+    names = (*(f"p{percent}" for percent in PERCENTILES), "max")
+    return {"mean": total / n, **dict(zip(names, found, strict=True))}
 
 
-_OF_LATENCIES = ("mean", "p50", "p99")
+def ranked(values: IntColumn, counts: IntColumn | None, ranks: Sequence[int]) -> list[int]:
+    """Return the values of some ranks, from 1 for the smallest, each occurring ``counts`` times."""
+    import numpy as np
+
+    if counts is None:
+        ordered = np.sort(values)
+        return [int(ordered[rank - 1]) for rank in ranks]
+    order = np.argsort(values, kind="stable")
+    places = np.searchsorted(np.cumsum(counts[order]), ranks)
+    return [int(each) for each in values[order][places]]
+
+
+_OF_LATENCIES = {
+    "ttft": ("mean", "p50", "p99"),
+    "tpot": ("mean", "p50", "p99"),
+    "itl": ("p50", "p95", "p99", "max"),
+    "stall": ("p50", "p99"),
+    "jct": ("mean", "p50", "p99"),
+}
 
 FIGURES = (
     "makespan_s",
-    *(f"{name}_{figure}_s" for name in ("ttft", "tpot") for figure in _OF_LATENCIES),
-    "itl_max_s",
-    *(f"jct_{figure}_s" for figure in _OF_LATENCIES),
+    *(f"{name}_{figure}_s" for name, figures in _OF_LATENCIES.items() for figure in figures),
     "weighted_jct_mean_s",
     "weighted_tardiness_mean_s",
     "lateness_max_s",
@@ -65,12 +84,12 @@ def flat_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
     makespan."""
     figures: dict[str, float | None] = {
         "makespan_s": _seconds(results.get("makespan_ns")),
-        "itl_max_s": _seconds((results.get("itl_ns") or {}).get("max")),
         "bound_s": _seconds(results.get("bound_ns")),
     }
-    for name in ("ttft", "tpot", "jct"):
-        spread = results.get(f"{name}_ns") or {}
-        for figure in _OF_LATENCIES:
+    older = "stall_ns" not in results  # its itl_ns is what stall_ns is now
+    for name, statistics in _OF_LATENCIES.items():
+        spread = {} if older and name == "itl" else results.get(f"{name}_ns") or {}
+        for figure in statistics:
             figures[f"{name}_{figure}_s"] = _seconds(spread.get(figure))
     weighted = results.get("weighted_jct_ns") or results.get("jct_ns") or {}
     figures["weighted_jct_mean_s"] = _seconds(weighted.get("mean"))
@@ -87,12 +106,15 @@ def flat_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
     return {name: figures[name] for name in FIGURES}
 
 
-def event_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
+def event_figures(results: Mapping[str, Any]) -> dict[str, Any]:
     """Return what happened beside plain stages and rounds: restarts, losses, what workers took.
+    ``slo_limits`` has the limit and the value of each limited figure in seconds, ``slo_kept``
+    whether all are kept.
     ``worker_s`` are the worker-seconds of a fleet that changes: with autoscaling from each order of
     a worker to its end, else while workers are available until the makespan. With groups there are
     ``bubble_share``, of client time in which no token of a request is made, and ``tail_s``."""
     fleet, busy = results.get("fleet") or {}, results.get("slot_utilization")
+    slo = results.get("slo") or {}
     names = ("restarts", "mixed_steps", "invalid_tokens", "pad_tokens", "hit_rate")
     return {
         **{name: results.get(name) for name in names},
@@ -102,6 +124,17 @@ def event_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
         "lost_s": _seconds(fleet.get("lost_ns")),
         "starts": fleet.get("starts"),
         "refused": results.get("refused"),
+        "slo_limits": {
+            name: {
+                "limit_s": _seconds(each["limit_ns"]),
+                "value_s": _seconds(each["value_ns"]),
+                "kept": each["kept"],
+            }
+            for name, each in (slo.get("limits") or {}).items()
+        }
+        or None,
+        "slo_kept": slo.get("kept"),
+        "overloaded": results.get("overloaded"),
         "bubble_share": None if busy is None or "tail_ns" not in results else 1 - busy,
         "tail_s": _seconds(results.get("tail_ns")),
     }
@@ -110,7 +143,7 @@ def event_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
 def _attained(results: Mapping[str, Any]) -> tuple[int | None, float | None]:
     """Requests within the limits and their share of those that have some; None without limits."""
     slo = results.get("slo")
-    if slo is not None:
+    if slo is not None and slo["attained"] is not None:
         return slo["attained"], slo["attainment"]
     limited = [part for part in (results.get("classes") or {}).values() if part["slo"]]
     if not limited:

@@ -19,22 +19,21 @@ from orsched.metrics.due_dates import due_figures
 from orsched.metrics.flat_figures import PERCENTILES as PERCENTILES
 from orsched.metrics.flat_figures import distribution as distribution
 from orsched.metrics.flat_figures import ratio
+from orsched.metrics.run_limits import Latencies, overloaded
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.timeline_rows import exact_product
 from orsched.metrics.token_times import (
+    TokenGaps,
+    begins_ns,
     finishes_ns,
     first_rounds_ns,
     first_tokens_ns,
-    largest_gaps_ns,
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
     from orsched.data.schedule import Scheduled
-    from orsched.data.service_classes import Limits
 
 
 def client_time(line: Timeline) -> tuple[int, dict[str, int]]:
@@ -155,7 +154,16 @@ def fleet_figures(line: Timeline, makespan_ns: int) -> dict[str, Any]:
     }
 
 
-_OF_WHOLE_RUNS = ("tokens_per_s", "ttft_ns", "tpot_ns", "itl_ns", "jct_ns", "slo", "gap")
+_OF_WHOLE_RUNS = (
+    "tokens_per_s",
+    "ttft_ns",
+    "tpot_ns",
+    "itl_ns",
+    "stall_ns",
+    "jct_ns",
+    "slo",
+    "gap",
+)
 """Numbers that a run has only if it was not stopped."""
 
 OF_CLASSES = ("classes", "tenants", "fairness", "weighted_jct_ns", "tail_ns", "due")
@@ -178,8 +186,9 @@ def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -
     Where a worker has a prefix cache, ``hit_tokens`` are those that stays found in it, and
     ``hit_rate`` is their share of all that stays needed before they decoded. ``recomputed_tokens``
     were prefilled although an earlier stay of the request had them.
-    ``itl_ns`` is the distribution of the largest time between two successive tokens of a request
-    (``largest_gaps_ns``), over the requests of two tokens or more.
+    ``itl_ns`` is the distribution of all times between two successive tokens of a request
+    (``TokenGaps``), ``stall_ns`` that of the largest of each request of two tokens or more.
+    ``overloaded`` says whether the queue grows as long as requests arrive (``overloaded``).
     With weights there is ``weighted_jct_ns``: the mean JCT by weight, and the sum of weights. With
     deadlines there is ``due``: the mean tardiness by weight and the largest lateness.
     With groups there is ``tail_ns``: from the finish of nine tenths of the requests to the end.
@@ -203,7 +212,7 @@ def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -
     instance = served_instance(instance, [schedule])
     line = Timeline(instance, schedule)
     bound_ns = None if schedule.bound is None else int(schedule.bound["value_ns"])
-    results = figures(line, bound_ns, None if slo is None else slo.limits_ns)
+    results = figures(line, bound_ns, slo)
     if schedule.is_measured and schedule.is_partial:
         results |= dict.fromkeys(_OF_WHOLE_RUNS)
         results |= dict.fromkeys(name for name in OF_CLASSES if name in results)
@@ -213,11 +222,11 @@ def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -
 def figures(
     line: Timeline,
     bound_ns: int | None = None,
-    slo_ns: Limits | None = None,
+    slo: SLO | None = None,
     first_round_ns: IntColumn | None = None,
 ) -> dict[str, Any]:
-    """Return the numbers of ``summarise`` from a schedule's timeline. ``slo_ns`` are the limits on
-    TTFT and TPOT, None where there is none; ``first_round_ns`` is for ``first_tokens_ns``."""
+    """Return the numbers of ``summarise`` from a schedule's timeline; ``first_round_ns`` is for
+    ``first_tokens_ns``."""
     requests, batches = line.instance.requests, line.batches
     makespan = int(line.end_ns.max(initial=0))
     busy, bubbles = client_time(line)
@@ -225,9 +234,9 @@ def figures(
     if first_round_ns is None:
         first_round_ns = first_rounds_ns(line, np.arange(len(line.worker)))
     first, finish = first_tokens_ns(line, first_round_ns), finishes_ns(line)
-    ttft, several = first - requests.arrival_ns, requests.output_tokens >= 2
-    pace = (finish - first) // np.maximum(requests.output_tokens - 1, 1)
-    judged = ~line.instance.bulk if line.instance.names_classes else np.ones(len(ttft), bool)
+    several = requests.output_tokens >= 2
+    run = Latencies(line.instance, first, finish, TokenGaps(line))
+    own = None if slo is None or slo.limits_ns == (None, None) else slo.limits_ns
     return {
         "makespan_ns": makespan,
         "busy_client_ns": busy,
@@ -249,22 +258,22 @@ def figures(
         "prompt_tokens": exact_sum(requests.prompt_tokens),
         "output_tokens": output_tokens,
         "tokens_per_s": ratio(output_tokens * NS_PER_S, makespan),
-        "ttft_ns": distribution(ttft),
-        "tpot_ns": distribution(pace[several]),
-        "itl_ns": distribution(largest_gaps_ns(line, first_round_ns)[several]),
+        "ttft_ns": distribution(first - requests.arrival_ns),
+        "tpot_ns": distribution(run.pace[several]),
+        "itl_ns": distribution(*run.gaps.spread()),
+        "stall_ns": distribution(run.gaps.largest()[several]),
+        "overloaded": overloaded(requests.arrival_ns, begins_ns(line)),
         "jct_ns": distribution(finish - requests.arrival_ns),
         **_weighted(requests.weights, finish - requests.arrival_ns),
         **due_figures(line.instance, finish),
         **({} if requests.group is None else {"tail_ns": _tail(finish, makespan)}),
-        "slo": None
-        if slo_ns is None
-        else _attainment(slo_ns, ttft, pace, several, judged, makespan, _refused(line.instance)),
+        "slo": None if slo is None else _attainment(run, slo, makespan),
         "bound_ns": bound_ns,
         "gap": gap(makespan, bound_ns),
         **_cache_figures(line),
         **fleet_figures(line, makespan),
         **_transfer_figures(line, makespan),
-        **class_figures(line, first, finish, slo_ns),
+        **class_figures(line, first, finish, own),
         **tenant_figures(line, first, finish),
     }
 
@@ -358,26 +367,22 @@ def _tail(finish: IntColumn, makespan_ns: int) -> int:
     return 0 if spread is None else makespan_ns - int(spread["p90"])
 
 
-def _attainment(
-    slo_ns: Limits,
-    ttft: IntColumn,
-    pace: IntColumn,
-    several: NDArray[np.bool_],
-    judged: NDArray[np.bool_],
-    makespan_ns: int,
-    refused: int,
-) -> dict[str, Any]:
-    """Requests within the limits that there are; an undefined TPOT counts as met."""
-    met = np.ones(len(ttft), bool)
-    if slo_ns[0] is not None:
-        met &= ttft <= slo_ns[0]
-    if slo_ns[1] is not None:
-        met &= ~several | (pace <= slo_ns[1])
-    attained = int((met & judged).sum())
+def _attainment(run: Latencies, slo: SLO, makespan_ns: int) -> dict[str, Any]:
+    """Requests within the limits on each, an undefined TPOT counting as met, and the figures that
+    are limited; without a limit on each request their number is None."""
+    requests = run.instance.requests
+    judged = ~run.instance.bulk if run.instance.names_classes else np.ones(len(run.instance), bool)
+    met, refused = judged.copy(), _refused(run.instance)
+    if slo.ttft_ns is not None:
+        met &= run.first_ns - requests.arrival_ns <= slo.ttft_ns
+    if slo.tpot_ns is not None:
+        met &= (requests.output_tokens < 2) | (run.pace <= slo.tpot_ns)
+    attained = None if slo.limits_ns == (None, None) else int(met.sum())
     return {
-        "ttft_ns": slo_ns[0],
-        "tpot_ns": slo_ns[1],
+        "ttft_ns": slo.ttft_ns,
+        "tpot_ns": slo.tpot_ns,
         "attained": attained,
-        "attainment": ratio(attained, int(judged.sum()) + refused),
-        "goodput_per_s": ratio(attained * NS_PER_S, makespan_ns),
+        "attainment": None if attained is None else ratio(attained, int(judged.sum()) + refused),
+        "goodput_per_s": None if attained is None else ratio(attained * NS_PER_S, makespan_ns),
+        **run.held_against(slo, judged, refused),
     }

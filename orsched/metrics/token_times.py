@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.costs.floor import stating
 from orsched.data.schedule import DECODE, MIXED
 from orsched.metrics.timeline import Timeline
-from orsched.metrics.timeline_rows import changes, spanned_max
+from orsched.metrics.timeline_rows import changes, covered_sum, spanned_max
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from orsched.common.columns import IntColumn
-    from orsched.costs import CostModel
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
+    from orsched.metrics.timeline_rows import Mask
 
 
 def request_times(
@@ -37,51 +36,17 @@ def request_times(
     }
 
 
-class LastRequest(NamedTuple):
-    """The request that finishes last, and what its time from arrival to finish went into.
-
-    Attributes:
-        request: its row.
-        worker: the worker of its last row.
-        waiting_ns: from the arrival to the begin of its prefill.
-        prefill_ns: the steps that prefill it, again after evictions included.
-        rounds, rounds_ns: the steps that yield its tokens, and how many there are.
-        other_ns: the rest: it was paused or evicted, or others were prefilled.
-    """
-
-    request: int
-    worker: int
-    waiting_ns: int
-    prefill_ns: int
-    rounds: int
-    rounds_ns: int
-    other_ns: int
-
-
-def last_request(line: Timeline) -> LastRequest | None:
-    """Return the request that finishes last, the first row of several; None without any work."""
-    if not len(line.row):
-        return None
-    finish = finishes_ns(line)
-    request = int(finish.argmax())
-    rows = np.flatnonzero(line.request == request)
-    prefills = line.is_prefill[rows]
-    took = line.row_time_ns[rows]
-    begin = int(line.start_ns[line.first[rows[0]]])
-    waiting = begin - int(line.instance.requests.arrival_ns[request])
-    prefill_ns, rounds_ns = int(took[prefills].sum()), int(took[~prefills].sum())
-    rounds = int(line.row_rounds[rows][~prefills].sum())
-    other = int(finish[request]) - begin - prefill_ns - rounds_ns
-    worker = int(line.row_worker[rows[-1]])
-    return LastRequest(request, worker, waiting, prefill_ns, rounds, rounds_ns, other)
-
-
 def _of_requests(line: Timeline, rows: IntColumn | slice, values: IntColumn) -> IntColumn:
     """Return the value of the last one of some rows for each request, -1 for none. Rows are in
     order of request, then step: reversed, the first one of a request wins."""
     found = np.full(len(line.instance), -1, np.int64)
     found[line.request[rows]] = values[rows]
     return found
+
+
+def begins_ns(line: Timeline) -> IntColumn:
+    """Return when the first work of every request begins, -1 where it has none."""
+    return _of_requests(line, slice(None, None, -1), line.start_ns[line.first])
 
 
 def finishes_ns(line: Timeline) -> IntColumn:
@@ -141,7 +106,7 @@ _CHUNK = 1 << 21  # tokens that are looked at together
 class TokenLimits(NamedTuple):
     """Until when each token of each request is in time, one entry a request."""
 
-    judged: np.ndarray[tuple[int], np.dtype[np.bool_]]  # whether its tokens are looked at
+    judged: Mask  # whether its tokens are looked at
     first_ns: IntColumn  # until when token 0 is in time
     further_ns: IntColumn  # how much later each further token may be; -1: as late as it likes
 
@@ -159,7 +124,7 @@ def tokens_in_time(line: Timeline, limits: TokenLimits) -> IntColumn:
 
 def judged_tokens(
     line: Timeline, limits: TokenLimits
-) -> Iterator[tuple[IntColumn, IntColumn, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
+) -> Iterator[tuple[IntColumn, IntColumn, Mask]]:
     """Yield request, time and whether it is in time of each token that is judged, in parts."""
     for request, index, time in token_times(line, limits.judged):
         late = np.maximum(time - limits.first_ns[request], 0)
@@ -173,9 +138,7 @@ def judged_tokens(
         )
 
 
-def token_times(
-    line: Timeline, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> Iterator[tuple[IntColumn, IntColumn, IntColumn]]:
+def token_times(line: Timeline, wanted: Mask) -> Iterator[tuple[IntColumn, IntColumn, IntColumn]]:
     """Yield request, index from 0 and time of all tokens of the wanted requests, in parts. The cost
     model says when each round of a run ends; where times were measured, rounds of a step are
     equal."""
@@ -200,9 +163,7 @@ def token_times(
         begin = part.stop
 
 
-def _of_prefills(
-    line: Timeline, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> tuple[IntColumn, IntColumn, IntColumn]:
+def _of_prefills(line: Timeline, wanted: Mask) -> tuple[IntColumn, IntColumn, IntColumn]:
     """The tokens that the ends of complete prefills yield."""
     stays = np.flatnonzero(line.complete & (line.prefill_rows > 0) & wanted[line.stay_request])
     last = line.stay_row[stays] + line.prefill_rows[stays] - 1  # prefills come first in a stay
@@ -257,79 +218,58 @@ def _ask_models(line: Timeline, rows: IntColumn, ends: IntColumn) -> None:
             ends[first + later] = now
 
 
-def largest_gaps_ns(line: Timeline, first_round_ns: IntColumn | None = None) -> IntColumn:
-    """Return the largest time between two successive tokens of every request, in nanoseconds; 0 for
-    a request of fewer than two tokens. A token comes at the end of its round, or of the complete
-    prefill that yields it; evictions, rounds that leave the request out and the prefills of others
-    lengthen the gap. Invalid tokens do not count. Where times were measured, the rounds of a step
-    are equal, to the nanosecond. ``first_round_ns`` is for ``first_tokens_ns``."""
-    rows = line.decodes
-    found = np.zeros(len(line.instance), np.int64)
-    places = np.flatnonzero(line.has_rounds)
-    first_end, later = _rounds(line, places, first_round_ns)
-    index = np.cumsum(line.has_rounds) - 1  # of a place among those with rounds
-    begin, end = index[line.first[rows]], index[line.last[rows]]
-    step = later.copy()  # gaps that end in each step, the first round's included
-    step[1:] = np.maximum(step[1:], first_end[1:] - line.end_ns[places[:-1]])
-    within = np.maximum(later[begin], spanned_max(step, begin + 1, end))
-    np.maximum.at(found, line.request[rows], within)
-    _between(line, first_end[begin], found)
-    return found
+class TokenGaps:
+    """The times between two successive tokens of each request, in nanoseconds. A token comes at the
+    end of its round, or of the complete prefill that yields it; evictions, rounds that leave the
+    request out and the prefills of others lengthen a gap. Invalid tokens do not count. Where times
+    were measured, the rounds of a step are equal, to the nanosecond.
 
+    A round's gap is held once, with the number of requests that have it (as ``vllm bench serve``
+    counts them: ``ITL`` is over all gaps of all requests)."""
 
-def _rounds(
-    line: Timeline, places: IntColumn, first_round_ns: IntColumn | None
-) -> tuple[IntColumn, IntColumn]:
-    """End of the first round, and the longest of the further ones, of steps with rounds."""
-    took, rounds = (line.end_ns - line.start_ns)[places], line.rounds[places]
-    first = took.copy()
-    several = np.flatnonzero(rounds > 1)
-    here = places[several]
-    if first_round_ns is None:
-        first[several] = first_rounds_ns(line, here)
-    else:
-        first[several] = first_round_ns[here]
-    later = np.zeros(len(places), np.int64)
-    later[several] = -(-took[several] // rounds[several])
-    workers = line.instance.workers
-    matters = np.array([worker.cost.context_matters for worker in workers])
-    if matters.any() and not line.schedule.is_measured:
-        asked = matters[line.worker[here]]
-        later[several[asked]] = _longest_later(line, here[asked])
-    return line.start_ns[places] + first, later
+    def __init__(self, line: Timeline) -> None:
+        self.line, rows = line, line.decodes
+        self.rows = rows
+        ends = _round_ends_ns(line, rows)
+        self.first = line.rounds_before[line.first[rows]]
+        self.last = self.first + line.row_rounds[rows] - 1
+        self.rounds = np.diff(ends, prepend=0)  # of the same row where it has the one before
+        self.request, self.between = self._between(ends[self.first])
 
+    def _between(self, decode_first_ns: IntColumn) -> tuple[IntColumn, IntColumn]:
+        """Request and gap of each two successive rows that yield tokens."""
+        line = self.line
+        yields = line.row_phase == DECODE
+        first = np.zeros(len(yields), np.int64)
+        first[yields] = decode_first_ns
+        if line.instance.first_token == "prefill":
+            stays = np.flatnonzero(line.complete & (line.prefill_rows > 0))
+            rows = line.stay_row[stays] + line.prefill_rows[stays] - 1  # prefills come first
+            yields[rows] = True
+            first[rows] = line.end_ns[line.last[rows]]
+        rows = np.flatnonzero(yields)
+        request, last = line.request[rows], line.end_ns[line.last[rows]]
+        same = request[1:] == request[:-1]
+        gaps: IntColumn = first[rows][1:] - last[:-1]
+        return request[1:][same], gaps[same]
 
-def _longest_later(line: Timeline, places: IntColumn) -> IntColumn:
-    """Longest round but the first of steps whose rounds depend on contexts, asked of the model."""
-    costs = [worker.cost for worker in line.instance.workers]
-    quick = [stating(cost, "longest_round_ns") for cost in costs]
-    caches = line.caches
-    columns = (line.worker, line.rounds, caches.active, caches.context_padded, caches.context_max)
-    rows = zip(*(column[places].tolist() for column in columns), strict=True)
-    found = []
-    for worker, rounds, active, total, most in rows:
-        run = rounds - 1, active, total + active, most + 1
-        longest = quick[worker]
-        found.append(longest(*run) if longest else _longest_of(costs[worker], *run))
-    return np.array(found, np.int64)
+    def largest(self) -> IntColumn:
+        """Return the largest gap of each request, its stall; 0 for one of fewer than two tokens."""
+        found = np.zeros(len(self.line.instance), np.int64)
+        within = spanned_max(self.rounds, self.first + 1, self.last)
+        np.maximum.at(found, self.line.request[self.rows], within)
+        np.maximum.at(found, self.request, self.between)
+        return found
 
-
-def _longest_of(cost: CostModel, rounds: int, active: int, total: int, most: int) -> int:
-    return max(cost.round_ns(active, total + active * k, most + k) for k in range(rounds))
-
-
-def _between(line: Timeline, decode_first_ns: IntColumn, found: IntColumn) -> None:
-    """Put in the gaps between what two rows yield, larger ones in the place of smaller ones."""
-    yields = line.row_phase == DECODE
-    first = np.zeros(len(yields), np.int64)
-    first[yields] = decode_first_ns
-    if line.instance.first_token == "prefill":
-        stays = np.flatnonzero(line.complete & (line.prefill_rows > 0))
-        rows = line.stay_row[stays] + line.prefill_rows[stays] - 1  # prefills come first in a stay
-        yields[rows] = True
-        first[rows] = line.end_ns[line.last[rows]]
-    rows = np.flatnonzero(yields)
-    request, last = line.request[rows], line.end_ns[line.last[rows]]
-    same = request[1:] == request[:-1]
-    gaps = first[rows][1:] - last[:-1]
-    np.maximum.at(found, request[1:][same], gaps[same])
+    def spread(self, wanted: Mask | None = None) -> tuple[IntColumn, IntColumn]:
+        """Return the gaps of the wanted requests (None: of all) and how often each occurs."""
+        first, last, between = self.first, self.last, self.between
+        if wanted is not None:
+            mine = wanted[self.line.request[self.rows]]
+            first, last, between = first[mine], last[mine], between[wanted[self.request]]
+        counts = covered_sum(len(self.rounds), first + 1, last)
+        some = counts > 0
+        return (
+            np.concatenate([self.rounds[some], between]),
+            np.concatenate([counts[some], np.ones(len(between), np.int64)]),
+        )

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.checker.checker import check
-from orsched.checker.oversampling import keep_violations
 from orsched.common.errors import InputError
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.metrics.summary import gap, summarise
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.token_times import finishes_ns
 from orsched.models.bounds.bounds import Bound, bound
+from orsched.planning.oversampling_check import keep_violations
 from orsched.simulator.aborting import group_rows, simulate_keeping
 from orsched.solving.method_choice import choose_all
 

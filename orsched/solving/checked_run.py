@@ -69,7 +69,7 @@ def require_defined(instance: Instance, objective: Objective, slo: SLO | None) -
         required_due_dates(instance, objective.name)
         return
     limited = any(kind.ttft_ns is not None or kind.tpot_ns is not None for kind in instance.classes)
-    if slo is None and not limited:
+    if (slo is None or slo.limits_ns == (None, None)) and not limited:
         raise InputError(
             f"{objective.name} without limits",
             field="objective",

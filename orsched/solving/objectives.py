@@ -185,6 +185,8 @@ _WORDS = {
         for name, word in _NAMES.items()
         for figure in ("p50", "p99")
     },
+    **{f"itl_{figure}": f"least {figure} ITL" for figure in ("p50", "p95", "p99")},
+    **{f"stall_{figure}": f"least {figure} stall" for figure in ("p50", "p99")},
 }
 _TITLES = {
     "slo_attainment": "attainment",

@@ -49,14 +49,16 @@ VERDICT = (
 EVENTS = (
     "restarts", "mixed_steps", "invalid_tokens", "pad_tokens", "kv_blocks_peak", "hit_rate",
     "worker_s", "lost_steps", "lost_s", "starts", "refused", "bubble_share", "tail_s",
+    "slo_limits", "slo_kept", "overloaded",
 )  # fmt: skip
 """What happened beside plain stages and rounds: None where the instance has no such thing."""
 
 ROW = (
     "method", "information", *VERDICT, "makespan_s", "bound_s", "slot_utilization",
     "prefill_stages", "decode_rounds", "tokens_per_s", "decision_p99_s", "checked", "ttft_mean_s",
-    "ttft_p50_s", "ttft_p99_s", "tpot_mean_s", "tpot_p50_s", "tpot_p99_s", "itl_max_s",
-    "jct_mean_s", "jct_p50_s", "jct_p99_s", "slo_attainment", "goodput_per_s", "jct_mean_bound_s",
+    "ttft_p50_s", "ttft_p99_s", "tpot_mean_s", "tpot_p50_s", "tpot_p99_s", "itl_p50_s",
+    "itl_p95_s", "itl_p99_s", "itl_max_s", "stall_p50_s", "stall_p99_s", "jct_mean_s",
+    "jct_p50_s", "jct_p99_s", "slo_attainment", "goodput_per_s", "jct_mean_bound_s",
     "ttft_mean_bound_s", "weighted_jct_mean_s", "weighted_tardiness_mean_s", "lateness_max_s",
     *EVENTS,
 )  # fmt: skip
@@ -149,9 +151,14 @@ class Result:
     tpot_p99_s = _figure(
         "tpot_p99_s", "99th percentile of the time per output token after the first."
     )
+    itl_p50_s = _figure("itl_p50_s", "Median of all times between two tokens.")
+    itl_p95_s = _figure("itl_p95_s", "95th percentile of all times between two tokens.")
+    itl_p99_s = _figure("itl_p99_s", "99th percentile of all times between two tokens.")
     itl_max_s = _figure(
         "itl_max_s", "Largest time between two successive tokens of a request, over all requests."
     )
+    stall_p50_s = _figure("stall_p50_s", "Median of the largest time between a request's tokens.")
+    stall_p99_s = _figure("stall_p99_s", "99th percentile of the same.")
     jct_mean_s = _figure(
         "jct_mean_s", "Mean job completion time: from the arrival to the last token."
     )
@@ -374,7 +381,7 @@ def request_columns(instance: Instance, schedule: Schedule) -> dict[str, Any]:
 
     from orsched.data.service_classes import LABELLED
     from orsched.metrics.timeline import Timeline
-    from orsched.metrics.token_times import largest_gaps_ns, request_times
+    from orsched.metrics.token_times import TokenGaps, request_times
 
     def seconds(values: Any, known: Any) -> Any:
         return np.where(known, values / NS_PER_S, np.nan)
@@ -404,7 +411,7 @@ def request_columns(instance: Instance, schedule: Schedule) -> dict[str, Any]:
         "waiting_s": seconds(times["prefill_start_ns"] - arrival, begun),
         "ttft_s": seconds(times["first_token_ns"] - arrival, first),
         "tpot_s": seconds(pace // np.maximum(table.output_tokens - 1, 1), done & several),
-        "itl_max_s": seconds(largest_gaps_ns(line), done & several),
+        "itl_max_s": seconds(TokenGaps(line).largest(), done & several),
         "jct_s": seconds(times["finish_ns"] - arrival, done),
     }
     if instance.names_classes:

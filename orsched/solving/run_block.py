@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.data.schedule_classes import FEATURES, ScheduleClass
+from orsched.data.schedule_classes import ScheduleClass
 
 if TYPE_CHECKING:
     from orsched.data.schedule import Schedule
@@ -39,20 +39,6 @@ class Verdict(NamedTuple):
     def closes_gap(self) -> bool:
         """Whether no shorter schedule is possible by a search, so that the makespan's gap is 0."""
         return self.by_search and self.objective == "makespan"
-
-
-def verdict_of(schedule: Schedule) -> Verdict | None:
-    """Return the verdict of a schedule, or None where its file has none that can be read."""
-    found = schedule.run.get("verdict")
-    if not isinstance(found, dict):
-        return None
-    objective, status, certified, termination, features = map(found.get, Verdict._fields)
-    texts = all(isinstance(value, str) for value in (objective, status, termination))
-    if not texts or status not in ("optimal", "feasible") or not isinstance(certified, bool):
-        return None
-    if not isinstance(features, list) or not all(each in list(FEATURES) for each in features):
-        features = None
-    return Verdict(str(objective), str(status), certified, str(termination), features)
 
 
 class HistoryPoint(NamedTuple):

@@ -115,7 +115,7 @@ def solve(
     instance = instance.admitted()
     say_unused(instance)
     aim = minimised(objective)
-    require_slo(slo)
+    require_slo(slo, instance.classes)
     require_defined(instance, aim, slo)
     wanted = require_objectives(bounds) if bounds else ()
     method = default_method(aim, instance) if method is None else method

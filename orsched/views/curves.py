@@ -254,7 +254,7 @@ def _share(part: Values, whole: Values) -> Values:
 
 def _attainment(line: Timeline, borders: Values) -> Values | None:
     slo = line.schedule.results.get("slo") or {}
-    given = (slo["ttft_ns"], slo["tpot_ns"]) if slo else None
+    given = (slo["ttft_ns"], slo["tpot_ns"]) if slo.get("attained") is not None else None
     limits = token_limits(line, first_tokens_ns(line), class_limits(line.instance, given))
     if not limits.judged.any():
         return None

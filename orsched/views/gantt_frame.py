@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from orsched.common.units import NS_PER_S
 from orsched.metrics.timeline import Timeline
-from orsched.metrics.token_times import last_request
-from orsched.solving.run_block import verdict_of
+from orsched.metrics.token_times import finishes_ns
 from orsched.views import style
-from orsched.views.pictures import DPI, fit, heading
+from orsched.views.pictures import DPI, fit, heading, verdict_of
 from orsched.views.spans import client_use, lanes_of, rank_in_lane
 from orsched.views.style import shortened
 
@@ -50,6 +49,45 @@ class Chart:
     def schedule(self) -> Schedule:
         """The schedule."""
         return self.line.schedule
+
+
+class LastRequest(NamedTuple):
+    """The request that finishes last, and what its time from arrival to finish went into.
+
+    Attributes:
+        request: its row.
+        worker: the worker of its last row.
+        waiting_ns: from the arrival to the begin of its prefill.
+        prefill_ns: the steps that prefill it, again after evictions included.
+        rounds, rounds_ns: the steps that yield its tokens, and how many there are.
+        other_ns: the rest: it was paused or evicted, or others were prefilled.
+    """
+
+    request: int
+    worker: int
+    waiting_ns: int
+    prefill_ns: int
+    rounds: int
+    rounds_ns: int
+    other_ns: int
+
+
+def last_request(line: Timeline) -> LastRequest | None:
+    """Return the request that finishes last, the first row of several; None without any work."""
+    if not len(line.row):
+        return None
+    finish = finishes_ns(line)
+    request = int(finish.argmax())
+    rows = np.flatnonzero(line.request == request)
+    prefills = line.is_prefill[rows]
+    took = line.row_time_ns[rows]
+    begin = int(line.start_ns[line.first[rows[0]]])
+    waiting = begin - int(line.instance.requests.arrival_ns[request])
+    prefill_ns, rounds_ns = int(took[prefills].sum()), int(took[~prefills].sum())
+    rounds = int(line.row_rounds[rows][~prefills].sum())
+    other = int(finish[request]) - begin - prefill_ns - rounds_ns
+    worker = int(line.row_worker[rows[-1]])
+    return LastRequest(request, worker, waiting, prefill_ns, rounds, rounds_ns, other)
 
 
 WIDTH, RIGHT, TOP, BOTTOM = 10.0, 0.3, 0.65, 0.9

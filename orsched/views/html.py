@@ -11,12 +11,12 @@ from orsched.calibration.catalogue import cost_words
 from orsched.certificates.scope import schedules_of
 from orsched.common.errors import InputError, unavailable
 from orsched.common.units import NS_PER_S
-from orsched.data.schedule import as_schedules, require_same_instance, served_instance
-from orsched.data.service_classes import limit_text
+from orsched.data.schedule import require_same_instance, served_instance
 from orsched.solving.objectives import arrivals_decide
 from orsched.views.html_tables import prediction_words, text
 from orsched.views.latency_curves import MEASURES, latency_data
 from orsched.views.page_data import chart_of, instance_data
+from orsched.views.pictures import as_schedules
 from orsched.views.plan_and_run import pair_data, pairs_of, section
 from orsched.views.report_tables import (
     Row,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule, Scheduled
-    from orsched.data.service_classes import SLO
+    from orsched.data.service_classes import SLO, ServiceClass
     from orsched.data.workers import Worker
     from orsched.views.page_data import Chart
 
@@ -77,11 +77,20 @@ def _limits(instance: Instance, slo: SLO | None) -> list[tuple[str, str]]:
     if slo is not None:
         pair = (("TTFT", slo.ttft_ns), ("TPOT", slo.tpot_ns))
         given = [f"{word} {ns / NS_PER_S:g} s" for word, ns in pair if ns is not None]
-        lines.append(("Limits (SLO)", ", ".join(given) or "none"))
+        given += [f"{each.name} {each.limit_ns / NS_PER_S:g} s" for each in slo.figures]
+        lines.append(("Limits (SLO)", ", ".join(given)))
     if instance.names_classes:
         kinds = [f"{kind.name}: {limit_text(kind) or 'no limit'}" for kind in instance.classes]
         lines.append(("Classes", "; ".join(kinds)))
     return lines
+
+
+def limit_text(kind: ServiceClass) -> str:
+    """Return the limits of a class in words, ``TTFT 1 s, TPOT 0.05 s``; empty without any."""
+    words = {"ttft_ns": "TTFT", "tpot_ns": "TPOT", "deadline_ns": "deadline"}
+    limits = {word: getattr(kind, name) for name, word in words.items()}
+    given = {word: ns for word, ns in limits.items() if ns is not None}
+    return ", ".join(f"{word} {ns / NS_PER_S:g} s" for word, ns in given.items())
 
 
 def _memory(worker: Worker) -> str:
@@ -111,8 +120,8 @@ def slo_of(schedules: Sequence[Schedule]) -> SLO | None:
     pairs = {(slo.get("ttft_ns"), slo.get("tpot_ns")) for slo in given}
     if len(pairs) != 1:
         return None
-    ttft_ns, tpot_ns = pairs.pop()
-    return SLO(ttft_ns=ttft_ns, tpot_ns=tpot_ns)
+    pair = pairs.pop()
+    return None if pair == (None, None) else SLO(ttft_ns=pair[0], tpot_ns=pair[1])
 
 
 def bounds_on_means(instance: Instance, rows: Sequence[Row]) -> dict[str, list[int | None]]:

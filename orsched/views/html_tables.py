@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.calibration.catalogue import cost_words
 from orsched.common.units import ns_to_seconds, seconds_text
 from orsched.metrics.flat_figures import flat_figures
-from orsched.solving.run_block import verdict_of
+from orsched.views.pictures import verdict_of
 from orsched.views.style import one_line
 
 if TYPE_CHECKING:
@@ -132,9 +132,11 @@ def _latency_rows(results: dict[str, Any]) -> list[tuple[str, str]]:
             digits = 4 if name == "tpot" else 3
             text = " / ".join(seconds_text(value, digits) for value in spread if value is not None)
             rows.append((f"{label} mean / p50 / p99", f"{text} s"))
-    gap, attainment = figures.get("itl_max_s"), figures.get("slo_attainment")
-    if gap is not None:
-        rows.append(("Largest gap between tokens", f"{seconds_text(gap)} s"))
+    gaps = [figures.get(f"itl_{each}_s") for each in ("p50", "p99", "max")]
+    if None not in gaps:
+        text = " / ".join(seconds_text(value, 4) for value in gaps if value is not None)
+        rows.append(("ITL p50 / p99 / max", f"{text} s"))
+    attainment = figures.get("slo_attainment")
     if attainment is not None:
         rows.append(("Requests within the limits", f"{attainment:.2%}"))
     if figures.get("goodput_per_s") is not None:

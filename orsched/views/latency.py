@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.common.units import NS_PER_S
-from orsched.data.schedule import Schedule, Scheduled, as_schedules, served_instance
+from orsched.data.schedule import Schedule, Scheduled, served_instance
 from orsched.views import style
 from orsched.views.latency_curves import (
     MEASURES,
@@ -18,6 +18,7 @@ from orsched.views.latency_curves import (
     needed_multiples,
 )
 from orsched.views.pictures import (
+    as_schedules,
     figure_or_new,
     fit,
     heading,
@@ -131,7 +132,7 @@ def save_latency(
 
 
 def _limit_of(instance: Instance, several: Sequence[Schedule], slo: SLO | None) -> Limit | None:
-    given = None if slo is None else (slo.ttft_ns, slo.tpot_ns)
+    given = None if slo is None or slo.limits_ns == (None, None) else slo.limits_ns
     return limits_of(instance, several[0], given) if several else given
 
 

@@ -213,7 +213,7 @@ def _rank(values: IntColumn, share: float) -> int:
 def _attainment(
     instance: Instance, found: Sequence[Latencies | None], slo: SLO | None
 ) -> dict[str, Any]:
-    slo_ns = None if slo is None else (slo.ttft_ns, slo.tpot_ns)
+    slo_ns = None if slo is None or slo.limits_ns == (None, None) else slo.limits_ns
     shares: list[list[float] | None]
     if slo_ns is None and not has_limits(instance, None):
         every = [each.ttft_ns for each in found if each is not None]

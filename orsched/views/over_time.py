@@ -8,7 +8,7 @@ import numpy as np
 
 from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_S
-from orsched.data.schedule import as_schedule, as_schedules, served_instance
+from orsched.data.schedule import as_schedule, served_instance
 from orsched.metrics.timeline import Timeline
 from orsched.views import style
 from orsched.views.curves import (
@@ -19,6 +19,7 @@ from orsched.views.curves import (
     usage_panels,
 )
 from orsched.views.pictures import (
+    as_schedules,
     figure_or_new,
     heading,
     legend_above,

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.common.errors import unavailable
+from orsched.common.errors import InputError, unavailable
 from orsched.common.scalars import require_suffix
 from orsched.common.units import NS_PER_S
+from orsched.data.schedule import as_schedule
+from orsched.data.schedule_classes import FEATURES
+from orsched.solving.run_block import Verdict
 from orsched.views.style import MOST_OF_DATA, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -263,3 +267,31 @@ def mark_limit(
         xycoords=("axes fraction", "data") if near else "axes fraction", color=colour,
         va="bottom" if near else "top", fontsize=8.5, gid=f"{gid}-word",
     )  # fmt: skip
+
+
+def as_schedules(value: object) -> list[Schedule]:
+    """Return schedules of one or of several schedules or results; errors name the row."""
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
+        return [as_schedule(value, "schedules")]
+    several: Iterable[object] = value
+    found = []
+    for row, each in enumerate(several):
+        try:
+            found.append(as_schedule(each, "schedules"))
+        except InputError as error:
+            raise error.located(row=row) from None
+    return found
+
+
+def verdict_of(schedule: Schedule) -> Verdict | None:
+    """Return the verdict of a schedule, or None where its file has none that can be read."""
+    found = schedule.run.get("verdict")
+    if not isinstance(found, dict):
+        return None
+    objective, status, certified, termination, features = map(found.get, Verdict._fields)
+    texts = all(isinstance(value, str) for value in (objective, status, termination))
+    if not texts or status not in ("optimal", "feasible") or not isinstance(certified, bool):
+        return None
+    if not isinstance(features, list) or not all(each in list(FEATURES) for each in features):
+        features = None
+    return Verdict(str(objective), str(status), certified, str(termination), features)

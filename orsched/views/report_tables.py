@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.metrics.flat_figures import flat_figures
 from orsched.solving.objectives import OBJECTIVES, fitting_objective
-from orsched.solving.run_block import verdict_of
 from orsched.views.html_tables import cell, table, table_row, text
+from orsched.views.pictures import verdict_of
 from orsched.views.style import BUBBLES, gap_text, one_line, percent, seconds
 
 if TYPE_CHECKING:
@@ -251,7 +251,8 @@ def latency_table(
             head = f"{measure.upper()} {figure}"
             columns.append(_time(head, f"{measure}-{figure}", f"{measure}_ns", figure))
         if measure == "tpot":
-            columns.append(_time("Largest gap", "itl-max", "itl_ns", "max"))
+            columns.append(_time("ITL p99", "itl-p99", "itl_ns", "p99"))
+            columns.append(_time("ITL max", "itl-max", "itl_ns", "max"))
     marked = _marked_rows(columns, rows, ranking)
     below = {f"{measure}-mean": values for measure, values in (bounds or {}).items()}
     body = [

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_S
-from orsched.data.schedule import Scheduled, as_schedules, served_instance
+from orsched.data.schedule import Scheduled, served_instance
 from orsched.solving.run_block import history_of
 from orsched.views import style
 from orsched.views.pictures import (
+    as_schedules,
     figure_or_new,
     heading,
     legend_below,

@@ -55,7 +55,7 @@ WRONG = {
     "solve i.json --methods vllm": "did you mean --method?",
     "simulate i.json --slo_ttft 2": "did you mean --slo-ttft?",
     "compare i.json --SLO-TTFT 2": "did you mean --slo-ttft?",
-    "compare i.json --slo 2": "did you mean --slo-ttft?",
+    "compare i.json --slo 2": "is not a limit on a figure of a run",
     "compare i.json --tpot 2": "did you mean --slo-tpot?",
     "compare i.json --rate 20": "did you mean --arrivals?",
     "simulate i.json --replicas 4": "did you mean --workers?",

@@ -146,13 +146,6 @@ def test_whole_numbers_and_fractions_are_one_formula(cost, load, rows):
     assert cost.mixed_ns(prompts, 0, 0, 0, cached) == cost.prefill_ns(prompts, cached)
 
 
-@given(costs(), st.integers(1, 60), contexts())
-def test_the_longest_round_is_that_of_all(cost, rounds, load):
-    active, total, most = load
-    every = [plain_ns(cost, [], [], active, total + i * active) for i in range(rounds)]
-    assert cost.longest_round_ns(rounds, active, total, most) == max(every)
-
-
 def test_what_is_kept_is_bounded(monkeypatch):
     monkeypatch.setattr(profiled_times, "_MOST_KEPT", 5)
     monkeypatch.setattr(profiled_times, "_MOST_LINES", 3)

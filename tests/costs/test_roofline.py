@@ -77,7 +77,6 @@ def test_a_run_of_rounds_is_the_sum_of_its_rounds(cost, contexts, rounds):
     n, total, most = len(contexts), sum(contexts), max(contexts)
     single = [cost.round_ns(n, total + k * n, most + k) for k in range(rounds)]
     assert cost.rounds_ns(rounds, n, total, most) == sum(single)
-    assert cost.longest_round_ns(rounds, n, total, most) == max(single)
 
 
 @given(FULL)

@@ -7,11 +7,12 @@ import pytest
 import orsched
 from orsched import Instance, Link, Policy, Requests, ServiceClass, Worker, simulate
 from orsched.cli.commands import run as run_command
-from orsched.data.service_classes import DEFAULT_CLASSES, limit_text, read_class, with_specs
+from orsched.data.service_classes import DEFAULT_CLASSES, read_class, with_specs
 from orsched.data.splits import Split, read_split
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.planning.study import run
 from orsched.solving.scenario import read_workers, scenario, worker_files
+from orsched.views.html import limit_text
 from tests.decoding import decoding
 from tests.refusals import place, refusal
 

@@ -145,10 +145,21 @@ def result(dice, place, samples):
     if check(problem, found):
         return "refused"
     slo = found.results.get("slo")
-    limits = None if slo is None else SLO(ttft_ns=slo["ttft_ns"], tpot_ns=slo["tpot_ns"])
+    text = ",".join(f"{name}<=0" for name in (slo or {}).get("limits", {}))
+    figures = (
+        ()
+        if not text
+        else tuple(
+            each._replace(limit_ns=slo["limits"][each.name]["limit_ns"])
+            for each in SLO(text).figures
+        )
+    )
+    limits = None if slo is None else SLO(figures, ttft_ns=slo["ttft_ns"], tpot_ns=slo["tpot_ns"])
     right = {} if not found.results else summarise(problem, found, limits)
-    if found.results and "itl_ns" not in found.results:  # as in files of older versions
-        del right["itl_ns"]
+    if found.results and "stall_ns" not in found.results:  # as in files of older versions
+        right["itl_ns"] = right.pop("stall_ns")
+    for name in {"itl_ns", "overloaded"} - set(found.results) if found.results else ():
+        del right[name]
     if slo is not None and "goodput_per_s" not in slo:
         del right["slo"]["goodput_per_s"]
     demand(found.results == right, "other numbers than those recomputed are accepted")

@@ -1,8 +1,7 @@
 """Gaps between tokens, and sums over intervals, against one place at a time."""
 
 import random
-from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -11,29 +10,32 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.common.columns import exact_sum
-from orsched.costs import BilinearCost, LinearCost, PoolingCost, RooflineCost
-from orsched.costs.floor import stating
+from orsched.costs import BilinearCost
 from orsched.data.schedule import DECODE, INVALID, MIXED
 from orsched.metrics import timeline_rows
 from orsched.metrics.summary import distribution, summarise
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.timeline_rows import NOTHING, covered_above, covered_max, covered_sum
-from orsched.metrics.token_times import largest_gaps_ns
+from orsched.metrics.token_times import TokenGaps
 from orsched.metrics.token_times import token_times as all_times
 from tests.by_the_book import Book
 from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
 from tests.metrics.book_of_classes import token_times
 from tests.random_instances import random_instance
-from tests.simulator.instances import ContextCost
 
 cases = st.integers(0, 10**6).map(any_schedule)
 
 
-def literal_gaps(instance, schedule):
-    """The largest gap of each request from a literal reading of its tokens."""
+def every_gap(instance, schedule):
+    """The gaps of each request from a literal reading of its tokens."""
     times = token_times(Book(instance, schedule))
-    return [max((b - a for a, b in pairwise(times[r])), default=0) for r in range(len(instance))]
+    return [[b - a for a, b in pairwise(times[r])] for r in range(len(instance))]
+
+
+def literal_gaps(instance, schedule):
+    """The largest gap of each request."""
+    return [max(gaps, default=0) for gaps in every_gap(instance, schedule)]
 
 
 @settings(max_examples=150)
@@ -41,9 +43,34 @@ def literal_gaps(instance, schedule):
 def test_gaps_are_those_of_every_token(case):
     instance, schedule = case
     gaps = literal_gaps(instance, schedule)
-    assert largest_gaps_ns(Timeline(instance, schedule)).tolist() == gaps
+    assert TokenGaps(Timeline(instance, schedule)).largest().tolist() == gaps
     several = [g for g, n in zip(gaps, instance.requests.output_tokens, strict=True) if n >= 2]
-    assert summarise(instance, schedule)["itl_ns"] == distribution(several)
+    results, flat = summarise(instance, schedule), [*chain(*every_gap(instance, schedule))]
+    assert results["stall_ns"] == distribution(several)
+    assert results["itl_ns"] == distribution(flat)
+    if flat:
+        as_vllm_bench_counts(results["itl_ns"], flat)
+
+
+def as_vllm_bench_counts(found, itls):
+    """Compare with the formulas of ``vllm bench serve``: mean and percentiles over the gaps of all
+    requests. Its percentile lies between two gaps, of which ours, the nearest rank, is one."""
+    assert found["mean"] == pytest.approx(np.mean(itls))
+    for percent in (50, 90, 95, 99):
+        low, high = (np.percentile(itls, percent, method=each) for each in ("lower", "higher"))
+        assert low <= found[f"p{percent}"] <= high
+        assert low <= np.percentile(itls, percent) <= high
+    assert found["max"] == max(itls)
+
+
+@settings(max_examples=60)
+@given(cases, st.integers(0, 2**20))
+def test_gaps_of_some_requests_are_theirs(case, chosen):
+    instance, schedule = case
+    wanted = np.array([chosen >> (r % 20) & 1 for r in range(len(instance))], bool)
+    values, counts = TokenGaps(Timeline(instance, schedule)).spread(wanted)
+    literal = [g for r, g in enumerate(every_gap(instance, schedule)) if wanted[r]]
+    assert sorted(np.repeat(values, counts).tolist()) == sorted(chain(*literal))
 
 
 def test_the_drawn_schedules_have_gaps_of_every_cause():
@@ -73,7 +100,7 @@ def test_gaps_of_methods_are_those_of_every_token(method):
             schedule = orsched.solve(instance, method, iterations=2).schedule
         except orsched.InputError:
             continue  # the method does not suit the instance
-        gaps = largest_gaps_ns(Timeline(instance, schedule)).tolist()
+        gaps = TokenGaps(Timeline(instance, schedule)).largest().tolist()
         assert gaps == literal_gaps(instance, schedule)
         compared += 1
     assert compared > 2
@@ -93,7 +120,7 @@ def test_measured_gaps_are_those_of_equal_rounds(case):
     for (request, index), time in tokens.items():
         before = tokens.get((request, index - 1), time)
         expected[request] = max(expected[request], time - before)
-    assert largest_gaps_ns(line).tolist() == expected
+    assert TokenGaps(line).largest().tolist() == expected
 
 
 def test_a_gap_by_hand():
@@ -103,7 +130,7 @@ def test_a_gap_by_hand():
     instance = orsched.Instance(requests, worker, first_token="decode")
     result = orsched.solve(instance, "fcfs")
     # rounds at 105 to 115, 115 to 125; then 107 for the prefill, and the next round ends at 242
-    assert largest_gaps_ns(Timeline(instance, result.schedule)).tolist() == [117, 0]
+    assert TokenGaps(Timeline(instance, result.schedule)).largest().tolist() == [117, 0]
     assert result.itl_max_s == 117 / 1e9
 
 
@@ -119,42 +146,8 @@ def test_maxima_of_spans(data):
     assert found.tolist() == [max(values[a : b + 1].tolist(), default=NOTHING) for a, b in spans]
 
 
-COSTS = [
-    in_order(BilinearCost, 3, 5, 2, 10**6, 700_001, 5_000_000, 900_000, 10**7),
-    in_order(BilinearCost, 3, 5, 2, 10**6, -701, 5_000_000, -900, 10**9),
-    in_order(PoolingCost, 3, 5, 10**6, 700_001, 300_007, 1_000_000),
-    in_order(RooflineCost, 10**9, 2 * 10**9, 10**6, 30_001, 7),
-    in_order(LinearCost, 10**9, 10**6, 7, 10**9, 700_001, 300_007, 0, 0),
-    in_order(LinearCost, 10**9, 10**6, 7, 10**9, 700_001, 0, 0, 0),
-]
-
-
-@pytest.mark.parametrize("cost", [*COSTS, "profiled"])
-@settings(max_examples=60)
-@given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 300), st.integers(0, 200))
-def test_the_longest_round_that_a_model_states_is_that_of_all_rounds(cost, rounds, active, most, k):
-    model = profiled() if cost == "profiled" else cost
-    total = max(active, most * active - k)
-    each = [model.round_ns(active, total + active * i, most + i) for i in range(rounds)]
-    assert model.longest_round_ns(rounds, active, total, most) == max(each)
-
-
-def profiled():
-    grids = {
-        "dense": {"tokens": [0, 8, 64], "time_ns": [50, 90, 1000]},
-        "prefill": {"chunk": [0, 100], "context": [0, 100], "time_ns": [[0, 0], [70, 170]]},
-        "decode": {
-            "beside": [0, 50],
-            "batch": [1, 4, 16],
-            "context": [0, 30, 60, 200],
-            "time_ns": [[[1, 90, 20, 300], [9, 95, 70, 10], [99, 98, 97, 999]]] * 2,
-        },
-    }
-    return orsched.ProfiledCost.from_dict({"fixed_ns": 3, **grids})
-
-
 def test_a_derived_model_is_asked_for_each_round():
-    """What a class states of its longest round says nothing of one that changes its rounds."""
+    """Rounds of a step may last differently: each is asked for."""
 
     class Bumpy(BilinearCost):
         def round_ns(self, active, context_sum, context_max):
@@ -164,12 +157,8 @@ def test_a_derived_model_is_asked_for_each_round():
             return sum(self.round_ns(active, 0, context_max + k) for k in range(rounds))
 
     bumpy = in_order(Bumpy, 0, 0, 0, 10**9, 0, 0, 0, 10**8)
-    assert stating(bumpy, "longest_round_ns") is None
     instance = orsched.Instance(orsched.Requests([3], [6]), orsched.Worker(1, bumpy), "decode")
     assert orsched.solve(instance, "fcfs").itl_max_s == 10_000 / 1e9
-    plain = replace(COSTS[0])
-    assert stating(plain, "longest_round_ns") is not None
-    assert stating(ContextCost(), "longest_round_ns") is None
 
 
 @st.composite

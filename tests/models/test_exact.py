@@ -30,7 +30,7 @@ from orsched.models.exact_search.stage_plan import read_problem
 from orsched.models.full_mip import solve_full_mip
 from orsched.models.full_mip.programs import read_program
 from orsched.solving.objectives import objective_named
-from orsched.solving.run_block import verdict_of
+from orsched.views.pictures import verdict_of
 from tests.brute_force import optimum_ns
 from tests.decoding import decoding
 from tests.in_order import in_order

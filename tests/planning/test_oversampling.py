@@ -9,9 +9,9 @@ import pytest
 
 import orsched
 from orsched import AffineCost, BlockMemory, PrefixCache, Worker, check
-from orsched.checker.oversampling import keep_violations
 from orsched.costs.levels import LevelsCost
 from orsched.planning.oversampling import least_of_groups, oversample
+from orsched.planning.oversampling_check import keep_violations
 from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.refusals import refusal

@@ -18,10 +18,10 @@ from orsched.data.schedule import PREFILL
 from orsched.data.workers import Worker
 from orsched.metrics.summary import summarise
 from orsched.metrics.timeline import Timeline
-from orsched.metrics.token_times import last_request
 from orsched.views import gantt as module
 from orsched.views import style
 from orsched.views.gantt import gantt, save_gantt
+from orsched.views.gantt_frame import last_request
 from orsched.views.spans import lanes_of, rank_in_lane
 from tests.decoding import decoding
 from tests.in_order import in_order

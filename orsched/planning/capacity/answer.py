@@ -55,6 +55,7 @@ def capacity(
     *,
     slo_ttft: float | None = None,
     slo_tpot: float | None = None,
+    slo: str | None = None,
     attainment: float = 0.9,
     arrivals: str | Mapping[str, Any] | None = None,
     sample: int | None = None,
@@ -88,6 +89,7 @@ def capacity(
             interactive requests, or of all where there are none.
         policy: a method's name or ``module:Class``.
         slo_ttft, slo_tpot: limits in seconds; at least one.
+        slo: limits on figures that each trace must keep, such as ``ttft_p99<=2,itl_p95<=0.05``.
         attainment: share of the requests that must keep both.
         arrivals: another law of arrivals (``poisson:rate=3``); default: those of the instance.
         sample: draw so many requests for each replication.
@@ -123,6 +125,7 @@ def capacity(
     given = Given(
         instance, policy, parameters, information, machines, slo_ttft, slo_tpot, attainment,
         arrivals, sample, replications, seed, confidence, criterion, failures, autoscale,
+        slo,
     )  # fmt: skip
     question = read_question(given)
     most = whole_number(max_workers, "max_workers", minimum=1, maximum=MOST_WORKERS)
@@ -152,8 +155,11 @@ class _Effort(NamedTuple):
 def _answered(question: Question, effort: _Effort, say: Callable[[str], None]) -> Capacity:
     refused = _refused(question)
     _require_fit(question)
-    proof = Proof(question)
-    proof.run(effort.proof_ends, say)
+    proofs = {name: Proof(goal) for name, goal in question.goals.items()}
+    proofs = proofs or {"attainment": Proof(question)}
+    for each in proofs.values():
+        each.run(effort.proof_ends, say)
+    proof = max(proofs.values(), key=lambda each: each.lower_price())
     with ExitStack() as stack:
         kept = effort.folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="orsched-"))
         store = stack.enter_context(Store(kept))
@@ -164,7 +170,8 @@ def _answered(question: Question, effort: _Effort, say: Callable[[str], None]) -
     if found.best is None:
         raise _nothing(found.ended, evaluation, effort.most, refused)
     answer = _answer(proof, evaluation, found, found.best)
-    return replace(answer, notes=(*refused, *answer.notes))
+    lower = {name: each.lower_workers for name, each in proofs.items()}
+    return replace(answer, notes=(*refused, *answer.notes), lower_bounds=lower)
 
 
 class _Searched(NamedTuple):

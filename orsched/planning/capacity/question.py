@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,12 +14,14 @@ from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 from orsched.common.units import NEVER, seconds_to_ns
 from orsched.data.instance import require_instance
+from orsched.data.service_classes import SLO, require_slo
 from orsched.data.workers import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from orsched.data.instance import Instance
+    from orsched.data.service_classes import FigureLimit
 
 
 Fleet = tuple[int, ...]
@@ -62,6 +64,42 @@ class Question:
     confidence: float
     criterion: str
     scene: dict[str, Any] = field(default_factory=dict)
+    figures: tuple[FigureLimit, ...] = ()
+
+    @property
+    def slo(self) -> SLO | None:
+        """The limits that are given for all requests, and those on figures; None: of classes."""
+        if (self.ttft_ns, self.tpot_ns, self.figures) == (None, None, ()):
+            return None
+        return SLO(self.figures, ttft_ns=self.ttft_ns, tpot_ns=self.tpot_ns)
+
+    @property
+    def goals(self) -> dict[str, Question]:
+        """What is asked, one limit at a time, by name: a fleet must do for each of them.
+
+        A percentile of TTFT or TPOT is within its limit where that share of the requests is, and
+        no gap is longer than the longest stall, which no mean of gaps exceeds. Other figures ask
+        nothing that is proven.
+        """
+        found = {} if self.only_figures else {"attainment": replace(self, figures=())}
+        for limit in self.figures:
+            if (
+                limit.share
+                and limit.service_class is None
+                and (limit.metric in ("ttft", "tpot", "stall") or limit.name == "itl_max")
+            ):
+                pair = (limit.limit_ns, NEVER)
+                ttft_ns, tpot_ns = pair if limit.metric == "ttft" else pair[::-1]
+                found[str(limit)] = replace(
+                    self, ttft_ns=ttft_ns, tpot_ns=tpot_ns, attainment=limit.share, figures=()
+                )
+        return found
+
+    @property
+    def only_figures(self) -> bool:
+        """Whether no limit is on each request."""
+        none = self.ttft_ns is None and self.tpot_ns is None
+        return none and not _has_limits(self.instance)
 
     @property
     def is_random(self) -> bool:
@@ -120,8 +158,6 @@ def read_machines(
 
     Raises ``InputError`` for none, too many or unequal workers, and for wrong prices.
     """
-    from dataclasses import replace
-
     if given is None:
         first = instance.workers[0]
         if any(replace(other, name=first.name) != first for other in instance.workers):
@@ -169,6 +205,7 @@ class Given(NamedTuple):
     criterion: str | None = None
     failures: Any = None
     autoscale: Any = None
+    slo: str | None = None
 
 
 def read_question(given: Given) -> Question:
@@ -188,10 +225,12 @@ def read_question(given: Given) -> Question:
         or (law is not None and law.law not in ("replay", "at_once"))
     )
     seeds = _seeds(given, random)
-    if given.slo_ttft is None and given.slo_tpot is None and not _has_limits(instance):
+    slo = _slo(given)
+    if slo is None and not _has_limits(instance):
         raise InputError(
             "no limit is given", field="slo_ttft", remedy="--slo-ttft, --slo-tpot, or classes"
         )
+    require_slo(slo, instance.classes)
     criterion = given.criterion or ("confident" if len(seeds) > 1 else "measured")
     if criterion not in CRITERIA:
         raise InputError(
@@ -204,12 +243,13 @@ def read_question(given: Given) -> Question:
         None if law is None else law.spec(),
         drawn,
         seeds,
-        _limit(given.slo_ttft, "slo_ttft"),
-        _limit(given.slo_tpot, "slo_tpot"),
+        None if slo is None else slo.ttft_ns,
+        None if slo is None else slo.tpot_ns,
         _share(given.attainment, "attainment", one=True),
         float(_share(given.confidence, "confidence", one=False)),
         criterion,
         scene,
+        () if slo is None else slo.figures,
     )
     if not len(instance):
         raise InputError(
@@ -257,8 +297,15 @@ def read_policy(
     return dict(policy_axis([table], {})[0].content)
 
 
-def _limit(seconds: float | None, field: str) -> int | None:
-    return None if seconds is None else seconds_to_ns(seconds, field)
+def _slo(given: Given) -> SLO | None:
+    """Return the limits that are given, or None."""
+    pair = [
+        None if seconds is None else seconds_to_ns(seconds, field)
+        for seconds, field in ((given.slo_ttft, "slo_ttft"), (given.slo_tpot, "slo_tpot"))
+    ]
+    if pair == [None, None] and given.slo is None:
+        return None
+    return SLO(() if given.slo is None else str(given.slo), ttft_ns=pair[0], tpot_ns=pair[1])
 
 
 def _has_limits(instance: Instance) -> bool:

@@ -360,6 +360,8 @@ class Capacity:
     Attributes:
         workers: the fewest workers found that suffice, or None; of a mix all together.
         lower_bound_workers: fewer than so many cannot suffice, by proof.
+        lower_bounds: by limit, how many workers it alone forces: ``attainment`` is of the limits on
+            each request together.
         estimate: what was measured of them, or None.
         curve: all fleets that were simulated, by price and number.
         machines: names of the machines.
@@ -395,6 +397,7 @@ class Capacity:
     termination: str
     fewest_shown: bool
     notes: tuple[str, ...] = ()
+    lower_bounds: dict[str, int] = field(default_factory=dict)
 
     @property
     def fleet(self) -> dict[str, int] | None:
@@ -409,6 +412,7 @@ class Capacity:
         return {
             "workers": self.workers,
             "lower_bound_workers": self.lower_bound_workers,
+            "lower_bounds": self.lower_bounds,
             **_measured(best),
             "bulk_tokens_per_s": self.bulk_tokens_per_s,
             "bulk_basis": self.bulk_basis,
@@ -438,6 +442,8 @@ class Capacity:
                 **(dict(zip(self.machines, each.fleet, strict=True)) if several else {}),
                 "suffices": each.suffices,
                 **_measured(each),
+                **({"slo_limits": each.limits} if each.limits else {}),
+                "overloaded": each.overloaded,
             }
             for each in self.curve
         ]

@@ -11,8 +11,9 @@ import numpy as np
 from orsched._version import __version__
 from orsched.calibration.intervals import mean_interval, wilson
 from orsched.common.units import NS_PER_S
+from orsched.data.service_classes import SLO
 from orsched.data.workers import Worker
-from orsched.planning.study.plan import key_of
+from orsched.planning.study.plan import key_of, slo_content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +75,8 @@ def shares_interval(results: Sequence[Mapping[str, Any]], level: float) -> Share
 
 
 class Estimate(NamedTuple):
-    """A fleet's measured attainment, latencies and throughput: means over the replications.
+    """A fleet's measured attainment, latencies and throughput: means over the replications. Limits
+    on figures are kept where each replication keeps them; ``limits`` has the worst value of each.
 
     ``suffices`` is by the question's criterion; ``low`` and ``high`` are the ends of ``interval``;
     tokens are output tokens; ``idle`` is each machine's share of worker time without a step.
@@ -92,6 +94,8 @@ class Estimate(NamedTuple):
     tokens_per_s: float
     idle: tuple[float, ...]
     worker_hours: float
+    limits: dict[str, dict[str, Any]] | None
+    overloaded: bool
 
     @property
     def workers(self) -> int:
@@ -103,7 +107,8 @@ def estimate_of(question: Question, fleet: Fleet, results: Sequence[Mapping[str,
     """Return the estimate from the results of all replications of a fleet."""
     found = shares_interval(results, question.confidence)
     exact = sum(Fraction(each["attained"], each["requests"]) for each in results) / len(results)
-    suffices = exact >= question.attainment
+    limits = _limits(results)
+    suffices = exact >= question.attainment and all(each["kept"] for each in limits.values())
     if question.criterion == "confident" and suffices:
         suffices = Fraction(found.low) >= question.attainment or found.low >= float(
             question.attainment
@@ -121,7 +126,21 @@ def estimate_of(question: Question, fleet: Fleet, results: Sequence[Mapping[str,
         _rate(results, "output_tokens"),
         _idle(fleet, results),
         sum(each["on_ns"] for each in results) / len(results) / NS_PER_S / 3600,
+        limits or None,
+        any(each["overloaded"] for each in results),
     )
+
+
+def _limits(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return limited figures as rows have them: the largest value, kept if all keep the limit."""
+    found = {}
+    for name, one in results[0].get("limits", {}).items():
+        every = [each["limits"][name] for each in results]
+        values = [each["value_ns"] for each in every]
+        largest = None if None in values else max(values) / NS_PER_S
+        kept = all(each["kept"] for each in every)
+        found[name] = {"limit_s": one["limit_ns"] / NS_PER_S, "value_s": largest, "kept": kept}
+    return found
 
 
 def mean_s(values: Sequence[int | None]) -> float | None:
@@ -168,7 +187,7 @@ def with_fleet(
     return instance.replace(workers=tuple(workers), link=between)
 
 
-RECORD = 3
+RECORD = 4
 """Version of the records; those of other versions are left alone and run again."""
 
 MOST_PARTS = 50
@@ -218,7 +237,7 @@ def simulation_of(
             for machine, count in zip(question.machines, fleet, strict=True)
         ],
         "policy": question.policy,
-        "slo": {"ttft_ns": question.ttft_ns, "tpot_ns": question.tpot_ns},
+        "slo": None if question.slo is None else slo_content(question.slo),
         "iterations": None,
     }
     return Simulation(key_of(content), key_of(problem), content, path, fleet, seed)
@@ -244,7 +263,7 @@ def simulate(task: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidScheduleError(
             f"{schedule.method} made an invalid schedule: {violations[0].message}", violations
         )
-    given = content["slo"]["ttft_ns"], content["slo"]["tpot_ns"]
+    given = None if content["slo"] is None else SLO(**content["slo"])
     return {
         "instance_sha256": instance.sha256,
         "results": figures(whole, schedule, given),
@@ -282,22 +301,24 @@ def _trace(task: Mapping[str, Any]) -> Instance:
     return made
 
 
-def figures(
-    whole: Instance, schedule: Schedule, given: tuple[int | None, int | None]
-) -> dict[str, Any]:
+def figures(whole: Instance, schedule: Schedule, given: SLO | None) -> dict[str, Any]:
     """Return the counts and latencies of a schedule, of the requests that count.
 
     Those of ``whole`` that fit onto no worker, and are not in the schedule, keep no limit.
     """
     from orsched.common.columns import exact_sum
     from orsched.data.feasibility import fits_some_worker
+    from orsched.metrics.run_limits import Latencies, overloaded
     from orsched.metrics.summary import distribution
-    from orsched.metrics.timeline import as_arrived
+    from orsched.metrics.timeline import Timeline
+    from orsched.metrics.token_times import TokenGaps, begins_ns, request_times
     from orsched.planning.capacity.question import limits_of
 
     instance, fits = whole.admitted(), fits_some_worker(whole, chunks=True)
-    times, req = schedule.request_times(instance), as_arrived(instance, schedule).requests
-    limits = limits_of(whole, *given)
+    line = Timeline(instance, schedule)
+    instance, req = line.instance, line.instance.requests
+    times = request_times(instance, schedule, line)
+    limits = limits_of(whole, *((None, None) if given is None else given.limits_ns))
     order = np.argsort(whole.requests.arrival_ns[limits.rows], kind="stable")
     served = fits[limits.rows[order]]
     rows, order = (np.cumsum(fits) - 1)[limits.rows[order][served]], order[served]
@@ -309,6 +330,7 @@ def figures(
     kept[served] = (ttft <= limits.ttft_ns[order]) & (~several | (pace <= limits.tpot_ns[order]))
     bulk = np.ones(len(instance), bool)
     bulk[rows] = False
+    run = Latencies(instance, times["first_token_ns"], times["finish_ns"], TokenGaps(line))
     steps = schedule.steps
     busy = np.bincount(
         steps.worker, weights=steps.end_ns - steps.start_ns, minlength=len(instance.workers)
@@ -316,6 +338,8 @@ def figures(
     parts = np.array_split(kept, min(MOST_PARTS, len(kept)))
     ttfts, paces = distribution(ttft), distribution(pace[several])
     return {
+        **({} if given is None else run.held_against(given, ~bulk, len(kept) - len(rows))),
+        "overloaded": overloaded(req.arrival_ns, begins_ns(line)),
         "requests": len(kept),
         "attained": int(kept.sum()),
         "parts": [[int(part.sum()), len(part)] for part in parts],

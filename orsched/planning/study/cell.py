@@ -134,6 +134,8 @@ def _run(task: Mapping[str, Any]) -> dict[str, Any]:
     judged = {name: flat[name] for name in ("slo_attainment", "goodput_per_s")}
     if judged["slo_attainment"] is None:
         judged = {}
+    if slo is not None and slo.figures:
+        judged["slo_kept"] = float(schedule.results["slo"]["kept"])
     named = {"bound_name": None if makespan is None else makespan.name}
     arrived = as_arrived(instance, schedule)
     arrival = {"last_arrival_ns": int(arrived.requests.arrival_ns.max(initial=0))}

@@ -35,6 +35,7 @@ from orsched.solving.scenario import Workers, read_workers, worker_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from orsched.data.service_classes import SLO
     from orsched.instances.arrivals import Arrivals
     from orsched.instances.failures import Exponential
     from orsched.instances.predictions import Predictor
@@ -122,7 +123,7 @@ class Study:
         instances, arrivals, workers, predictions, seeds, policies: the axes; the cells run through
             the last one fastest.
         bounds: which bounds each cell computes.
-        slo: limits ``{"ttft_ns", "tpot_ns"}``, or None.
+        slo: limits ``{"ttft_ns", "tpot_ns"}``, with ``text`` those on figures; or None.
         iterations: iterations of methods that search, or None.
         plots: what to draw, each with the keys ``y``, ``x`` and ``by``.
         file: where it was read from, or None.
@@ -139,7 +140,7 @@ class Study:
     seeds: tuple[int, ...]
     policies: tuple[PolicyChoice, ...]
     bounds: tuple[str, ...] = ("makespan",)
-    slo: dict[str, int | None] | None = None
+    slo: dict[str, Any] | None = None
     iterations: int | None = None
     plots: tuple[dict[str, Any], ...] = field(default=())
     file: str | None = None
@@ -339,18 +340,19 @@ def _bounds(value: object, objectives: tuple[str | None, ...]) -> tuple[str, ...
     return tuple(name for name in (*OBJECTIVES, "weighted_jct_mean") if name in value)
 
 
-def _slo(value: object) -> dict[str, int | None] | None:
-    from orsched.common.units import seconds_to_ns
+def _slo(value: object) -> dict[str, Any] | None:
+    from orsched.data.service_classes import SLO
 
     if value is None:
         return None
-    table = require_table(value, "slo", ("ttft_s", "tpot_s"))
-    return {
-        f"{name}_ns": seconds_to_ns(table[f"{name}_s"], f"slo.{name}_s")
-        if f"{name}_s" in table
-        else None
-        for name in ("ttft", "tpot")
-    }
+    table = dict(require_table(value, "slo", ("ttft_s", "tpot_s", "limits")))
+    return slo_content(SLO(table.pop("limits", ()), **table))
+
+
+def slo_content(slo: SLO) -> dict[str, Any]:
+    """Return the arguments that give an objective back, as JSON values."""
+    text = {"text": ",".join(map(str, slo.figures))} if slo.figures else {}
+    return {"ttft_ns": slo.ttft_ns, "tpot_ns": slo.tpot_ns, **text}
 
 
 def _plots(value: object) -> tuple[dict[str, Any], ...]:

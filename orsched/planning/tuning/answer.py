@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 OBJECTIVES = ("attainment", "goodput", "rate")
 _ASKED = (
     "slo_ttft", "slo_tpot", "attainment", "arrivals", "sample", "replications", "machines",
-    "confidence", "folder", "jobs", "cluster", "ray_address", "time_limit", "callback",
+    "slo", "confidence", "folder", "jobs", "cluster", "ray_address", "time_limit", "callback",
 )  # fmt: skip
 _FEWEST_RUNS, _LEAST = 24, Fraction(1, 10**6)
 _STEP = 32  # rates are 2 ** (1 / 32) apart: 2 %

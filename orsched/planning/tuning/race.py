@@ -143,7 +143,7 @@ class Race:
             for setting, piece, job in jobs:
                 record = records.get(job.key)
                 if record is not None and record["status"] == "ok":
-                    self.results[setting.values][piece] = record["results"]
+                    self.results[setting.values][piece] = _judged(record["results"])
                 elif record is not None:
                     self.failed[setting.values] = str(record["error"])
         return [setting for setting in asked if setting.values not in self.failed]
@@ -156,11 +156,13 @@ class Race:
         rate = found["requests"] * NS_PER_S / max(1, found["makespan_ns"]) / setting.price
         return {**found, "each": each, "scale": rate if self.goodput else 1.0}
 
-    def value(self, setting: Setting, pieces: Sequence[Piece]) -> tuple[float, float]:
-        """Return the objective of a setting on pieces, and the mean JCT below 0."""
+    def value(self, setting: Setting, pieces: Sequence[Piece]) -> tuple[float, float, float]:
+        """Return the objective of a setting on pieces, kept figures, and the mean JCT below 0."""
         sums = self._sums(setting, pieces)
         total = sums["scale"] * sums["attained"]
-        return total / sums["requests"], -sums["jct_sum_ns"] / sums["requests"]
+        limits = [limit for one in sums["each"] for limit in one.get("limits", {}).values()]
+        kept = float(sum(limit["kept"] for limit in limits))
+        return total / sums["requests"], kept, -sums["jct_sum_ns"] / sums["requests"]
 
     def paired(
         self, setting: Setting, other: Setting, pieces: Sequence[Piece], level: float = 0.95
@@ -202,3 +204,11 @@ class Race:
         }
         value, low, high = (sums["scale"] * end for end in share[:3])
         return Trial(setting, value, low, high, share.kind, figures)
+
+
+def _judged(results: dict[str, Any]) -> dict[str, Any]:
+    """Return results in which a run that exceeds a limit on a figure attains nothing."""
+    if results.get("kept", True):
+        return results
+    parts = [[0, many] for _, many in results["parts"]]
+    return {**results, "attained": 0, "parts": parts}

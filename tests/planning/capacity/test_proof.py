@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import orsched
 from orsched import InfeasibleError, Instance, MaxIterations, Requests, TimeLimitError, Worker
 from orsched.costs import AffineCost, BilinearCost, CostModel
 from orsched.planning.capacity.proof import Proof, proof_violations
@@ -54,7 +55,7 @@ def attainment(instance, question, workers, policy):
     stop = MaxIterations(1)
     stop.start()
     outcome = chosen.method(fleet, Run(chosen.information, stop, 0, chosen.parameters))
-    found = figures(fleet, outcome.schedule, (question.ttft_ns, question.tpot_ns))
+    found = figures(fleet, outcome.schedule, question.slo)
     return found["attained"] / found["requests"]
 
 
@@ -85,6 +86,27 @@ def sweep(seeds):
 
 def test_no_policy_keeps_the_attainment_with_fewer_workers_than_proven():
     assert sweep(range(25)) >= 5
+
+
+def test_no_policy_keeps_a_limit_on_a_figure_with_fewer_workers_than_it_forces():
+    said = 0
+    for seed in range(30):
+        rng = random.Random(seed)
+        instance = small_instance(rng)
+        ttft, gap = rng.choice((150, 300)), rng.choice((60, 90))
+        question = asked(instance, slo=f"ttft_p80<={ttft}e-9,stall_p60<={gap}e-9,itl_mean<=1")
+        assert len(question.goals) == 2  # a mean of gaps forces nothing
+        for name, goal in question.goals.items():
+            try:
+                fewer = proof_of(goal).lower_workers - 1
+            except InfeasibleError:
+                fewer = len(instance)
+            said += fewer > 0
+            for policy in ("vllm", "fcfs", "gittins") if fewer else ():
+                fleet = instance.replace(workers=instance.workers[:1] * fewer)
+                row = orsched.solve(fleet, policy, slo=question.slo).to_row()
+                assert not row["slo_limits"][name.partition("<")[0]]["kept"], (seed, name)
+    assert said >= 10
 
 
 @pytest.mark.full
