@@ -67,10 +67,10 @@ ROOMS = {
     "models": Room(("models",), 21_200, 19_300, 86),
     "heuristics": Room(("heuristics",), 11_000, 9_500, 49),
     "command line": Room(("orsched/cli",), 8_100, 6_000, 36),
-    "views": Room(("orsched/views",), 5_350, 5_400, 23),
+    "views": Room(("orsched/views",), 5_370, 5_400, 23),
     "runner and calibration": Room(("runner", "orsched/calibration"), 15_800, 14_200, 69),
     "papers": Room(("orsched/papers",), 2_885, 2_880, 20),
-    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 9_420, 9_200, 44),
+    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 9_660, 9_200, 46),
 }
 """The rooms; files directly in ``orsched/`` are the door and count in none."""
 LONG_FUNCTIONS = 26
