@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.validation.errors import machine_of, precision_of
-from benchmarks.validation.served import Served, read_served
 from orsched.calibration import gpus
 from orsched.calibration.data_sheet import Layout, data_sheet_cost, fitting
 from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_S
+from orsched.planning.validation.errors import machine_of, precision_of
+from orsched.planning.validation.served import Served, read_served
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

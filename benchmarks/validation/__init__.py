@@ -1,1 +1,0 @@
-"""Predictions held against measured rows of served configurations, and against measured runs."""

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.speed.section import table
-from benchmarks.validation.errors import validate
-from benchmarks.validation.predicted import DIMENSIONS, save_predicted
 from orsched.common.errors import InputError
+from orsched.planning.validation.errors import validate
+from orsched.views.predicted import DIMENSIONS, save_predicted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

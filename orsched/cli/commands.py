@@ -93,6 +93,7 @@ _COMMANDS = {
     "solve": ("solve_commands", "Make a schedule, bound it and check it."),
     "study": ("study_command", "Run a grid of instances, policies and seeds."),
     "tune": ("tune_command", "Find the setting of an engine that keeps limits best."),
+    "validate": ("validate_command", "Predict measured configurations; print the errors."),
     "vllm": ("vllm_command", "Send a plan's order to vLLM; read what it measured."),
 }  # fmt: skip
 """The module of each command, and what the list of commands says of it."""

@@ -306,6 +306,7 @@ RESULT = {
     "errors": ["", ""], "duration": 1.0, "total_input_tokens": 12, "total_output_tokens": 5,
     "latencies": [0.12, 0.22],
 }  # fmt: skip
+SILICON = Path(__file__).parents[1] / "benchmarks" / "validation" / "silicon" / "runs.csv"
 RUNS = {
     "batch": ["two-by-two"], "offload": ["two-by-two --workers 2"],
     "gantt": ["two-by-two s.json --slack -o g.svg"],
@@ -324,7 +325,7 @@ RUNS = {
     "run": ["two-by-two --worker virtual"], "simulate": ["two-by-two --policy vllm"],
     "solve": ["two-by-two", "gate --method exact"], "study": ["s.toml --jobs 1"],
     "tune": ["two-by-two --slo-ttft 1 --jobs 1 --search clients=2 --runs 4"],
-    "vllm results": ["result.json"],
+    "validate": [f"{SILICON} --gpu h200"], "vllm results": ["result.json"],
 }  # fmt: skip
 ELSEWHERE = {"predict proxy", "export"}
 """Trains a network and prints rows as ``predict train``; has formats of files of its own."""

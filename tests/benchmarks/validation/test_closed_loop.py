@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.validation.errors import Machine, predicted
-from benchmarks.validation.served import Served
 from orsched import BlockMemory
 from orsched.calibration import GPUS, MODELS
 from orsched.calibration.gpus import constants_of
 from orsched.costs import RooflineCost
+from orsched.planning.validation.errors import Machine, predicted
+from orsched.planning.validation.served import Served
 
 PLAIN = RooflineCost.from_s(fixed=0.01, weights=0, token=0, context=0, attended=0)
 """Every step takes 10 ms, whatever is in it."""

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from benchmarks.validation.__main__ import main
-from benchmarks.validation.errors import (
+from orsched.calibration import MODELS
+from orsched.costs import RooflineCost
+from orsched.planning.validation.errors import (
     errors_of,
     plain_model,
     precision_of,
     validate,
 )
-from benchmarks.validation.predicted import DIMENSIONS, Validation, order
-from benchmarks.validation.served import Served
-from orsched.calibration import MODELS
-from orsched.costs import RooflineCost
+from orsched.planning.validation.served import Served
+from orsched.views.predicted import DIMENSIONS, Validation, order
 from tests.refusals import refusal
 
 SILICON = Path(__file__).parent / "silicon"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.validation.served import read_served
+from orsched.planning.validation.served import read_served
 from tests.refusals import place, refusal
 
 SILICON = Path(__file__).parent / "silicon"

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from benchmarks.validation.predicted import Validation
-from benchmarks.validation.served import Served, read_served
 from orsched.calibration.catalogue import memory_of
 from orsched.calibration.data_sheet import Layout, data_sheet_cost, fitting
 from orsched.calibration.gpus import GPUS, constants_of
@@ -20,16 +18,18 @@ from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_S
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
+from orsched.planning.validation.served import Served, read_served
+from orsched.views.predicted import Validation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from benchmarks.validation.predicted import Row
     from orsched.calibration.gpus import Constants, Gpu
     from orsched.calibration.shapes import ModelShape
     from orsched.costs import CostModel
     from orsched.data.memory import BlockMemory
+    from orsched.views.predicted import Row
 
 MOST_GPUS, TOKEN_BUDGET, SPREAD = 8, 8192, 0.1  # the last: of answers around their mean
 WAVES = 10  # requests a client, as InferenceX sends, where a table does not say how many

@@ -6,14 +6,14 @@ import json
 import re
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.validation.predicted import METRICS
+from orsched.calibration.gpus import TABLES as TABLE_FILES
 from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_MS, NS_PER_S
 from orsched.files import cells
 from orsched.files.tables import chosen, read_chosen
+from orsched.views.predicted import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -89,7 +89,7 @@ def _token_position(row: dict[str, Any]) -> dict[str, Any]:
 
 _REMEDY = "give rows with silicon_tpot_ms (AIConfigurator) or median_tpot (InferenceX)"
 _DERIVED = {"silicon": _silicon, "token-position": _token_position}
-TABLES = json.loads(Path(__file__).with_name("served.json").read_text("utf-8"))  # columns of fields
+TABLES = json.loads(TABLE_FILES.joinpath("served.json").read_text("utf-8"))  # columns of fields
 
 
 def read_served(path: str | PathLike[str]) -> list[Served]:

@@ -1,0 +1,1 @@
+"""Predictions held against measured rows of served configurations, and against measured runs."""
