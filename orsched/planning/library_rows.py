@@ -303,8 +303,8 @@ def _store(
         del entry[kind]
     too_large = len(library_index.packed(document)) > STORED_BYTES
     if kind == "schedule" and too_large:
-        problem = f"must be at most {STORED_BYTES:,} bytes packed, or the policy that makes it"
-        raise InputError(problem, field="schedule")
+        problem = f"is larger than {STORED_BYTES:,} bytes packed"
+        raise InputError(problem, field="schedule", remedy="give the policy that makes it")
     library_index.evidence_path(row, side).unlink(missing_ok=True)
     if kind == "schedule" or (kind == "policy" and not too_large) or kind not in entry:
         library_index.write_evidence(row, side, document)
