@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ONE = 2**80
 _MOMENTS = 512
 _ATOMS = 6
-_IN_PROGRAM = 3000
+_IN_PROGRAM = 8000
 _ROUNDS = 16
 _AT_ONCE = 6
 
@@ -155,11 +155,14 @@ class _Grid:
 
     def __init__(self, demand: Demand, work: Work, sample: IntColumn) -> None:
         after = demand.after[sample]
-        releases = [demand.arrival[sample]]
-        latest = [demand.first_by[sample]]
-        charges = [work.first[sample]]
+        releases, latest, charges = [], [], []
+        first = work.first[sample]
+        least_ns = first // work.rate  # part by part, in order
         totals = demand.tokens(work, demand.after)[sample]
         for part in range(_ATOMS):
+            releases.append(demand.arrival[sample] + least_ns * part // _ATOMS)
+            latest.append(demand.first_by[sample] - least_ns * (_ATOMS - 1 - part) // _ATOMS)
+            charges.append(first // _ATOMS)
             low, high = after * part // _ATOMS, after * (part + 1) // _ATOMS
             releases.append(demand.begin[sample] + low * demand.gap[sample])
             latest.append(demand.end_by[sample] - (after - high) * demand.gap[sample])

@@ -96,6 +96,7 @@ class Work(NamedTuple):
         own, own_growth, equal: the same with the fixed time divided by how many really take part:
             own parts, and ``equal`` less the price of the time between the tokens.
         pace: that price a nanosecond, 0 where it is of no use.
+        rate: what one request is charged of a nanosecond until its first token, at most.
     """
 
     first: IntColumn
@@ -105,6 +106,7 @@ class Work(NamedTuple):
     own_growth: int
     equal: int
     pace: IntColumn
+    rate: int
 
 
 class Demand:
@@ -201,7 +203,10 @@ class Demand:
             token, growth = np.where(capped, np.minimum(token, again), token), growth.copy()
             growth[capped] = 0
             pace[again < own + own_growth * self.after + max(0, equal)] = 0
-        found = Work(first, np.maximum(token, 0), growth, own, own_growth, equal, pace)
+        rate = max(self.weights) * UNIT
+        if self.by_prefill:  # no round is in it
+            rate = max(1, rate * measure.stage // PARTS)
+        found = Work(first, np.maximum(token, 0), growth, own, own_growth, equal, pace, rate)
         self._require_small(found)
         if not self.by_prefill:
             return found._replace(first=found.first + found.token)
@@ -245,7 +250,7 @@ class Demand:
         if measure.pace and measure.share == "clients" and terms.growth is not None:
             price = Fraction(measure.pace * UNIT, PACE)
             equal = down(_equal_share(rounds * fixed, price, fixed, terms.growth, worker.clients))
-        return Work(first, token, growth, with_own, context, equal, token)
+        return Work(first, token, growth, with_own, context, equal, token, 0)
 
     def _held(self, block_tokens: int) -> IntColumn:
         """Return how many tokens of each prompt stand in blocks that no other request holds.
@@ -278,8 +283,13 @@ class Demand:
         return charged
 
     def within(self, work: Work, start_ns: int, end_ns: int) -> IntColumn:
-        """Return what each request is charged in a window if it keeps its limits."""
-        first = np.where((self.arrival >= start_ns) & (self.first_by <= end_ns), work.first, 0)
+        """Return what each request is charged in a window if it keeps its limits.
+
+        Of its prefill at least what does not fit into the rest of its time until the first token.
+        """
+        outside = np.maximum(0, start_ns - self.arrival) + np.maximum(0, self.first_by - end_ns)
+        enough = work.first // work.rate + 1  # nanoseconds for all of it
+        first = np.maximum(0, work.first - work.rate * np.minimum(outside, enough))
         gap = np.maximum(self.gap, 1)
         low = np.maximum(0, -((self.begin - start_ns) // gap))
         late = np.maximum(0, self.end_by - end_ns)

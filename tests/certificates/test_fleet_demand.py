@@ -219,6 +219,32 @@ def share_of(demand, measure, end_ns):
     return held / (end_ns * UNIT)
 
 
+def prefills(first):
+    """Two prefills that fill [50, 100] on two workers, and a first one within [0, 150]."""
+    worker = Worker(1, in_order(AffineCost, 0, 1, 1, 0))
+    requests = Requests([first, 50, 50], [1, 1, 1], arrival_ns=[0, 50, 50])
+    limits = Limits(np.arange(3), np.array([150, 50, 50]), np.full(3, 2**62))
+    return Instance(requests, worker, "prefill"), limits
+
+
+@pytest.mark.parametrize(("start", "end", "charged"), [
+    (0, 150, 120), (10, 150, 110), (10, 130, 90), (50, 100, 20), (60, 90, 0), (200, 300, 0),
+])  # fmt: skip
+def test_a_prefill_is_charged_what_does_not_fit_outside_the_window(start, end, charged):
+    instance, limits = prefills(120)
+    demand = Demand(instance, limits, instance.workers, [3])
+    for parts in (4, 2):
+        work = demand.work(Measure(parts, 4, "round", "clients", 0))
+        assert demand.within(work, start, end)[0] == charged * 3 * UNIT * parts // 4
+
+
+def test_a_request_does_not_run_on_two_workers_at_once():
+    # As one machine of twice the speed, 250 ns fit into [0, 150] and 100 into [50, 100].
+    instance, limits = prefills(150)
+    search = AttainmentSearch(instance, limits, instance.workers, [1])
+    assert [search.certificate(speed, 0)["attained"] for speed in (1, 2, 3)] == [1, 2, 3]
+
+
 def test_full_clients_are_charged_their_rounds_whole():
     instance = affine(requests=4, gap_ns=0)
     demand, makespan, end = served(instance)
