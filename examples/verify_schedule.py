@@ -2,9 +2,8 @@
 """Verify a schedule of LLM requests and its makespan with Python's standard library alone.
 
 python verify_schedule.py INSTANCE.json SCHEDULE.json prints the makespan, or the first broken rule
-with exit code 1. Files may end in .gz. A schedule has the tables "steps" and "work" (docs, File
-formats). Costs are affine, or roofline of five coefficients. Others, padding, prefix caches, links,
-closed loops, failures and autoscaling are out of its reach, and refused.
+with exit code 1. Files may end in .gz (docs, File formats). Costs are affine, or roofline of five
+coefficients. Padding, prefix caches, links, closed loops, failures and autoscaling are refused.
 """
 
 import gzip
