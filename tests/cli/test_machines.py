@@ -144,8 +144,8 @@ def test_json_is_one_object_which_verify_takes(instance, call, done):
     out = done(f"{CAPACITY} --format json --plot p.svg --jobs 1")
     found = json.loads(out)
     assert list(found)[:9] == [
-        "workers", "lower_bound_workers", "lower_bounds", "attainment", "attainment_low", "attainment_high",
-        "ttft_p99_s", "tpot_p99_s", "bulk_tokens_per_s",
+        "workers", "lower_bound_workers", "lower_bounds", "attainment", "attainment_low",
+        "attainment_high", "ttft_p99_s", "tpot_p99_s", "bulk_tokens_per_s",
     ]  # fmt: skip
     assert {"simulations", "certificate"} <= set(found)
     assert "proven too few" in Path("p.svg").read_text()
