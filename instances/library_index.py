@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import zlib
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -179,7 +180,7 @@ def named(name: str) -> Listed:
     plain = name.removeprefix(PREFIX)
     if plain not in known:
         near = known_names(plain, nearest(plain, known, 5), "near: ")
-        remedy = f"orsched library list shows all; {near}"
+        remedy = "; ".join(filter(None, ("orsched library list shows all", near)))
         raise InputError(f"unknown instance of the library {plain!r}", field="name", remedy=remedy)
     return known[plain]
 
@@ -201,14 +202,14 @@ def load_listed(name: str) -> Instance:
         path = folder() / row.family / f"{row.instance}.json.gz"
         place, remedy = str(path), _AGAIN
         with locating(path):
-            found = instance_from_document(parse_json(unpacked(path).decode()))
+            found = instance_from_document(parse_json(unpacked(path)))
     if found.sha256 != row.sha256:
         raise InputError(f"{row.instance} is not the published instance", file=place, remedy=remedy)
     return found.replace(name=f"{PREFIX}{row.instance}", source=row.source, licence=row.licence)
 
 
-def unpacked(path: Path) -> bytes:
-    """Return the content of a gzip file; ``InputError`` where it is missing, broken or huge."""
+def unpacked(path: Path) -> str:
+    """Return the text of a gzip file; ``InputError`` where it is missing, broken or huge."""
     if not path.is_file():
         raise InputError(
             "the file is not here: the wheel holds a part of the library",
@@ -218,12 +219,12 @@ def unpacked(path: Path) -> bytes:
     try:
         with gzip.open(io.BytesIO(read_bytes(path))) as stream:
             found = stream.read(MAX_BYTES + 1)
-    except (OSError, EOFError) as error:
-        problem = f"is not a gzip file: {error}"
+        if len(found) > MAX_BYTES:
+            raise InputError(f"must be at most {MAX_BYTES:,} bytes unpacked", file=str(path))
+        return found.decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        problem = f"is not a gzip file of text: {error}"
         raise InputError(problem, file=str(path), remedy=_AGAIN) from None
-    if len(found) > MAX_BYTES:
-        raise InputError(f"must be at most {MAX_BYTES:,} bytes unpacked", file=str(path))
-    return found
 
 
 def packed(document: Any) -> bytes:

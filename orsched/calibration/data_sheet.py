@@ -93,6 +93,7 @@ def data_sheet_cost(
     sum its results twice: a time for each sum, and its bytes over the link (``Constants``).
     """
     layout = layout or Layout()
+    whole_number(layout.pp, "pp", minimum=1, maximum=shape.layers)
     link = layout.link(gpu)
     known = constants or constants_of(gpu, engine, link)
     bandwidth = gpu.bandwidth * known.gemm_memory

@@ -153,6 +153,11 @@ def constants_of(
     """
     table = _table(path)
     engine = engine.split("-")[0]
+    others = {"default", "fit", *(each.family for each in GPUS.values())}
+    engines = [name for name in table if " " not in name and name not in others]
+    if engine not in engines:
+        problem = f"unknown engine {engine!r}"
+        raise InputError(problem, field="engine", remedy=known_names(engine, engines))
     names = ("default", gpu.family, f"link {link or gpu.link}", engine, f"{engine} {gpu.family}")
     values: dict[str, Any] = {}
     sources: list[str] = []
@@ -161,10 +166,10 @@ def constants_of(
         sources += [f"{name}: {section.pop('source')}"] if "source" in section else []
         values |= section
     values |= changed or {}
-    known = [item.name for item in fields(Constants)]
+    known = [item.name for item in fields(Constants) if item.name != "source"]
     for name in values.keys() - set(known):
         near = known_names(name, known)
-        raise InputError(f"unknown constant {name!r}", field="constants", remedy=near)
+        raise InputError(f"unknown constant {name!r}", field="constant", remedy=near)
     return Constants(**values, source="; ".join(sources))
 
 

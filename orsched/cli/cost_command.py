@@ -183,7 +183,7 @@ _OF_A_RUN = (
     "weighting",
 )  # fmt: skip
 _OF_A_PROFILE = ("layers", "hidden", "experts", "dense_layers", "fixed_us", "kernels")
-_OF_BOTH = ("tp", "ep")
+_OF_BOTH, _LAYOUT = ("tp", "ep"), ("tp", "pp", "dp", "ep")
 _OF_A_SHEET = (
     "gpu", "pp", "dp", "engine", "constants", "constant", "length", "slots", "worker_file",
 )  # fmt: skip
@@ -243,7 +243,7 @@ def _cost_of_data_sheet(given: CostCommand) -> None:
 def _layout(given: CostCommand, chip: Gpu, shape: ModelShape) -> Layout:
     from orsched.calibration.data_sheet import Layout, least_gpus
 
-    said = {name: getattr(given, name) for name in ("tp", "pp", "dp", "ep")}
+    said = {name: getattr(given, name) for name in _LAYOUT}
     sizes = {name: value for name, value in said.items() if value is not None}
     if not sizes:
         sizes["tp"] = least_gpus(chip, shape)
@@ -278,11 +278,13 @@ def _of_an_option(error: InputError) -> InputError:
     """Return the error named after an option: a coefficient is out of range by its constants."""
     from orsched.calibration.gpus import Constants
 
+    if error.file is not None or str(error.field).startswith("--"):
+        return error
     if error.field in Constants.__dataclass_fields__:
         return InputError(
             f"{error.field}: {error.problem}", field="--constant", remedy=error.remedy
         )
-    if error.field in ("tp", "pp", "dp", "ep", "weights", "kv", "constants"):
+    if error.field in (*_LAYOUT, "weights", "kv", "engine", "constant"):
         return InputError(error.problem, field=f"--{error.field}", remedy=error.remedy)
     problem = f"the cost model that follows cannot be stated: {error.field}: {error.problem}"
     return InputError(problem, field="--constant", remedy="larger shares of the peaks")

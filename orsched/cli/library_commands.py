@@ -42,7 +42,10 @@ def _rows(family: str | None) -> list[Row]:
     return [row for row in rows(family) if row.upper is not None or row.track == "clairvoyant"]
 
 
-LISTED = ("instance", "objective", "track", "class", "status", "lower_bound", "upper_bound", "gap")
+LISTED = (
+    "instance", "objective", "track", "class", "status", "lower_bound", "upper_bound", "unit",
+    "gap",
+)  # fmt: skip
 
 
 @command("list", "List instances with their best values and bounds.", group=library_group)
@@ -67,7 +70,7 @@ class ShowLibraryCommand(Printed):
     name: str = argument("NAME")
 
     def _run(self) -> None:
-        from orsched.instances.library_index import named, rows
+        from orsched.instances.library_index import UNITS, named, rows
 
         one = named(self.name)
         facts = {name: value for name, value in one._asdict().items() if value}
@@ -77,6 +80,7 @@ class ShowLibraryCommand(Printed):
         entries = [
             {"objective": row.objective, "track": row.track, "side": side}
             | {name: entry.get(name, "") for name in shown}
+            | {"unit": UNITS[row.objective]}
             for row in rows(one.family)
             if row.listed == one
             for side in ("lower", "upper", "search")
@@ -149,7 +153,8 @@ class VerifyLibraryCommand(Viewed):
         with ProgressPrinter("verifying") as progress:
             found = list(verify(chosen, progress.say))
         wrong = [each._asdict() for each in found if each.fault]
-        print_rows(viewed(wrong) if wrong else [], self.style, self.known)
+        if wrong or self.style != "table":
+            print_rows(viewed(wrong) if wrong else [], self.style, self.known)
         say(f"{len(found) - len(wrong)} of {len(found)} entries hold, in {len(chosen)} rows")
         return EXIT_INVALID if wrong else 0
 
@@ -177,10 +182,11 @@ class SubmitLibraryCommand(Printed):
     dry_run: bool = option("Judge it, and write nothing.")
 
     def _run(self) -> int:
+        from orsched.files.text import locating
         from orsched.planning.library_rows import read_submission, submit
 
         said = {"by": self.by, "date": self.date, "hardware": self.hardware}
-        with ProgressPrinter("judging"):
+        with ProgressPrinter("judging"), locating(self.file):
             given = read_submission(self.file, self.objective)
             found = submit(given, dry=self.dry_run, **said)
         facts = found._asdict() | {"row": found.row.key, "valid": not found.faults}

@@ -103,7 +103,7 @@ Limits = tuple[int | None, int | None]
 
 
 _LIMIT = re.compile(
-    r"(?:(.+):)?(ttft|tpot|itl|stall|jct|e2e)_(mean|max|p\d{1,2}(?:\.\d)?)\s*<=\s*(\d.*)"
+    r"(?:(.+):)?(ttft|tpot|itl|stall|jct|e2e)_(mean|max|p\d{1,2}(?:\.\d)?)\s*<=\s*(\d[^_]*)"
 )
 
 

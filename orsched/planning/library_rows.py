@@ -203,7 +203,7 @@ def evidence(row: Row, side: str, entry: dict[str, Any]) -> tuple[str, Any]:
         if kind in entry and not (kind == "policy" and path.is_file()):
             return kind, entry[kind]
     with locating(path):
-        document = parse_json(library_index.unpacked(path).decode())
+        document = parse_json(library_index.unpacked(path))
     return ("bound" if side == "lower" else "schedule"), document
 
 
@@ -268,8 +268,12 @@ def submit(given: dict[str, Any], *, dry: bool = False, **said: Any) -> Submitte
     date, seconds = given.get("date", ""), given["seconds"]
     if not _DATE.fullmatch(date):
         raise InputError(f"{date!r} is not a date", field="date", remedy="write it as 2026-11-26")
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
-        raise InputError("must be a number of seconds from 0", field="seconds")
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, (int, float))
+        or not 0 <= seconds <= 1e9
+    ):
+        raise InputError("must be a number of seconds from 0 to 1e9", field="seconds")
     track = given.get("track", "policy" if kind == "policy" else "clairvoyant")
     row = library_index.row_of(given["instance"], given["objective"], track)
     if side != "upper" and track != "clairvoyant":

@@ -25,6 +25,7 @@ READ = [
 WRONG = [
     "", "x", "foo_p99<=1", "ttft_p100<=2", "itl<=3", "a:ttft<=3", "ttft_p99<=50ms", "ttft_p99<=nan",
     "ttft_p99<=-1", "itl_p95<=1,itl_p95<=2", "ttft_p99<=1,,", "ttft_p99<=1e99", "ttft_p99",
+    "ttft_p99<=1_0",
 ]  # fmt: skip
 
 

@@ -73,15 +73,13 @@ class Space:
     def _axes(
         self, policies: Sequence[str], search: Mapping[str, Sequence[Any]]
     ) -> dict[str, tuple[Any, ...]]:
-        given = {name: tuple(dict.fromkeys(values)) for name, values in search.items()}
         known = {name for text in policies for name in self._known[text]}
-        names = sorted({"workers", "clients", *known})
-        for name, values in given.items():
+        names, given = sorted({"workers", "clients", *known} - {"policy"}), {}
+        for name, values in search.items():
             if name not in names:
                 remedy = known_names(name, names)
                 raise InputError(f"unknown knob {name!r}", field="search", remedy=remedy)
-            if not values:
-                raise InputError("no values", field=f"search.{name}", remedy="give at least one")
+            given[name] = _values(values, f"search.{name}")
         own = self.question.machines[0].worker.clients
         seats = sorted({max(1, min(MAX_CLIENTS, round(own * each))) for each in _FACTORS})
         axes: dict[str, tuple[Any, ...]] = {
@@ -162,6 +160,18 @@ class Space:
             for machine in self.question.machines
             for clients in self.axes["clients"]
         )
+
+
+def _values(values: Sequence[Any], field: str) -> tuple[Any, ...]:
+    """Return the values of a knob, each once."""
+    try:
+        found = () if isinstance(values, str) else tuple(dict.fromkeys(values))
+    except TypeError:  # a number, or values such as lists
+        found = ()
+    if not found or (field == "search.workers" and None in found):
+        remedy = "give a list with at least one number, text or truth value"
+        raise InputError("no values of a knob", field=field, remedy=remedy)
+    return found
 
 
 def _parameters(name: str) -> dict[str, Any]:
