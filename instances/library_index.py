@@ -201,15 +201,14 @@ def load_listed(name: str) -> Instance:
     else:
         path = folder() / row.family / f"{row.instance}.json.gz"
         place, remedy = str(path), _AGAIN
-        with locating(path):
-            found = instance_from_document(parse_json(unpacked(path)))
+        found = instance_from_document(unpacked(path))
     if found.sha256 != row.sha256:
         raise InputError(f"{row.instance} is not the published instance", file=place, remedy=remedy)
     return found.replace(name=f"{PREFIX}{row.instance}", source=row.source, licence=row.licence)
 
 
-def unpacked(path: Path) -> str:
-    """Return the text of a gzip file; ``InputError`` where it is missing, broken or huge."""
+def unpacked(path: Path) -> Any:
+    """Return the document in a gzip file; ``InputError`` where it is missing, broken or huge."""
     if not path.is_file():
         raise InputError(
             "the file is not here: the wheel holds a part of the library",
@@ -217,11 +216,11 @@ def unpacked(path: Path) -> str:
             remedy=f"set {VARIABLE} to the folder instances/library of a checkout of orsched",
         )
     try:
-        with gzip.open(io.BytesIO(read_bytes(path))) as stream:
+        with locating(path), gzip.open(io.BytesIO(read_bytes(path))) as stream:
             found = stream.read(MAX_BYTES + 1)
-        if len(found) > MAX_BYTES:
-            raise InputError(f"must be at most {MAX_BYTES:,} bytes unpacked", file=str(path))
-        return found.decode()
+            if len(found) > MAX_BYTES:
+                raise InputError(f"must be at most {MAX_BYTES:,} bytes unpacked")
+            return parse_json(found.decode())
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         problem = f"is not a gzip file of text: {error}"
         raise InputError(problem, file=str(path), remedy=_AGAIN) from None

@@ -202,9 +202,7 @@ def evidence(row: Row, side: str, entry: dict[str, Any]) -> tuple[str, Any]:
     for kind in ("policy", "bound", "search"):
         if kind in entry and not (kind == "policy" and path.is_file()):
             return kind, entry[kind]
-    with locating(path):
-        document = parse_json(library_index.unpacked(path))
-    return ("bound" if side == "lower" else "schedule"), document
+    return ("bound" if side == "lower" else "schedule"), library_index.unpacked(path)
 
 
 def best_schedule(instance: Instance, row: Row) -> Schedule:

@@ -11,7 +11,6 @@ from benchmarks.library import write_listed
 from orsched.cli.commands import run
 from orsched.cli.library_commands import spread
 from orsched.common.errors import InputError
-from orsched.files.text import parse_json
 from orsched.instances import library_index as index
 from orsched.planning import library_rows
 from orsched.solving.method_choice import presets
@@ -350,8 +349,8 @@ def test_a_folder_without_a_library_is_refused(tmp_path, monkeypatch):
 def test_a_damaged_file_is_named(tmp_path, broken):
     path = tmp_path / "a.json.gz"
     path.write_bytes(broken)
-    with pytest.raises(InputError, match=r"a\.json\.gz|not valid JSON"):
-        parse_json(index.unpacked(path))
+    with pytest.raises(InputError, match=r"a\.json\.gz"):
+        index.unpacked(path)
 
 
 def test_the_command_judges_a_schedule_file_of_orsched(shelf, tmp_path, call):

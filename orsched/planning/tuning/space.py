@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -164,13 +165,11 @@ class Space:
 
 def _values(values: Sequence[Any], field: str) -> tuple[Any, ...]:
     """Return the values of a knob, each once."""
-    try:
-        found = () if isinstance(values, str) else tuple(dict.fromkeys(values))
-    except TypeError:  # a number, or values such as lists
-        found = ()
-    if not found or (field == "search.workers" and None in found):
-        remedy = "give a list with at least one number, text or truth value"
-        raise InputError("no values of a knob", field=field, remedy=remedy)
+    found: tuple[Any, ...] = ()
+    with suppress(TypeError):  # of a number, or of values such as lists
+        found = tuple(dict.fromkeys(values))
+    if not found or isinstance(values, str) or (field == "search.workers" and None in found):
+        raise InputError("no values of a knob", field=field, remedy="list numbers or texts")
     return found
 
 
