@@ -61,7 +61,7 @@ class CostCommand(Printed):
         type=click.Path(exists=True, path_type=Path),
     )
     from_profile: Path | None = option(
-        "A profile of kernels: tp<N>/dense.csv, attention.csv, ... or AIConfigurator's Parquet files.",
+        "A profile of kernels: tp<N>/dense.csv, attention.csv, ... or AIConfigurator's Parquet.",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
         metavar="DIR",
     )
