@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
-from orsched.common.units import NS_PER_S
+from orsched.common.units import MAX_TOKENS, NS_PER_S
 from orsched.files import cells
 from orsched.files.tables import parsed
 from orsched.files.text import head_of, json_object, locating, parse_json, read_text
@@ -203,7 +204,7 @@ def _at(value: Any, path: str) -> Any:
             found = _step(found, key)
         if isinstance(found, dict) and {"value", "unit"} <= found.keys():
             unit, found = UNITS.get(str(found["unit"])), found["value"]
-            if unit is not None and isinstance(found, (int, Decimal)):
+            if unit is not None and isinstance(found, (int, Decimal)) and -1 < found < 2**62:
                 found = Decimal(found) * unit / NS_PER_S
         if found is not None:
             return found
@@ -257,11 +258,9 @@ class _Run:
         place = int(number) if number.isdecimal() else 1 if not number and len(runs) < 2 else 0
         if not 1 <= place <= len(runs):
             known = (f"{form}:{k}{_about(run)}" for k, run in enumerate(runs[:9], 1))
-            raise InputError(
-                f"holds {len(runs)} runs, of which one is read",
-                field="format",
-                remedy=f"say which with --from (format=): {', '.join(known)}",
-            )
+            say = f"say which with --from (format=): {', '.join(known)}" if runs else bench.details
+            problem = f"holds {len(runs)} runs, of which one is read"
+            raise InputError(problem, field="format", remedy=say)
         self.value: Any = runs[place - 1]
         self.rows: list[Any] = self._of_columns() if bench.columns else self._listed()
         self.lines: list[int] = list(range(len(self.rows)))
@@ -329,8 +328,10 @@ class _Run:
         """Return the requests and the report; ``measured``: with the times of sending, always."""
         bench, notes = self.bench, list[str]()
         most = _at(self.value, "max_concurrency") if bench.columns else None
-        at_once = isinstance(most, int) and _at(self.value, "request_rate") in (None, "inf")
-        if isinstance(most, int):
+        if most is not None:
+            whole_number(most, "max_concurrency", minimum=1, maximum=MAX_TOKENS)
+        at_once = most is not None and _at(self.value, "request_rate") in (None, "inf")
+        if most is not None:
             notes.append(
                 f"a closed loop of at most {most} requests at once (max_concurrency): one is sent "
                 f"when another ends{'' if at_once else ', not before its time in the file'}"

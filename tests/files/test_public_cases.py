@@ -114,6 +114,24 @@ def test_one_of_several_runs_is_chosen(tmp_path, capsys):
     assert "'ttfts'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("most", ["0", "-5", "true", "1.5", "1e40", '"4"'])
+def test_a_wrong_number_in_flight_is_named(most, tmp_path):
+    path = tmp_path / "bench.json"
+    text = json.dumps(json.loads(SAMPLES["vllm-bench"]) | {"max_concurrency": 987654})
+    path.write_text(text.replace("987654", most))
+    assert refused("bench.json, field 'max_concurrency'", read, path).field == "max_concurrency"
+
+
+@pytest.mark.parametrize("time", ["1e9999999", "-1e9999999", "1e99", "-3"])
+def test_a_time_with_a_unit_that_is_no_time_is_named(time, tmp_path):
+    path = tmp_path / "profile_export.jsonl"
+    text = SAMPLES["aiperf"]
+    document = json.loads(text.partition("\n")[0])
+    document["metrics"]["time_to_first_token"] = {"value": 987654, "unit": "ms"}
+    path.write_text(json.dumps(document).replace("987654", time))
+    refused("too large for a time|is negative", read_bench_times, path)
+
+
 @pytest.mark.parametrize("rate", ['"inf"', "Infinity"])
 def test_a_benchmark_of_a_closed_loop_is_one(rate, tmp_path):
     """Its times of sending followed from the server; here they follow from the simulated one."""
