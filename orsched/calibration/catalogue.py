@@ -266,7 +266,7 @@ def read_machine(
     text = os.fspath(source)
     path = Path(text) if base is None else base / text
     if not (text.endswith(".json") or os.path.split(text)[0] or os.path.isfile(path)):
-        found = machine(text)
+        found = _read[text] = machine(text)
         return found.cost, found.memory
     from orsched.files import load_fitted_cost
 
@@ -287,6 +287,7 @@ def read_machine(
         raise error.located(file=str(path)) from None
 
 
+_read: dict[str, Machine] = {}  # of weights in other formats, too, which are not listed
 _fitted: list[tuple[CostModel, str]] = []  # of files that were read, with the errors they state
 
 
@@ -328,7 +329,8 @@ def cost_words(cost: CostModel, clients: int = 1) -> str:
 
 
 def _known() -> Iterator[Machine]:
-    """Yield the machines of the catalogue, then those of other numbers of GPUs."""
+    """Yield the machines that were read, those of the catalogue, and other numbers of GPUs."""
+    yield from tuple(_read.values())
     yield from machines()
     for count in (2, 3, 4, 5, 6, 7, 8, 16):
         yield from sheets_of(count)

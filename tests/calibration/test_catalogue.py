@@ -181,3 +181,8 @@ def test_the_file_is_what_the_command_makes(name):
     cost, report = made(DATA, SOURCES[name])
     assert load_fitted_cost(PRESETS / f"{name}.json") == (cost, report)
     assert all(abs(run["error"]) < 0.04 for run in report["runs"])
+
+
+def test_a_machine_that_was_read_by_its_name_is_known_by_it():
+    """Also with weights in a format that the list of machines leaves out."""
+    assert "Llama 3.1 70B" in cost_words(read_cost("h200-llama3-70b-fp8-sheet"))
