@@ -16,12 +16,12 @@ from orsched.common.limits import STEPS
 from orsched.common.near_names import known_names
 from orsched.common.own_code import class_of
 from orsched.common.parameters import read_params as read_params
-from orsched.common.scalars import require_bool, require_one_of
+from orsched.common.scalars import require_bool, require_number, require_one_of
 from orsched.common.units import MAX_TOKENS
 from orsched.costs import ridge_tokens
 from orsched.heuristics.dispatching.central import CENTRAL, Central
 from orsched.heuristics.dispatching.dispatched import Dispatched
-from orsched.heuristics.dispatching.dispatchers import DEFAULT, DISPATCHERS
+from orsched.heuristics.dispatching.dispatchers import DEFAULT, DISPATCHERS, MostHits
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information, Policy
 from orsched.solving.methods import Outcome, Progress, Run
@@ -54,14 +54,23 @@ class Dispatching:
         dispatch: soonest, round_robin, fewest_requests, least_work, prefix, or central: one queue,
             from which each worker takes requests as it has room.
         steal: whether a worker without work takes waiting requests from others.
+        load_weight: cached prompt tokens that an open request of a worker outweighs (``prefix``).
     """
 
     dispatch: str = DEFAULT
     steal: bool = False
+    load_weight: float = 0.0
 
     def __post_init__(self) -> None:
         require_one_of(self.dispatch, "dispatch", (*DISPATCHERS, CENTRAL))
         require_bool(self.steal, "steal")
+        require_number(self.load_weight, "load_weight", 0, MAX_TOKENS)
+        if self.load_weight and self.dispatch != MostHits.name:
+            raise InputError(
+                f"{self.dispatch} has no load_weight",
+                field="load_weight",
+                remedy="leave it out, or take dispatch=prefix",
+            )
 
 
 class LiveMethod(ABC):
@@ -285,7 +294,10 @@ def dispatched(make: Callable[[], Policy], shared: Dispatching) -> Policy:
     """Return a policy for several workers of one that serves one of them each."""
     if shared.dispatch == CENTRAL:
         return Central(make)
-    return Dispatched(make, DISPATCHERS[shared.dispatch](), steal=shared.steal)
+    dispatcher = DISPATCHERS[shared.dispatch]()
+    if isinstance(dispatcher, MostHits):
+        dispatcher.load_weight = shared.load_weight
+    return Dispatched(make, dispatcher, steal=shared.steal)
 
 
 _HOOKS = ("start", "on_arrival", "on_first_token", "on_finish", "on_preempt", "decide")
@@ -296,8 +308,8 @@ class OwnMethod(LiveMethod):
     """A policy class of the user's own, by its ``module:Class`` or its registered name.
 
     On several workers a class that serves one worker gets a dispatcher, with the parameters
-    ``dispatch`` (soonest, round_robin, fewest_requests, least_work, prefix) and ``steal``, as named
-    ones do; on one worker these say nothing, unless the class has parameters of these names.
+    ``dispatch`` (soonest, round_robin, fewest_requests, least_work, prefix), ``steal`` and
+    ``load_weight``, as named ones do; on one worker these say nothing, unless the class has parameters of these names.
     ``information`` is empty: the class itself says it.
     """
 

@@ -194,9 +194,11 @@ class LeastWork(FewestRequests):
 
 class MostHits(FewestRequests):
     """The worker that has most of the prompt in its prefix cache as the request arrives, then the
-    one least loaded; without prefix caches as ``fewest_requests``."""
+    one least loaded; without prefix caches as ``fewest_requests``. Each open request of a worker
+    takes ``load_weight`` tokens off what it has."""
 
     name = "prefix"
+    load_weight = 0.0
 
     def choose(self, view: View, request: int) -> int:
         """Return the worker with the most tokens of those that can hold the request."""
@@ -206,7 +208,7 @@ class MostHits(FewestRequests):
             if self.room[index] not in able:
                 continue
             hit = 0 if each.prefixes is None else each.prefixes.hit_tokens(request)
-            rank = (hit, -self.loads[index])
+            rank = (hit - self.load_weight * self.open[index], -self.loads[index])
             if rank > best and index not in self.away:
                 best, chosen = rank, index
         self._add(chosen, 1)

@@ -35,6 +35,7 @@ def test_options_make_the_scenario(as_json):
     assert schedule.seed == 4
     assert schedule.parameters == {
         "order": "arrival", "aging_s": None, "dispatch": "fewest_requests", "steal": False,
+        "load_weight": 0.0,
     }  # fmt: skip
     assert schedule.instance_sha256 == instance.sha256
 

@@ -121,6 +121,7 @@ def test_a_policy_of_ones_own_is_described_too(monkeypatch):
     assert found.summary == "Serves nobody."
     assert [(p.name, p.default) for p in found.parameters] == [
         ("patience", REQUIRED), ("limit", 3), ("dispatch", "soonest"), ("steal", False),
+        ("load_weight", 0.0),
     ]  # fmt: skip
     assert found.parameters[0].meaning == "how long it waits."
     assert (found.workers, found.searches) == ("any", False)
@@ -161,7 +162,7 @@ def test_methods_and_machines_are_short_where_they_are_printed():
     vllm = next(each for each in orsched.methods() if each.name == "vllm")
     assert repr(vllm).startswith("Method vllm: continuous batching")
     assert "max_num_batched_tokens" in repr(vllm)
-    assert len(repr(vllm)) < 450
+    assert len(repr(vllm)) < 460
     machine = orsched.machines()[0]
     assert repr(machine) == f"Machine {machine.name}: {machine.words}"
 

@@ -159,6 +159,24 @@ def test_documents_stay_where_they_were_first():
     assert workers_of(together, dispatch="prefix") == documents
 
 
+@pytest.mark.parametrize(("weight", "workers"), [
+    (0, [0, 0, 0, 0]), (3, [0, 0, 0, 0]), (5, [0, 0, 0, 1]), (9, [0, 0, 1, 0]), (10**9, [0, 0, 1, 0]),
+])  # fmt: skip
+def test_open_requests_outweigh_cached_tokens(weight, workers):
+    """The first is done as three arrive; worker 0 has 8 tokens of each in its cache."""
+    instance = two_workers([0] * 4, [0, 50_000, 50_000, 50_000])
+    assert workers_of(instance, dispatch="prefix", load_weight=weight) == workers
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), "much", True])
+def test_a_load_weight_is_a_number_and_of_prefix_alone(wrong):
+    instance = two_workers([0, 0], [0, 0])
+    with pytest.raises(InputError, match="is not a number from 0"):
+        workers_of(instance, dispatch="prefix", load_weight=wrong)
+    with pytest.raises(InputError, match="soonest has no load_weight"):
+        workers_of(instance, load_weight=2)
+
+
 def test_what_a_prompt_cannot_hit_does_not_count():
     """A prompt of 8 tokens hits one block of its 2: at least one token is computed."""
     instance = two_workers([0, 1, 0, 1], [0, 0, 50_000, 50_000], [12, 12, 8, 8])

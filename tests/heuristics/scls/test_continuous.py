@@ -49,7 +49,12 @@ def test_iteration_level_takes_turns():
     problem = continuous([1, 2, 3], [1, 1, 1], workers=2)
     policy, values = ILS.build(problem, Information.NONE, {}, 0)
     schedule, _ = run(problem, policy)
-    assert values == {"parallel": None, "dispatch": "round_robin", "steal": False}
+    assert values == {
+        "parallel": None,
+        "dispatch": "round_robin",
+        "steal": False,
+        "load_weight": 0.0,
+    }
     assert [s[:4] for s in steps(schedule)[:2]] == [(0, PREFILL, 0, 4), (1, PREFILL, 0, 2)]
 
 
