@@ -309,8 +309,8 @@ class OwnMethod(LiveMethod):
 
     On several workers a class that serves one worker gets a dispatcher, with the parameters
     ``dispatch`` (soonest, round_robin, fewest_requests, least_work, prefix), ``steal`` and
-    ``load_weight``, as named ones do; on one worker these say nothing, unless the class has parameters of these names.
-    ``information`` is empty: the class itself says it.
+    ``load_weight``, as named ones do; on one worker these say nothing, unless the class has
+    parameters of these names. ``information`` is empty: the class itself says it.
     """
 
     name: str

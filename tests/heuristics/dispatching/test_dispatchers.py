@@ -160,7 +160,8 @@ def test_documents_stay_where_they_were_first():
 
 
 @pytest.mark.parametrize(("weight", "workers"), [
-    (0, [0, 0, 0, 0]), (3, [0, 0, 0, 0]), (5, [0, 0, 0, 1]), (9, [0, 0, 1, 0]), (10**9, [0, 0, 1, 0]),
+    (0, [0, 0, 0, 0]), (3, [0, 0, 0, 0]), (5, [0, 0, 0, 1]), (9, [0, 0, 1, 0]),
+    (10**9, [0, 0, 1, 0]),
 ])  # fmt: skip
 def test_open_requests_outweigh_cached_tokens(weight, workers):
     """The first is done as three arrive; worker 0 has 8 tokens of each in its cache."""
