@@ -163,7 +163,7 @@ def _listed(path: Path, _: int) -> dict[str, Listed]:
             try:
                 for name in ("objectives", "allows"):
                     cells[name] = tuple(cells[name].split())
-                cells["made"] = json.loads(cells["made"] or "{}")
+                cells["made"] = dict(json.loads(cells["made"] or "{}"))
                 cells |= {name: int(cells[name]) for name in ("requests", "workers")}
                 row = Listed(**cells)
             except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -196,7 +196,7 @@ def load_listed(name: str) -> Instance:
 
         made = dict(row.made)
         generator = made.pop("generator", None)
-        found = generate(generator, **made) if generator else load_named(made["shipped"])
+        found = generate(generator, **made) if generator else load_named(made.get("shipped", ""))
         place, remedy = "instances.csv", "use the numpy of constraints.txt: it drew other numbers"
     else:
         path = folder() / row.family / f"{row.instance}.json.gz"

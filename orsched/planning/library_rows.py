@@ -136,10 +136,11 @@ def judged_search(instance: Instance, row: Row, search: Any) -> tuple[int, list[
     """Search a small instance to the end again; return the optimum and why it is refused."""
     from orsched.solving.solver import solve
 
-    given = read_parameters(search, "search", ["name"])
-    if given["name"] != "exact":
+    if read_parameters(search, "search", ["name"])["name"] != "exact":
         return 0, ["only the method exact searches to the end"]
     found = solve(instance, "exact", row.objective)
+    if found.termination == "interrupted":
+        raise KeyboardInterrupt
     if found.status != "optimal":
         return 0, ["the search did not end"]
     return value_of(instance, found.schedule, row.objective), []

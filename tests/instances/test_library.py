@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,6 +15,7 @@ from orsched.common.errors import InputError
 from orsched.instances import library_index as index
 from orsched.planning import library_rows
 from orsched.solving.method_choice import presets
+from orsched.solving.result import Termination
 
 OPEN = "toy-6-1 makespan clairvoyant"
 CHEAP_REQUESTS, SAMPLE = 200, 24
@@ -337,9 +339,21 @@ def test_a_folder_without_a_library_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv(index.VARIABLE, str(tmp_path))
     with pytest.raises(InputError, match=r"holds no instances\.csv"):
         index.folder()
-    (tmp_path / "instances.csv").write_text("instance,family\nx,y\n")
-    with pytest.raises(InputError, match="cannot be read"):
-        index.listed()
+    cells = dict.fromkeys(index.Listed._fields, "1") | {"made": "[1]"}
+    rows = (",".join(cells), ",".join(cells.values()))
+    for number, text in enumerate(("instance,family\nx,y\n", "\n".join(rows))):
+        (tmp_path / f"{number}.csv").write_text(text)
+        with pytest.raises(InputError, match="cannot be read"):
+            index._listed(tmp_path / f"{number}.csv", 0)
+
+
+def test_a_search_that_is_interrupted_is_no_verdict(monkeypatch):
+    """Ctrl-C during a search ends the command; it says nothing of the entry."""
+    done = Mock(termination=Termination.INTERRUPTED, status="feasible")
+    monkeypatch.setattr("orsched.solving.solver.solve", Mock(return_value=done))
+    row = index.row_of("gate", "makespan", "clairvoyant")
+    with pytest.raises(KeyboardInterrupt):
+        library_rows.judged_search(orsched.load("gate"), row, {"name": "exact"})
 
 
 @pytest.mark.parametrize("broken", [
