@@ -145,6 +145,7 @@ WRONG = {
     "tune i.json --slo-ttft 1 --search clients=[1]": "field 'search.clients': no values of a knob",
     "tune i.json --slo-ttft 1 --search workers=null": "field 'search.workers': no values of a knob",
     "tune i.json --slo-ttft 1 --search policy=priority": "unknown knob 'policy'",
+    "tune i.json --slo-ttft 1 --maximise rate --arrivals poisson:rate=1 --runs 1": "raise runs",
     "study keys.toml": "did you mean policies?",
     "study names.toml": "did you mean fcfs?",
     "study generator.toml": "did you mean gsm8k?",

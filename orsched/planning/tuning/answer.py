@@ -239,7 +239,7 @@ class _Tuner:
         race, finished, races = self.race, self.race.finished(), self.races.values()
         failed = {str(r.seen[values]): why for r in races for values, why in r.failed.items()}
         if not finished:
-            raise PolicyError(next(iter(failed.values()), "no setting ran within the budget"))
+            raise PolicyError(next(iter(failed.values()), "no setting ran: raise runs (--runs)"))
         default = next((s for s in finished if s == self.space.default), None)
         bound, certificate, note = self._proven()
         edge = {"kept_per_s": self.kept, "lost_per_s": self.lost}
