@@ -137,6 +137,15 @@ def _table(path: Path | None) -> dict[str, Any]:
 _SHIPPED: dict[str, Any] = json.loads(TABLES.joinpath("constants.json").read_text("utf-8"))
 
 
+def require_engine(engine: str, path: Path | None) -> None:
+    """Raise ``InputError`` for an engine without a section in the table (or one at ``path``)."""
+    others = {"default", "fit", *(each.family for each in GPUS.values())}
+    engines = [name for name in _table(path) if " " not in name and name not in others]
+    if engine.split("-")[0] not in engines:
+        problem = f"unknown engine {engine!r}"
+        raise InputError(problem, field="engine", remedy=known_names(engine, engines))
+
+
 def constants_of(
     gpu: Gpu,
     engine: str = "vllm",
@@ -153,11 +162,6 @@ def constants_of(
     """
     table = _table(path)
     engine = engine.split("-")[0]
-    others = {"default", "fit", *(each.family for each in GPUS.values())}
-    engines = [name for name in table if " " not in name and name not in others]
-    if engine not in engines:
-        problem = f"unknown engine {engine!r}"
-        raise InputError(problem, field="engine", remedy=known_names(engine, engines))
     names = ("default", gpu.family, f"link {link or gpu.link}", engine, f"{engine} {gpu.family}")
     values: dict[str, Any] = {}
     sources: list[str] = []
