@@ -56,24 +56,24 @@ class Room(NamedTuple):
 
 ROOMS = {
     "common, costs, data": Room(
-        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 8_750, 6_500, 52
+        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 8_560, 6_500, 50
     ),
-    "simulator": Room(("orsched/simulator",), 4_800, 4_300, 16),
+    "simulator": Room(("orsched/simulator",), 4_690, 4_300, 15),
     "metrics, checker, certificates": Room(
-        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 11_400, 9_700, 46
+        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 11_300, 9_700, 44
     ),
-    "solving": Room(("orsched/solving",), 3_260, 2_600, 13),
-    "files and instances": Room(("orsched/files", "instances"), 8_330, 8_300, 41),
-    "models": Room(("models",), 21_200, 19_300, 86),
-    "heuristics": Room(("heuristics",), 11_000, 9_500, 49),
-    "command line": Room(("orsched/cli",), 8_100, 6_000, 36),
-    "views": Room(("orsched/views",), 5_370, 5_400, 23),
-    "runner and calibration": Room(("runner", "orsched/calibration"), 15_800, 14_200, 69),
+    "solving": Room(("orsched/solving",), 3_195, 2_600, 12),
+    "files and instances": Room(("orsched/files", "instances"), 8_275, 8_300, 35),
+    "models": Room(("models",), 21_065, 19_300, 85),
+    "heuristics": Room(("heuristics",), 10_905, 9_500, 47),
+    "command line": Room(("orsched/cli",), 8_055, 6_000, 34),
+    "views": Room(("orsched/views",), 5_360, 5_400, 23),
+    "runner and calibration": Room(("runner", "orsched/calibration"), 15_700, 14_200, 66),
     "papers": Room(("orsched/papers",), 2_885, 2_880, 20),
-    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 9_660, 9_200, 46),
+    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 9_665, 9_200, 45),
 }
 """The rooms; files directly in ``orsched/`` are the door and count in none."""
-LONG_FUNCTIONS = 26
+LONG_FUNCTIONS = 25
 """The most functions with more than ``LONG`` lines or ``MANY`` parameters."""
 
 

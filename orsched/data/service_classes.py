@@ -182,7 +182,12 @@ class SLO:
         ttft_ns: int | None = None,
         tpot_ns: int | None = None,
     ) -> None:
-        figures = _read_limits(text) if isinstance(text, str) else tuple(text)
+        given = _read_limits(text) if isinstance(text, str) else text
+        figures = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+        if not all(isinstance(each, FigureLimit) for each in figures):
+            raise InputError(
+                f"{text!r:.60} is not limits", field="slo", remedy="SLO('ttft_p99<=2')"
+            )
         object.__setattr__(self, "figures", figures)
         object.__setattr__(self, "ttft_ns", time_ns(ttft_ns, ttft_s, "slo.ttft"))
         object.__setattr__(self, "tpot_ns", time_ns(tpot_ns, tpot_s, "slo.tpot"))

@@ -117,3 +117,10 @@ def test_a_run_is_overloaded_if_its_queue_grows(load, over):
     assert overloaded(arrival, np.array(begin)) is over
     assert not overloaded(0 * arrival, np.array(begin))
     assert not overloaded(arrival[:39], np.array(begin[:39]))
+
+
+@pytest.mark.parametrize("wrong", [5, None, [1], {"ttft": 2}])
+def test_what_is_neither_text_nor_limits_is_refused(wrong):
+    with pytest.raises(InputError, match="is not limits") as caught:
+        SLO(wrong)
+    assert caught.value.field == "slo"
