@@ -119,6 +119,7 @@ def test_bounds_and_figures_hold_and_are_checked(seed):
 
 
 def test_a_schedule_of_the_open_loop_is_refused():
+    """INV-39."""
     requests = Requests([5] * 4, [3] * 4)
     closed = Instance(requests, (ONE,), concurrency=3)  # four start at once: one too many
     schedule = orsched.simulate(Instance(requests, (ONE,)), "fcfs").schedule.bare()
@@ -128,6 +129,7 @@ def test_a_schedule_of_the_open_loop_is_refused():
 
 
 def test_a_turn_before_its_parents_end_is_refused():
+    """INV-38."""
     requests = Requests([5, 5], [3, 3], parent=[-1, 0], delay_ns=[-1, 0])
     turns = Instance(requests, (ONE,))
     schedule = orsched.simulate(
