@@ -15,7 +15,7 @@ BINARY, INTEGER, CONTINUOUS = "B", "I", "C"
 
 
 class Row(NamedTuple):
-    """``least <= sum of coefficient * variable <= most``; None where there is no limit."""
+    """``least <= sum of coefficient * variable <= most``; None without a limit."""
 
     name: str
     columns: tuple[int, ...]

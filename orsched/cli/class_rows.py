@@ -13,7 +13,7 @@ def class_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a row for each service class of a schedule's results, none without classes.
     ``slo_attainment`` is the share of requests within the limits on TTFT and mean TPOT,
     ``in_time_share`` that of requests all of whose tokens are in time, ``token_attainment`` that of
-    tokens in time, ``deadline_attainment`` that of deadlines met; None where there is no limit."""
+    tokens in time, ``deadline_attainment`` that of deadlines met; None without a limit."""
     rows = []
     for name, part in (results.get("classes") or {}).items():
         slo, deadline = part["slo"] or {}, part["deadline"] or {}

@@ -44,7 +44,7 @@ class Served:
     requests: int | None = None  # how many were sent; None: the table does not say
     statistic: str = "mean"  # that TTFT and TPOT are over the requests
     measured: Mapping[str, float] = field(default_factory=dict)
-    refused: str = ""  # why the row is no configuration of one server
+    refused: str = ""  # why the row is left out
 
 
 def _or(parse: Callable[[Sequence[str]], Any], empty: str = "0") -> Parser:
