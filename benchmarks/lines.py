@@ -66,7 +66,7 @@ ROOMS = {
     "files and instances": Room(("orsched/files", "instances"), 8_275, 8_300, 35),
     "models": Room(("models",), 21_065, 19_300, 85),
     "heuristics": Room(("heuristics",), 10_905, 9_500, 47),
-    "command line": Room(("orsched/cli",), 8_055, 6_000, 34),
+    "command line": Room(("orsched/cli",), 8_052, 6_000, 33),
     "views": Room(("orsched/views",), 5_360, 5_400, 23),
     "runner and calibration": Room(("runner", "orsched/calibration"), 15_700, 14_200, 66),
     "papers": Room(("orsched/papers",), 2_885, 2_880, 20),

@@ -11,7 +11,6 @@ from orsched.cli.artefacts import check_paths, require_packages
 from orsched.cli.capacity_command import Fleets, read_machines
 from orsched.cli.columns import viewed
 from orsched.cli.declaring import command, option
-from orsched.cli.flags import flag_lines
 from orsched.cli.machines import say_machine
 from orsched.cli.options import INSTANCE
 from orsched.cli.output import ProgressPrinter, print_json, print_rows, printable, remark, say
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from orsched.planning.tuning import Tuning
     from orsched.planning.tuning.race import Trial
+    from orsched.planning.tuning.space import Setting
 
 
 @command(
@@ -166,3 +166,31 @@ def document_of(found: Tuning) -> dict[str, Any]:
 def _plain(trial: Trial) -> dict[str, Any]:
     settings = {"settings": dict(trial.setting.values)}
     return {**settings, **trial.ends, "interval": trial.kind, **trial.figures}
+
+
+NAMES = ("start", "clients", "max_num_batched_tokens", "gpus", "long_prefill_token_threshold")
+VLLM = (
+    "vllm serve MODEL", "--max-num-seqs", "--max-num-batched-tokens", "--tensor-parallel-size",
+    "--long-prefill-token-threshold",
+)  # fmt: skip
+SGLANG = (
+    "python -m sglang.launch_server --model-path MODEL", "--max-running-requests",
+    "--chunked-prefill-size", "--tp-size",
+)  # fmt: skip
+"""SGLang counts the tokens of prompts alone, so its line is close to a setting, not equal to it."""
+
+
+def flag_lines(setting: Setting) -> dict[str, Any]:
+    """Return a line for each engine, how many copies of it, and what has no flag in vLLM."""
+    question, found = setting.question, dict[str, Any]()
+    machine, policy = question.machines[0], question.policy
+    values = {"clients": machine.worker.clients, **policy["parameters"]}
+    gpus = {"gpus": machine.price} if machine.price > 1 and machine.price.denominator == 1 else {}
+    for engine, flags in (("vllm", VLLM), ("sglang", SGLANG)):
+        names = dict(zip(NAMES, flags, strict=False))
+        said = {**values, **gpus}.items()
+        words = [f"{names[name]} {value}" for name, value in said if name in names]
+        found[engine] = " ".join((names["start"], *words))
+    missing = [f"{name}={value}" for name, value in values.items() if name not in NAMES]
+    other = [] if policy["name"] == "vllm" else [f"policy={policy['name']}"]
+    return {**found, "copies": sum(setting.fleet), "without_flag": [*other, *missing]}

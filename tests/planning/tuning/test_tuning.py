@@ -5,8 +5,7 @@ import json
 import pytest
 
 import orsched
-from orsched.cli.flags import flag_lines
-from orsched.cli.tune_command import document_of
+from orsched.cli.tune_command import document_of, flag_lines
 from orsched.common.errors import PolicyError, TimeLimitError
 from orsched.instances.arrivals import with_arrivals
 from orsched.planning.capacity import proof_violations
