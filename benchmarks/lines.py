@@ -56,21 +56,21 @@ class Room(NamedTuple):
 
 ROOMS = {
     "common, costs, data": Room(
-        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 8_560, 6_500, 50
+        ("orsched/common", "orsched/costs", "orsched/data", "orsched/extending"), 8_760, 6_500, 50
     ),
-    "simulator": Room(("orsched/simulator",), 4_690, 4_300, 15),
+    "simulator": Room(("orsched/simulator",), 4_800, 4_300, 15),
     "metrics, checker, certificates": Room(
-        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 11_300, 9_700, 44
+        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 11_600, 9_700, 44
     ),
-    "solving": Room(("orsched/solving",), 3_195, 2_600, 12),
-    "files and instances": Room(("orsched/files", "instances"), 8_275, 8_300, 35),
-    "models": Room(("models",), 21_065, 19_300, 85),
-    "heuristics": Room(("heuristics",), 10_905, 9_500, 47),
-    "command line": Room(("orsched/cli",), 8_052, 6_000, 33),
-    "views": Room(("orsched/views",), 5_360, 5_400, 23),
-    "runner and calibration": Room(("runner", "orsched/calibration"), 15_700, 14_200, 66),
-    "papers": Room(("orsched/papers",), 2_885, 2_880, 20),
-    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 9_665, 9_200, 45),
+    "solving": Room(("orsched/solving",), 3_300, 2_600, 12),
+    "files and instances": Room(("orsched/files", "instances"), 8_475, 8_300, 35),
+    "models": Room(("models",), 21_565, 19_300, 87),
+    "heuristics": Room(("heuristics",), 11_055, 9_500, 47),
+    "command line": Room(("orsched/cli",), 8_300, 6_000, 33),
+    "views": Room(("orsched/views",), 5_460, 5_400, 23),
+    "runner and calibration": Room(("runner", "orsched/calibration"), 16_000, 14_200, 66),
+    "papers": Room(("orsched/papers",), 2_935, 2_880, 20),
+    "planning, prediction": Room(("orsched/planning", "orsched/prediction"), 10_265, 9_200, 47),
 }
 """The rooms; files directly in ``orsched/`` are the door and count in none."""
 LONG_FUNCTIONS = 25
