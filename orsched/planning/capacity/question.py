@@ -12,6 +12,7 @@ from orsched.certificates.fleet_demand import Limits
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
+from orsched.common.own_code import is_own
 from orsched.common.units import NEVER, seconds_to_ns
 from orsched.data.instance import require_instance
 from orsched.data.service_classes import SLO, require_slo
@@ -280,7 +281,7 @@ def read_policy(
 ) -> dict[str, Any]:
     """Return a policy as a study holds it; ``InputError`` for what is unknown or wrong."""
     from orsched.planning.study.axes import policy_axis
-    from orsched.solving.method_choice import require_choice
+    from orsched.solving.method_choice import method_info, require_choice
 
     if not isinstance(name, str):
         raise InputError(
@@ -294,7 +295,14 @@ def read_policy(
     table = {"name": name, "parameters": own}
     if information is not None:
         table["information"] = information
-    return dict(policy_axis([table], {})[0].content)
+    content = dict(policy_axis([table], {})[0].content)
+    if not is_own(content["name"]) and method_info(content["name"]).searches:
+        raise InputError(
+            f"{content['name']} searches, and many simulations would each wait for its end",
+            field="policy",
+            remedy="choose a policy such as vllm, gittins or fcfs; solve and compare take searches",
+        )
+    return content
 
 
 def _slo(given: Given) -> SLO | None:

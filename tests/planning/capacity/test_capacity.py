@@ -15,6 +15,7 @@ from orsched import AffineCost, Instance, Requests, Worker
 from orsched.calibration.intervals import wilson
 from orsched.common.errors import InfeasibleError, PolicyError, TimeLimitError
 from orsched.planning.capacity import proof_violations, save_capacity
+from orsched.planning.capacity.question import read_policy
 from orsched.planning.capacity.simulation import over_parts, over_replications
 from orsched.views import planning_charts as module
 from tests.decoding import decoding
@@ -124,6 +125,21 @@ def test_the_cheapest_mix_is_that_of_an_exhaustive_search(tmp_path):
 def test_wrong_arguments_are_named(options, field):
     error = refusal(orsched.capacity, heavy(20), **{**LIMITS, "jobs": 1, **options})
     assert error.field == field
+
+
+@pytest.mark.parametrize("method", orsched.methods(), ids=lambda each: each.name)
+def test_methods_that_search_are_refused_and_others_read(method):
+    """Each of many simulations would search to its end: ``exact`` ends only with a proof."""
+    calls = (
+        lambda spec: orsched.capacity(heavy(20), spec, jobs=1, **LIMITS),
+        lambda spec: orsched.tune(heavy(20), ["vllm", spec], jobs=1, **LIMITS),
+    )
+    if not method.searches:
+        assert read_policy(method.name, None, {})["name"] == method.name
+        return
+    for call in calls:
+        error = refusal(call, method.name)
+        assert (error.field, f"{method.name} searches" in str(error)) == ("policy", True)
 
 
 def test_no_limits_no_requests_and_other_things_are_refused():
