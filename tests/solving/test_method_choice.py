@@ -228,8 +228,8 @@ def test_what_fits_runs(dispatch):
 
 
 @pytest.mark.parametrize(("policy", "said"), [
-    ("disaggregated", "is for workers of different roles"), ("hybrid", "serves one worker"),
-    ("windows", "serves one worker"), ("mico", "no predicted lengths"),
+    ("disaggregated", "is for workers of different roles"), ("offline", "serves one worker"),
+    ("windows", "windows searches"), ("mico", "no predicted lengths"),
 ])  # fmt: skip
 def test_capacity_refuses_policies_that_do_not_serve_such_fleets(policy, said):
     with pytest.raises(InputError, match=said):
