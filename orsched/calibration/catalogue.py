@@ -16,6 +16,7 @@ from orsched.calibration.data_sheet import (
     data_sheet_cost,
     fitting,
     least_gpus,
+    unshared,
 )
 from orsched.calibration.gpus import GPUS, constants_of, fit_error
 from orsched.calibration.shapes import MODELS, SHORT
@@ -128,10 +129,10 @@ def measured() -> tuple[Machine, ...]:
 
 
 def sheets_of(count: int) -> Iterator[Machine]:
-    """Yield the machines of data sheets on so many GPUs, without models that they do not hold."""
+    """Yield the data-sheet machines on so many GPUs, without models that they cannot hold."""
     for gpu in GPUS.values():
         for shape in MODELS.values():
-            if least_gpus(gpu, shape) <= count:
+            if least_gpus(gpu, shape) <= count and not unshared(shape, Layout(tp=count)):
                 yield _sheet(gpu.name, count, shape.name)
 
 
@@ -332,7 +333,7 @@ def _known() -> Iterator[Machine]:
     """Yield the machines that were read, those of the catalogue, and other numbers of GPUs."""
     yield from tuple(_read.values())
     yield from machines()
-    for count in (2, 3, 4, 5, 6, 7, 8, 16):
+    for count in (2, 4, 8, 16):
         yield from sheets_of(count)
 
 

@@ -58,6 +58,34 @@ class Layout:
         return "infiniband" if self.tp * self.dp > gpu.node else gpu.link
 
 
+def unshared(shape: ModelShape, layout: Layout) -> str:
+    """Return which part of a model GPUs cannot share evenly, in words; "" where they share all.
+
+    As in vLLM: each GPU has as many heads as the others, and as many columns of each feed-forward
+    layer. More GPUs than heads of keys have copies of them, each as many.
+    """
+    tp, groups = layout.tp, layout.tp * layout.dp // layout.ep
+    copied = shape.latent or tp % shape.kv_heads == 0
+    for what, number, gpus in (
+        ("attention heads", shape.heads, tp),
+        ("heads of keys", 0 if copied else shape.kv_heads, tp),
+        ("heads of linear attention", shape.linear_keys // max(1, shape.key_size), tp),
+        ("columns of feed-forward layers", shape.ffn, tp),
+        ("columns of shared experts", shape.shared_ffn, tp),
+        ("columns of experts", shape.expert_ffn, groups),
+    ):
+        if number % gpus:
+            return f"{gpus} GPUs cannot share {number:,} {what} evenly"
+    return ""
+
+
+def _require_shared(shape: ModelShape, layout: Layout) -> None:
+    whole_number(layout.pp, "pp", minimum=1, maximum=shape.layers)
+    whole_number(layout.ep, "ep", minimum=1, maximum=max(1, shape.experts))
+    if problem := unshared(shape, layout):
+        raise InputError(problem, field="tp", remedy="a divisor for --tp; --pp divides the layers")
+
+
 class Fitting(NamedTuple):
     """What fits beside the weights."""
 
@@ -93,7 +121,7 @@ def data_sheet_cost(
     sum its results twice: a time for each sum, and its bytes over the link (``Constants``).
     """
     layout = layout or Layout()
-    whole_number(layout.pp, "pp", minimum=1, maximum=shape.layers)
+    _require_shared(shape, layout)
     link = layout.link(gpu)
     known = constants or constants_of(gpu, engine, link)
     bandwidth = gpu.bandwidth * known.gemm_memory
@@ -257,6 +285,7 @@ def fitting(
     sheets are 10^9 bytes, of which devices have 5 to 8 % more: that is left to activations.
     """
     layout = layout or Layout()
+    _require_shared(shape, layout)
     room, each = _room(gpu, shape, layout, share)
     tokens = room // each
     if tokens < BLOCK_TOKENS:
@@ -264,7 +293,7 @@ def fitting(
             f"the weights of {shape.title}, {shape.weight_bytes / 1e9:.0f} GB, do not fit"
             f" onto {layout.gpus} x {gpu.title}",
             field="tp",
-            remedy=f"at least {least_gpus(gpu, shape)} GPUs: --tp",
+            remedy=f"at least {least_gpus(gpu, shape)} GPUs: --tp or --pp",
         )
     tokens *= layout.dp
     return Fitting(tokens, tokens // BLOCK_TOKENS)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+PRODUCTS = ("bf16", "fp8", "int8", "mxfp4", "fp4")  # types that matrices are multiplied in
 TABLES = files("orsched.calibration").joinpath("tables")
 
 
@@ -40,6 +41,9 @@ class Gpu:
         Numbers of 4 bits with scales for 32 (MXFP4) are multiplied in FP8.
         """
         peaks = dict(self.narrow)
+        if product not in PRODUCTS:
+            remedy = known_names(product, PRODUCTS)
+            raise InputError(f"unknown type {product!r}", field="product", remedy=remedy)
         if product == "mxfp4":
             product = "fp8" if "fp4" in peaks else "bf16"
         return peaks.get(product, self.flops)
@@ -137,13 +141,22 @@ def _table(path: Path | None) -> dict[str, Any]:
 _SHIPPED: dict[str, Any] = json.loads(TABLES.joinpath("constants.json").read_text("utf-8"))
 
 
-def require_engine(engine: str, path: Path | None) -> None:
-    """Raise ``InputError`` for an engine without a section in the table (or one at ``path``)."""
-    others = {"default", "fit", *(each.family for each in GPUS.values())}
-    engines = [name for name in _table(path) if " " not in name and name not in others]
-    if engine.split("-")[0] not in engines:
-        problem = f"unknown engine {engine!r}"
-        raise InputError(problem, field="engine", remedy=known_names(engine, engines))
+def _require_known(gpu: Gpu, engine: str, link: str, table: dict[str, Any]) -> None:
+    """Raise ``InputError`` for a name of a family, a link or an engine that has no constants."""
+    families = dict.fromkeys(each.family for each in GPUS.values())
+    links = [name.removeprefix("link ") for name in table if name.startswith("link ")]
+    others = {"default", "fit", *families}
+    engines = [name for name in table if " " not in name and name not in others]
+    for what, name, known in (
+        ("engine", engine, engines),
+        ("link", link, links),
+        ("family", gpu.family, ["", *families, *table]),
+    ):
+        if name not in known:
+            shown = families if what == "family" else known
+            raise InputError(
+                f"unknown {what} {name!r}", field=what, remedy=known_names(name, shown)
+            )
 
 
 def constants_of(
@@ -158,11 +171,12 @@ def constants_of(
     The table has sections ``default``, those of families (``hopper``), of links (``link pcie``), of
     engines (``vllm``) and of both (``vllm hopper``); a later one replaces values of those before.
     A section of the file at ``path`` takes the place of that of the table. ``changed`` replaces
-    single constants. Raises ``InputError`` for a wrong name or value.
+    single constants. Raises ``InputError`` for an unknown name, or a wrong value.
     """
-    table = _table(path)
-    engine = engine.split("-")[0]
-    names = ("default", gpu.family, f"link {link or gpu.link}", engine, f"{engine} {gpu.family}")
+    table, link = _table(path), link or gpu.link
+    engine = str(engine).split("-")[0]
+    _require_known(gpu, engine, link, table)
+    names = ("default", gpu.family, f"link {link}", engine, f"{engine} {gpu.family}")
     values: dict[str, Any] = {}
     sources: list[str] = []
     for name in names:

@@ -251,9 +251,8 @@ def _layout(given: CostCommand, chip: Gpu, shape: ModelShape) -> Layout:
 
 
 def _constants(given: CostCommand, chip: Gpu, layout: Layout, engine: str) -> Constants:
-    from orsched.calibration.gpus import constants_of, require_engine
+    from orsched.calibration.gpus import constants_of
 
-    require_engine(engine, given.constants)
     changed = read_pairs(given.constant, "--constant")
     return constants_of(chip, engine, layout.link(chip), given.constants, changed)
 

@@ -8,7 +8,6 @@ import click
 
 from orsched.cli.artefacts import check_paths, require_packages
 from orsched.cli.declaring import THERE, argument, command, option
-from orsched.cli.machines import gpu_named
 from orsched.cli.options import Printed
 from orsched.cli.output import ProgressPrinter, print_json, print_rows, remark, say, table
 
@@ -40,8 +39,6 @@ class ValidateCommand(Printed):
 
         check_paths({"output": self.output}, self.files, (".png", ".svg", ".pdf"))
         require_packages({"plot": self.output})
-        if self.gpu is not None:
-            gpu_named(self.gpu)
         with ProgressPrinter("reading") as progress:
             found = validate(self.files, self.gpu, progress.say)
         _print(found, self.style)

@@ -212,6 +212,36 @@ def test_a_wrong_layout_is_named(layout, field):
     assert refused("", Layout, **layout).field == field
 
 
+@pytest.mark.parametrize(("model", "layout", "words"), [
+    ("llama3-8b", {"tp": 3}, "32 attention heads"), ("llama3-8b", {"pp": 33}, "33 is above 32"),
+    ("llama3-3b", {"tp": 3}, "8 heads of keys"), ("qwen2.5-7b", {"tp": 7}, "4 heads of keys"),
+    ("deepseek-v3", {"tp": 8, "dp": 24}, "2,048 columns of experts"),
+    ("llama2-13b", {"tp": 5}, "13,824 columns"),
+    ("mixtral-8x7b", {"dp": 16, "ep": 16}, "16 is above 8"),
+    ("qwen3.5-397b", {"tp": 32}, "16 heads of linear"),
+])  # fmt: skip
+def test_what_gpus_cannot_share_evenly_is_refused(model, layout, words):
+    """As an engine does, which gives each GPU as many heads and columns as the others."""
+    for derive in (data_sheet_cost, fitting):
+        error = refused("", derive, GPUS["gb300"], MODELS[model], Layout(**layout))
+        assert error.field in layout
+        assert words in error.problem
+
+
+@pytest.mark.parametrize(("field", "change"), [
+    ("engine", {"engine": "nope"}), ("engine", {"engine": "hopper"}), ("engine", {"engine": None}),
+    ("family", {"gpu": replace(GPUS["h100"], family="nope")}), ("link", {"link": "nope"}),
+    ("link", {"gpu": replace(GPUS["h100"], link="nope")}),
+])  # fmt: skip
+def test_a_name_without_constants_is_refused_and_has_no_default(field, change):
+    given = {"gpu": GPUS["h100"], **change}
+    assert refused("known", constants_of, **given).field == field
+    if "link" not in change:
+        given |= {"shape": MODELS["llama3-8b"]}
+        assert refused("known", data_sheet_cost, **given).field == field
+    assert refused("known", GPUS["h100"].peak, "bf17").field == "product"
+
+
 def test_a_gpu_of_ones_own_has_five_numbers():
     own = own_gpu("tflops=400,gb=48,gb_s=1200,link_gb_s=64,like=l40s")
     assert (own.flops, own.memory_bytes, own.bandwidth) == (4e14, 48e9, 1.2e12)
@@ -236,7 +266,7 @@ def test_what_fits_beside_the_weights():
     for gpu in GPUS.values():
         for shape in MODELS.values():
             count = least_gpus(gpu, shape)
-            assert fitting(gpu, shape, Layout(tp=count)).kv_tokens >= 4095
+            assert fitting(gpu, shape, Layout(min(count, 8), -(-count // 8))).kv_tokens >= 4095
 
 
 CONFIG = {

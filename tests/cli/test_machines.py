@@ -124,7 +124,7 @@ def test_a_data_sheet_makes_a_worker(call, done, as_json):
 
 
 @pytest.mark.parametrize(
-    "name", ["a100x2-llama3-8b-sheet", "a100x3-llama3-8b-sheet", "h100x16-llama3-70b-sheet"]
+    "name", ["a100x2-llama3-8b-sheet", "a100x8-llama3-8b-sheet", "h100x16-llama3-70b-sheet"]
 )
 def test_other_numbers_of_gpus_are_named_as_well(name):
     found = machine(name)

@@ -62,7 +62,7 @@ def test_a_gpu_that_a_table_does_not_name_is_asked_for(as_json):
 
 @pytest.mark.parametrize(("line", "said"), [
     ("validate none.csv", "does not exist"),
-    ("validate small.csv --gpu abacus", "is not in the catalogue"),
+    ("validate small.csv --gpu abacus", "unknown GPU"),
     ("validate small.csv -o p.txt", "is not a suffix"),
     ("validate plain.csv", "is not a table of served configurations"),
     ("validate", "FILE"),

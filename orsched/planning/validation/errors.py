@@ -15,6 +15,7 @@ from orsched.calibration.gpus import GPUS, constants_of
 from orsched.calibration.runs import served
 from orsched.calibration.shapes import MODELS
 from orsched.common.errors import InputError
+from orsched.common.near_names import known_names
 from orsched.common.units import NS_PER_S
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
@@ -54,6 +55,8 @@ def validate(
 
     ``gpu``: of rows whose table does not name theirs. Raises ``InputError`` for a wrong file.
     """
+    if gpu not in (None, *GPUS):
+        raise InputError(f"unknown GPU {gpu!r}", field="--gpu", remedy=known_names(gpu, GPUS))
     rows: list[Row] = []
     skipped: list[Row] = []
     found = [each for file in files for each in read_served(file)]
@@ -124,6 +127,8 @@ def machine_of(each: Served) -> Machine:
         raise _left_out(f"more than {MOST_GPUS} GPUs")
     if not each.gpu:
         raise _left_out("the table does not name the GPU (--gpu)")
+    if not each.engine:
+        raise _left_out("the table does not name the engine")
     return _machine(each.gpu, each.model, precision_of(each), layout, each.engine)
 
 

@@ -39,12 +39,13 @@ def test_the_precision_is_that_of_the_row_or_of_the_name():
     assert precision_of(Served("a", "x/y")) == "bf16"
 
 
-LLAMA = {"model": "meta-llama/Llama-3.1-8B-Instruct", "gpu": "h100_sxm", "measured": {"tpot": 0.01}}
+LLAMA = {"model": "meta-llama/Llama-3.1-8B-Instruct", "gpu": "h100_sxm", "engine": "vllm",
+         "measured": {"tpot": 0.01}}  # fmt: skip
 
 
 @pytest.mark.parametrize(("changes", "reason"), [
     ({"refused": "requests failed"}, "requests failed"),
-    ({"gpu": ""}, "does not name the GPU"),
+    ({"gpu": ""}, "does not name the GPU"), ({"engine": ""}, "does not name the engine"),
     ({"gpu": "abacus"}, "GPU 'abacus' is not in the catalogue"),
     ({"model": "x/Abacus-1"}, "model 'x/Abacus-1' is not in the catalogue"),
     ({"tensor": 16}, "more than 8 GPUs"),
