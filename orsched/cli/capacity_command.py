@@ -67,6 +67,18 @@ class Fleets(Limits, Timed, Viewed, Requests):
         "Keep finished simulations here: the same command goes on where it was.", type=FOLDER
     )
 
+    def asked(self, path: str, progress: ProgressPrinter) -> dict[str, Any]:
+        """Load what is asked about; return the arguments of ``capacity`` and ``tune`` by name."""
+        from orsched.planning.capacity.question import ASKED
+
+        problem = load_instance(path)
+        if self.concurrency is not None:
+            problem = problem.replace(concurrency=self.concurrency)
+        own = {name: getattr(self, name) for name in ASKED if hasattr(self, name)}
+        kinds = read_machines(self.machines, problem)
+        given = {"instance": problem, "machines": kinds, "callback": progress.say}
+        return own | given | {"slo": self.slo_text}
+
 
 @command(
     "capacity",
@@ -100,6 +112,10 @@ class CapacityCommand(Fleets):
     autoscale: str | None = option(
         "Workers go on and off by load: min=1,target=0.7,startup=40.", metavar="SPEC"
     )
+    split: str | None = option(
+        "Machines prefill or decode, with disaggregated; the link: free, bandwidth=25e9,...",
+        metavar="LINK",
+    )
     plot: Path | None = option("Draw attainment and p99 against workers (.png, ...).")
     verify: Path | None = option(
         "Verify the lower bound of a result that was printed as JSON, and simulate nothing.",
@@ -109,7 +125,7 @@ class CapacityCommand(Fleets):
     parameters: tuple[str, ...] = PARAMETERS
 
     def _run(self) -> int:
-        from orsched.planning.capacity import capacity
+        from orsched.planning.capacity import capacity, question
 
         self.note_milliseconds()
         parameters = read_pairs(self.parameters, "--param")
@@ -117,26 +133,20 @@ class CapacityCommand(Fleets):
         check_paths({"plot": self.plot}, [self.instance])
         require_packages({"plot": self.plot})
         with ProgressPrinter("loading") as progress:
-            problem = load_instance(self.instance)
-            if self.concurrency is not None:
-                problem = problem.replace(concurrency=self.concurrency)
-            kinds = read_machines(self.machines, problem)
-            require_columns((*_COLUMNS, *(kinds if kinds and len(kinds) > 1 else ())), ())
+            asked = self.asked(self.instance, progress) | {"parameters": parameters}
+            problem, kinds = asked["instance"], asked["machines"]
+            several = self.split is not None or (kinds and len(kinds) > 1)
+            machines = question.read_machines(problem, kinds, self.split is not None)
+            names = [machine.name for machine in machines] if several else []
+            require_columns((*_COLUMNS, *names), ())
             if self.verify is not None:
                 progress.say("verifying")
-                return _verify(problem, kinds, self.verify)
+                return _verify(problem, [machine.worker for machine in machines], self.verify)
             progress.say("proving")
-            options = {name: getattr(self, name) for name in _PASSED_ON} | {"slo": self.slo_text}
+            asked |= {"max_workers": self.max_workers, "exhaustive": self.exhaustive}
             try:
                 with own_code([self.policy], parameters):
-                    found = capacity(
-                        problem,
-                        self.policy,
-                        machines=kinds,
-                        parameters=parameters,
-                        callback=progress.say,
-                        **options,
-                    )
+                    found = capacity(policy=self.policy, **asked)
             except InfeasibleError as error:
                 if self.style == "json":
                     print_json(_nothing(str(error)))
@@ -151,14 +161,6 @@ class CapacityCommand(Fleets):
             save_capacity(found, self.plot)
             remark(f"plot written to {self.plot}")
         return EXIT_INTERRUPTED if found.termination == "interrupted" else 0
-
-
-_PASSED_ON = (
-    "attainment", "arrivals", "sample", "replications", "confidence", "criterion", "max_workers",
-    "exhaustive", "seed", "jobs", "cluster", "ray_address", "time_limit", "slo_ttft", "slo_tpot",
-    "folder", "failures", "autoscale",
-)  # fmt: skip
-"""Options that are arguments of ``orsched.capacity``."""
 
 
 def read_machines(
@@ -252,7 +254,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _verify(instance: Instance, kinds: Any, path: Path) -> int:
+def _verify(instance: Instance, workers: list[Worker], path: Path) -> int:
     """Verify the certificate of a printed result; say what it proves."""
     from orsched.files.text import parse_json, read_text
     from orsched.planning.capacity import proof_violations
@@ -266,7 +268,6 @@ def _verify(instance: Instance, kinds: Any, path: Path) -> int:
             remedy="give the JSON that orsched capacity --format json prints",
         )
     claim = document["certificate"]
-    workers = None if kinds is None else [worker for worker, _ in kinds.values()]
     found = proof_violations(instance, claim, workers)
     if not found and len(claim["weights"]) == 1:
         lower = claim["speed"] + 1

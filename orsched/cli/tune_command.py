@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli.artefacts import check_paths, require_packages
-from orsched.cli.capacity_command import Fleets, read_machines
+from orsched.cli.capacity_command import Fleets
 from orsched.cli.columns import viewed
 from orsched.cli.declaring import command, option
 from orsched.cli.machines import say_machine
 from orsched.cli.options import INSTANCE
 from orsched.cli.output import ProgressPrinter, print_json, print_rows, printable, remark, say
 from orsched.cli.policies import own_code
-from orsched.cli.request_options import load_instance
 from orsched.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,28 +71,18 @@ class TuneCommand(Fleets):
         check_paths({"plot": self.output}, [self.instance])
         require_packages({"plot": self.output})
         with ProgressPrinter("loading") as progress:
-            problem = load_instance(self.instance)
-            if self.concurrency is not None:
-                problem = problem.replace(concurrency=self.concurrency)
-            kinds = read_machines(self.machines, problem)
-            options = {name: getattr(self, name) for name in _PASSED_ON} | {"slo": self.slo_text}
+            asked = self.asked(self.instance, progress)
             with own_code(names):
                 found = tune(
-                    problem, names, search=search, machines=kinds, callback=progress.say, **options
+                    policies=names, search=search, maximise=self.maximise, runs=self.runs, **asked
                 )
-        if kinds is None:
-            say_machine(problem)
+        if asked["machines"] is None:
+            say_machine(asked["instance"])
         _print(found, self.style)
         if self.output is not None:
             save_tuning(found, self.output)
             remark(f"plot written to {self.output}")
         return 0
-
-
-_PASSED_ON = (
-    "maximise", "runs", "slo_ttft", "slo_tpot", "attainment", "arrivals", "sample", "replications",
-    "seed", "folder", "jobs", "cluster", "ray_address", "time_limit",
-)  # fmt: skip
 
 
 def _read_search(texts: tuple[str, ...]) -> dict[str, list[Any]]:

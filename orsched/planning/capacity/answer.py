@@ -13,8 +13,10 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, TimeLimitError
 from orsched.common.own_code import is_own
 from orsched.data.instance import refusal_note
+from orsched.files.text import require_known
 from orsched.planning.capacity.proof import Proof
 from orsched.planning.capacity.question import (
+    ASKED,
     MOST_WORKERS,
     Given,
     price_of,
@@ -30,16 +32,16 @@ from orsched.planning.capacity.search import (
     cheapest_fleet,
     fewest_workers,
 )
+from orsched.planning.capacity.simulation import with_fleet
 from orsched.planning.study.drive import Store
 from orsched.planning.study.pools import read_processes
 from orsched.solving.method_choice import choose, method_info, require_fit
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from orsched.data.instance import Instance
-    from orsched.data.workers import Worker
     from orsched.planning.capacity.question import Fleet, Question
     from orsched.planning.capacity.simulation import Estimate
     from orsched.planning.study.pools import Processes
@@ -53,29 +55,9 @@ def capacity(
     instance: Instance,
     policy: str = "vllm",
     *,
-    slo_ttft: float | None = None,
-    slo_tpot: float | None = None,
-    slo: str | None = None,
-    attainment: float = 0.9,
-    arrivals: str | Mapping[str, Any] | None = None,
-    sample: int | None = None,
-    replications: int | None = None,
-    seed: int = 0,
-    confidence: float = 0.95,
-    criterion: str | None = None,
-    machines: Mapping[str, tuple[Worker, float]] | None = None,
     max_workers: int = MOST_WORKERS,
     exhaustive: bool = False,
-    parameters: Mapping[str, Any] | None = None,
-    information: str | None = None,
-    failures: Any = None,
-    autoscale: Any = None,
-    folder: str | os.PathLike[str] | None = None,
-    jobs: int | None = None,
-    cluster: str = "local",
-    ray_address: str | None = None,
-    time_limit: float | None = None,
-    callback: Callable[[str], None] | None = None,
+    **asked: Any,
 ) -> Capacity:
     """Return the fewest workers, or the cheapest mix, that keep latency limits, and a proof.
 
@@ -85,29 +67,12 @@ def capacity(
     been simulated, or is excluded. Ctrl-C and the time limit give the best answer so far.
 
     Args:
-        instance: the requests; how many workers it has plays no part. Limits are those of its
-            interactive requests, or of all where there are none.
+        instance: the requests, on a worker.
         policy: a method's name or ``module:Class``.
-        slo_ttft, slo_tpot: limits in seconds; at least one.
-        slo: limits on figures that each trace must keep, such as ``ttft_p99<=2,itl_p95<=0.05``.
-        attainment: share of the requests that must keep both.
-        arrivals: another law of arrivals (``poisson:rate=3``); default: those of the instance.
-        sample: draw so many requests for each replication.
-        replications: traces, drawn with the seeds ``seed``, ``seed + 1`` ...; default: 5 for random
-            arrivals or samples, else 1.
-        confidence: level of the intervals: Student's t over replications; for one trace a block
-            bootstrap over its parts, or Wilson's interval where that is wider.
-        criterion: ``measured``: the measured attainment decides (default for one trace);
-            ``confident``: the lower end of its interval (default for replications).
-        machines: by name, worker and price of one; default: the instance's own worker.
         max_workers: the largest fleet that is tried.
         exhaustive: try all fleets in order of size or price, without bisection.
-        parameters, information: of the policy.
-        failures, autoscale: of the fleet, as ``simulate`` takes them.
-        folder: keeps finished simulations, which the next call does not run again; None: not kept.
-        jobs, cluster, ray_address: of the processes, as in ``orsched.planning.study.run``.
-        time_limit: in seconds.
-        callback: called with what is being done.
+        asked: limits, ``attainment``, traces, machines, their ``split``, failures, processes and
+            ``folder``: the attributes of ``orsched.planning.capacity.Given``.
 
     Raises:
         InputError: an argument is wrong, or no fleet up to ``max_workers`` suffices.
@@ -122,17 +87,14 @@ def capacity(
     True
     """
     begin = monotonic()
-    given = Given(
-        instance, policy, parameters, information, machines, slo_ttft, slo_tpot, attainment,
-        arrivals, sample, replications, seed, confidence, criterion, failures, autoscale,
-        slo,
-    )  # fmt: skip
+    require_known(asked, "", ASKED)
+    given = Given(instance, policy, **asked)
     question = read_question(given)
     most = whole_number(max_workers, "max_workers", minimum=1, maximum=MOST_WORKERS)
-    processes = read_processes(jobs, cluster, ray_address)
-    deadline = deadline_of(begin, time_limit)
-    effort = _Effort(begin, deadline, most, exhaustive, folder, processes)
-    return _answered(question, effort, callback or (lambda _: None))
+    processes = read_processes(given.jobs, given.cluster, given.ray_address)
+    deadline = deadline_of(begin, given.time_limit)
+    effort = _Effort(begin, deadline, most, exhaustive, given.folder, processes)
+    return _answered(question, effort, given.callback)
 
 
 class _Effort(NamedTuple):
@@ -215,8 +177,7 @@ def deadline_of(begin: float, time_limit: float | None) -> float | None:
 
 def _refused(question: Question) -> list[str]:
     """Return the remark on requests that fit onto no machine; ``InfeasibleError`` where all do."""
-    workers = tuple(machine.worker for machine in question.machines)
-    return refusal_note(question.instance.replace(workers=workers).admitted())
+    return refusal_note(question.on_machines().admitted())
 
 
 def _require_fit(question: Question) -> None:
@@ -225,12 +186,12 @@ def _require_fit(question: Question) -> None:
     if is_own(policy["name"]):  # its code runs in the processes of the simulations
         return
     chosen = choose(policy["name"], policy["information"], policy["parameters"], "policy")
-    if getattr(chosen.method, "needs_roles", False):
+    if getattr(chosen.method, "needs_roles", False) != question.has_roles:
+        other = "workers that do both" if question.has_roles else "workers of different roles"
         raise InputError(
-            f"{chosen.method.name} is for workers of different roles, and capacity counts workers "
-            "that prefill and decode",
+            f"{chosen.method.name} is for {other}",
             field="policy",
-            remedy="choose another policy; a study over workers such as '2P2D' compares splits",
+            remedy="take --split and disaggregated together, or neither",
         )
     if method_info(policy["name"]).workers == "one":
         raise InputError(
@@ -238,10 +199,10 @@ def _require_fit(question: Question) -> None:
             field="policy",
             remedy="choose one that serves several, such as vllm, gittins or fcfs",
         )
-    workers = tuple(machine.worker for machine in question.machines)
-    served = question.instance.replace(workers=workers).admitted()
-    for worker in workers:
-        require_fit(served.replace(workers=(worker,)), chosen)
+    one = ([1, machine.name, machine.worker.to_dict()] for machine in question.machines)
+    served = with_fleet(question.on_machines().admitted(), one, question.scene.get("link"))
+    for workers in [served.workers] if question.has_roles else [(w,) for w in served.workers]:
+        require_fit(served.replace(workers=workers), chosen)
 
 
 def _said(say: Callable[[str], None]) -> Callable[[Sequence[Fleet], int, int], None]:
@@ -276,13 +237,15 @@ def _nothing(ended: str, evaluation: Evaluation, most: int, refused: list[str]) 
     )
 
 
-def _left_over(evaluation: Evaluation, best: Estimate) -> tuple[float, str]:
-    """Return the bulk throughput of a fleet, and how it is known.
+def _left_over(evaluation: Evaluation, best: Estimate) -> tuple[float, str] | None:
+    """Return the bulk throughput of a fleet, and how it is known; None with roles.
 
     Without bulk requests: idle time at the throughput of a worker that has them all at once.
     """
     if best.bulk_tokens_per_s is not None:
         return best.bulk_tokens_per_s, "measured"
+    if evaluation.question.has_roles:
+        return None
     question, total = evaluation.question, 0.0
     for number, machine in enumerate(question.machines):
         count = best.fleet[number]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,7 @@ class Proof:
 
     def _prepare(self) -> bool:
         """Work out the demands; say why nothing can be proven where that is so."""
-        workers = [machine.worker for machine in self.question.machines]
+        workers = self.question.on_machines().workers
         try:
             for seed in self.question.seeds:
                 trace = self.question.trace(seed)
@@ -167,7 +168,9 @@ class Proof:
         return Fraction(self.speed) * dearest / _FINEST
 
     def is_too_small(self, fleet: Fleet) -> bool:
-        """Say if a fleet is proven to be too small."""
+        """Say if a fleet is proven to be too small, or has no worker for a phase."""
+        if not self.question.serves(fleet):
+            return True
         weight = sum(a * b for a, b in zip(self.weights, fleet, strict=True))
         return weight <= self.speed
 
@@ -232,7 +235,8 @@ def _violations(
     for name, kinds in _text_or_none.items():
         if type(claim[name]) not in kinds:
             return [f"{name} is {claim[name]!r}"]
-    workers = [instance.workers[0]] if machines is None else list(machines)
+    machines = instance.workers[:1] if machines is None else machines
+    workers = [replace(worker, role="both") for worker in machines]
     seeds = [trace["seed"] for trace in claim["traces"]]
     if claim["bound"] != "capacity" or len(set(seeds)) != len(seeds):
         return ["it is of another kind, or has a trace twice"]

@@ -14,12 +14,15 @@ from orsched.common.errors import InputError
 from orsched.common.near_names import known_names
 from orsched.common.own_code import is_own
 from orsched.common.units import NEVER, seconds_to_ns
+from orsched.data.feature_pairs import refused_pair
 from orsched.data.instance import require_instance
+from orsched.data.links import read_link
 from orsched.data.service_classes import SLO, require_slo
 from orsched.data.workers import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    import os
+    from collections.abc import Callable, Mapping, Sequence
 
     from orsched.data.instance import Instance
     from orsched.data.service_classes import FigureLimit
@@ -30,7 +33,10 @@ Fleet = tuple[int, ...]
 
 CRITERIA = ("measured", "confident")
 MOST_WORKERS = 1024
+SPLIT = "disaggregated"
+"""The policy of fleets with roles."""
 REPLICATIONS = 5
+_PHASES = ("prefill", "decode")
 _MOST_MACHINES = 8
 _MOST_REPLICATIONS = 1000
 
@@ -50,7 +56,7 @@ class Question:
     ``policy`` is as a study holds it: name, information and parameters. ``arrivals`` and ``sample``
     are None for the requests as given, limits for those of each request's class; one trace is drawn
     for each of the ``seeds``. ``scene`` is what else a fleet has, as plain JSON values: ``link``,
-    ``failures`` and ``autoscale``.
+    ``failures`` and ``autoscale``. With a link between machines of roles each fleet needs both.
     """
 
     instance: Instance
@@ -107,9 +113,24 @@ class Question:
         """Whether traces differ between seeds."""
         return len(self.seeds) > 1 or self.arrivals is not None or self.sample is not None
 
+    @property
+    def has_roles(self) -> bool:
+        """Whether a machine only prefills or only decodes."""
+        return any(machine.worker.role != "both" for machine in self.machines)
+
+    def serves(self, fleet: Fleet) -> bool:
+        """Whether a fleet can prefill and decode at all."""
+        there = [m.worker for m, count in zip(self.machines, fleet, strict=True) if count]
+        return any(each.prefills for each in there) and any(each.decodes for each in there)
+
+    def on_machines(self) -> Instance:
+        """Return the instance on one worker of each machine, whose roles are left out."""
+        workers = tuple(replace(machine.worker, role="both") for machine in self.machines)
+        return self.instance.replace(workers=workers)
+
     def trace(self, seed: int) -> Instance:
         """Return the requests of a seed, on one worker of the first machine."""
-        one = self.instance.replace(workers=(self.machines[0].worker,))
+        one = self.instance.replace(workers=self.on_machines().workers[:1])
         return trace_of(one, self.sample, self.arrivals, seed)
 
     def limits(self, trace: Instance) -> Limits:
@@ -153,12 +174,35 @@ def limits_of(instance: Instance, ttft_ns: int | None, tpot_ns: int | None) -> L
 
 
 def read_machines(
-    instance: Instance, given: Mapping[str, tuple[Worker, float]] | None
+    instance: Instance, given: Mapping[str, tuple[Worker, float]] | None, split: bool = False
 ) -> tuple[Machine, ...]:
     """Return the machines of a fleet; without any, the instance's own worker at the price 1.
 
-    Raises ``InputError`` for none, too many or unequal workers, and for wrong prices.
+    ``split``: each that does both becomes one that prefills and one that decodes. Raises
+    ``InputError`` for none, too many or unequal workers, and for wrong prices.
     """
+    found = _machines(instance, given)
+    if not split:
+        return found
+    roles = [
+        part
+        for one in found
+        for part in (with_roles(one, _PHASES) if one.worker.role == "both" else [one])
+    ]
+    return tuple(roles if given else [each._replace(name=each.worker.role) for each in roles])
+
+
+def with_roles(machine: Machine, roles: Sequence[str]) -> list[Machine]:
+    """Return a machine in each of some roles, which its name says."""
+    return [
+        machine._replace(name=f"{machine.name}-{role}", worker=replace(machine.worker, role=role))
+        for role in roles
+    ]
+
+
+def _machines(
+    instance: Instance, given: Mapping[str, tuple[Worker, float]] | None
+) -> tuple[Machine, ...]:
     if given is None:
         first = instance.workers[0]
         if any(replace(other, name=first.name) != first for other in instance.workers):
@@ -188,15 +232,43 @@ def read_machines(
 
 
 class Given(NamedTuple):
-    """What ``capacity`` is given about the question, not yet validated: its arguments."""
+    """What ``capacity`` and ``tune`` are asked, not yet validated: their arguments by name.
+
+    Attributes:
+        instance: the requests; how many workers it has plays no part. Limits are those of its
+            interactive requests, or of all where there are none.
+        policy: a method's name or ``module:Class``.
+        parameters, information: of the policy.
+        machines: by name, worker and price of one; default: the instance's own worker.
+        split: a link, as ``read_link`` takes it: machines prefill or decode, with the policy
+            ``disaggregated``.
+        slo_ttft, slo_tpot: limits in seconds; at least one.
+        slo: limits on figures that each trace must keep, such as ``ttft_p99<=2,itl_p95<=0.05``.
+        attainment: share of the requests that must keep both.
+        arrivals: another law of arrivals (``poisson:rate=3``); default: those of the instance.
+        sample: draw so many requests for each replication.
+        replications: traces, drawn with the seeds ``seed``, ``seed + 1`` ...; default: 5 for random
+            arrivals or samples, else 1.
+        confidence: level of the intervals: Student's t over replications; for one trace a block
+            bootstrap over its parts, or Wilson's interval where that is wider.
+        criterion: ``measured``: the measured attainment decides (default for one trace);
+            ``confident``: the lower end of its interval (default for replications).
+        failures, autoscale: of the fleet, as ``simulate`` takes them.
+        folder: keeps finished simulations, which the next call does not run again; None: not kept.
+        jobs, cluster, ray_address: of the processes, as in ``orsched.planning.study.run``.
+        time_limit: in seconds.
+        callback: called with what is being done.
+    """
 
     instance: Instance
     policy: str
     parameters: Mapping[str, Any] | None = None
     information: str | None = None
     machines: Mapping[str, tuple[Worker, float]] | None = None
+    split: Any = None
     slo_ttft: float | None = None
     slo_tpot: float | None = None
+    slo: str | None = None
     attainment: float = 0.9
     arrivals: Any = None
     sample: int | None = None
@@ -206,7 +278,16 @@ class Given(NamedTuple):
     criterion: str | None = None
     failures: Any = None
     autoscale: Any = None
-    slo: str | None = None
+    folder: str | os.PathLike[str] | None = None
+    jobs: int | None = None
+    cluster: str = "local"
+    ray_address: str | None = None
+    time_limit: float | None = None
+    callback: Callable[[str], None] = lambda _: None
+
+
+ASKED = tuple(name for name in Given._fields if name not in ("instance", "policy"))
+"""Keywords of ``capacity``."""
 
 
 def read_question(given: Given) -> Question:
@@ -220,6 +301,10 @@ def read_question(given: Given) -> Question:
     drawn = None if given.sample is None else whole_number(given.sample, "sample", minimum=1)
     pairs = {"failures": given.failures, "autoscale": given.autoscale}.items()
     scene = {name: read_specs(value, name)[0] for name, value in pairs if value is not None}
+    if given.split is not None:
+        for other in scene:
+            raise refused_pair("link", "autoscaling" if other == "autoscale" else other)
+        scene["link"] = read_link(given.split).to_dict()
     random = (
         drawn is not None
         or "failures" in scene
@@ -239,8 +324,12 @@ def read_question(given: Given) -> Question:
         )
     question = Question(
         instance,
-        read_machines(instance, given.machines),
-        read_policy(given.policy, given.information, given.parameters),
+        read_machines(instance, given.machines, given.split is not None),
+        read_policy(
+            SPLIT if given.split is not None and given.policy == "vllm" else given.policy,
+            given.information,
+            given.parameters,
+        ),
         None if law is None else law.spec(),
         drawn,
         seeds,

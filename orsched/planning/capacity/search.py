@@ -245,8 +245,9 @@ def cheapest_fleet(
 
     ``hopeless``: whether a fleet is proven to be too small. Each machine alone comes first. Then,
     for each choice of the other machines that is cheaper than the best so far, the number of the
-    last one by bisection: more workers of any machine are taken to do no harm. ``exhaustive``: all
-    fleets in order of price, until one suffices.
+    last one by bisection: more workers of any machine are taken to do no harm. Where no machine
+    does alone, as with roles, equal numbers come first, each then as few as the others allow.
+    ``exhaustive``: all fleets in order of price, until one suffices.
     """
     if exhaustive:
         for fleet in _in_order(evaluation, most):
@@ -257,6 +258,8 @@ def cheapest_fleet(
     count = len(evaluation.question.machines)
     for number in range(count):
         search.along(tuple(0 for _ in range(count)), number)
+    if all(hopeless(tuple(most * (k == n) for k in range(count))) for n in range(count)):
+        search.evenly()
     for prefix in search.prefixes():
         search.along(prefix, count - 1)
     return None if search.best is None else evaluation.known[search.best]
@@ -319,6 +322,17 @@ class _Staircase:
             middle = (low + high) // 2
             low, high = (low, middle) if self.suffices(with_count(middle)) else (middle, high)
         self._take(with_count(high))
+
+    def evenly(self) -> None:
+        """Find how many of every machine suffice, then the fewest of each beside the others."""
+        count, each = len(self.machines), 1
+        while self.best is None and each * count <= self.most:
+            if self.suffices((each,) * count):
+                self._take((each,) * count)
+            each = max(each + 1, min(2 * each, self.most // count))
+        for number in range(count):
+            if self.best is not None:
+                self.along(self.best, number)
 
     def _take(self, fleet: Fleet) -> None:
         if not self.evaluation.estimate(fleet).suffices:  # a smaller one did: it stays the answer

@@ -17,7 +17,7 @@ from orsched.files.text import require_known
 from orsched.instances.arrivals import read_arrivals
 from orsched.planning.capacity.answer import deadline_of
 from orsched.planning.capacity.proof import Proof, weights_of
-from orsched.planning.capacity.question import Given, read_question
+from orsched.planning.capacity.question import ASKED, Given, read_question
 from orsched.planning.capacity.search import Evaluation, OutOfTimeError
 from orsched.planning.study.drive import Store
 from orsched.planning.study.pools import read_processes
@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
 
 OBJECTIVES = ("attainment", "goodput", "rate")
-_ASKED = (
-    "slo_ttft", "slo_tpot", "attainment", "arrivals", "sample", "replications", "machines",
-    "slo", "confidence", "folder", "jobs", "cluster", "ray_address", "time_limit", "callback",
-)  # fmt: skip
+_FIXED = ("parameters", "information", "split", "seed", "criterion", "failures", "autoscale")
 _FEWEST_RUNS, _LEAST = 24, Fraction(1, 10**6)
 _STEP = 32  # rates are 2 ** (1 / 32) apart: 2 %
 
@@ -99,8 +96,8 @@ def tune(
             highest at which the attainment is that of the argument.
         runs: whole traces to simulate at most (default: a tenth of the grid, at least 24).
         seed: of the first trace, of windows and of starts.
-        asked: limits, ``attainment``, ``arrivals``, ``sample``, ``replications``, ``machines``
-            (priced in GPUs), ``folder``, processes, ``time_limit``, ``callback``: see ``capacity``.
+        asked: limits, ``attainment``, traces, ``machines`` (priced in GPUs), processes and
+            ``folder``: the attributes of ``orsched.planning.capacity.Given``.
 
     Raises ``InputError`` for a wrong argument, ``PolicyError`` where every setting failed,
     ``TimeLimitError`` where none was done in time.
@@ -111,25 +108,26 @@ def tune(
     >>> found.best.value <= found.bound
     True
     """
-    require_known(asked, "", _ASKED)
+    require_known(asked, "", [name for name in ASKED if name not in _FIXED])
     if maximise not in OBJECTIVES:
         remedy = known_names(maximise, OBJECTIVES)
         raise InputError(f"unknown objective {maximise!r}", field="maximise", remedy=remedy)
-    own = {name: value for name, value in asked.items() if name in Given._fields}
-    space = _space(instance, policies, {"seed": seed, **own}, search or {})
+    specs = [policies] if isinstance(policies, str) else list(policies)
+    given = _given(instance, specs, {"seed": seed, **asked})
+    space = Space(read_question(given), specs, search or {})
     question = space.question
     grid = sum(1 for _ in space.settings())
     usual = max(_FEWEST_RUNS, -(-grid // 10)) * len(question.seeds)
     budget = usual if runs is None else whole_number(runs, "runs", minimum=1)
-    deadline = deadline_of(monotonic(), asked.get("time_limit"))
-    where = (asked.get("jobs"), asked.get("cluster", "local"), asked.get("ray_address"))
-    say = asked.get("callback") or (lambda _: None)
+    deadline = deadline_of(monotonic(), given.time_limit)
+    processes = read_processes(given.jobs, given.cluster, given.ray_address)
+    say = given.callback
     with ExitStack() as stack:
-        kept = asked.get("folder") or stack.enter_context(tempfile.TemporaryDirectory())
+        kept = given.folder or stack.enter_context(tempfile.TemporaryDirectory())
         store = stack.enter_context(Store(kept))
         evaluation = stack.enter_context(
             Evaluation(
-                question, store, read_processes(*where), deadline,
+                question, store, processes, deadline,
                 lambda _, ran, of: say(f"simulating settings: {ran} of {of} runs"),
             )
         )  # fmt: skip
@@ -139,18 +137,11 @@ def tune(
     return tuner.answer(grid, ended)
 
 
-def _space(
-    instance: Instance,
-    policies: str | Sequence[str],
-    asked: Mapping[str, Any],
-    search: Mapping[str, Sequence[Any]],
-) -> Space:
-    specs = [policies] if isinstance(policies, str) else list(policies)
-    if not specs:
+def _given(instance: Instance, policies: Sequence[str], asked: Mapping[str, Any]) -> Given:
+    if not policies:
         raise InputError("no policy is given", field="policies", remedy="e.g. vllm")
-    spec = read_spec(specs[0], "policies")
-    given = Given(instance, spec.name, spec.parameters, spec.information, **asked)
-    return Space(read_question(given), specs, search)
+    spec = read_spec(policies[0], "policies")
+    return Given(instance, spec.name, spec.parameters, spec.information, **asked)
 
 
 class _Tuner:

@@ -15,14 +15,21 @@ from orsched.common.near_names import known_names
 from orsched.data.splits import Split
 from orsched.data.workers import MAX_CLIENTS
 from orsched.instances.streams import stream
-from orsched.planning.capacity.question import Fleet, Machine, Question, read_policy
+from orsched.planning.capacity.question import (
+    SPLIT,
+    Fleet,
+    Machine,
+    Question,
+    read_policy,
+    with_roles,
+)
 from orsched.solving.method_choice import method_info, method_named, read_spec
 from orsched.solving.scenario import read_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-BUDGET, SPLIT = "max_num_batched_tokens", "disaggregated"
+BUDGET = "max_num_batched_tokens"
 USUAL: dict[str, tuple[Any, ...]] = {
     BUDGET: (256, 512, 1024, 2048, 4096, 8192, 16384),
     "long_prefill_token_threshold": (0, 256, 1024),
@@ -187,6 +194,6 @@ def _fleet_of(
         raise InputError(
             "is neither a number nor a split", field="search.workers", remedy="e.g. 2 or 1P1D:free"
         )
-    roles = [machine._replace(worker=replace(machine.worker, role=r)) for _, r in workers.roles]
+    roles = with_roles(machine, [role for _, role in workers.roles])
     link = {} if workers.link is None else {"link": workers.link.to_dict()}
     return tuple(roles), tuple(count for count, _ in workers.roles), link

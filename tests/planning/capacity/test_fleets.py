@@ -1,9 +1,13 @@
 """Capacity of fleets that change: failures, autoscaling, and what they cost in worker hours."""
 
+from dataclasses import replace
+
 import pytest
 
 import orsched
-from orsched.solving.scenario import copies
+from orsched.planning.capacity import proof_violations
+from orsched.planning.capacity.question import read_machines
+from orsched.solving.scenario import copies, scenario
 from tests.planning.capacity.test_capacity import LIMITS, heavy
 from tests.refusals import refusal
 
@@ -29,6 +33,39 @@ def test_autoscaling_counts_the_hours_that_workers_are_on():
     assert found.estimate.worker_hours < found.workers * run.makespan / 3600
 
 
-@pytest.mark.parametrize("given", [{"failures": "mtbf=0,mttr=1"}, {"autoscale": "min=1"}])
-def test_wrong_laws_are_refused_before_anything_runs(given):
-    assert refusal(orsched.capacity, heavy(5), jobs=1, **given, **LIMITS)
+def test_a_split_is_that_of_simulate_and_no_cheaper_one_does(tmp_path):
+    options = {"split": "free", "jobs": 1, "folder": tmp_path, "max_workers": 8, **LIMITS}
+    quick, slow = (orsched.capacity(heavy(40), exhaustive=e, **options) for e in (False, True))
+    assert slow.price <= quick.price == quick.workers == sum(quick.fleet.values())
+    assert slow.lower_bound_price <= slow.price
+    cheaper = [each.fleet for each in slow.curve if sum(each.fleet) < slow.workers]
+    assert sorted(cheaper) == [(p, n - p) for n in range(2, slow.workers) for p in range(1, n)]
+    split = f"{slow.fleet['prefill']}P{slow.fleet['decode']}D:free"
+    case = scenario(heavy(40), workers=split)
+    slo = orsched.SLO(ttft_s=LIMITS["slo_ttft"], tpot_s=LIMITS["slo_tpot"])
+    run = orsched.simulate(case, "disaggregated", slo=slo)
+    assert run.figures["slo_attainment"] == slow.estimate.attainment >= 0.9
+    workers = [heavy().worker] * 2
+    assert proof_violations(heavy(40), slow.certificate, workers) == []
+
+
+def test_machines_of_a_mix_take_roles_and_those_with_a_role_keep_it():
+    decode = replace(heavy(clients=8).worker, role="decode")
+    machines = {"both": (heavy().worker, 1.0), "decode": (decode, 1.5)}
+    kinds = read_machines(heavy(), machines, split=True)
+    roles = [("both-prefill", "prefill"), ("both-decode", "decode"), ("decode", "decode")]
+    assert [(each.name, each.worker.role) for each in kinds] == roles
+    found = orsched.capacity(heavy(20), machines=machines, split="free", jobs=1, **LIMITS)
+    assert found.price >= found.lower_bound_price
+    assert found.fleet["both-prefill"] >= 1
+
+
+@pytest.mark.parametrize(("given", "says"), [
+    ({"failures": "mtbf=0,mttr=1"}, "mtbf"), ({"autoscale": "min=1"}, "startup"),
+    ({"split": "fast"}, "NAME=VALUE"), ({"split": "free", "policy": "gittins"}, "that do both"),
+    ({"policy": "disaggregated"}, "different roles"),
+    ({"split": "free", "failures": "mtbf=9,mttr=1"}, "come and go have no links"),
+    ({"split": "free", "autoscale": "min=1,startup=1"}, "does not support links"),
+])  # fmt: skip
+def test_what_does_not_go_together_is_refused_before_anything_runs(given, says):
+    assert says in str(refusal(orsched.capacity, heavy(5), jobs=1, **given, **LIMITS))
