@@ -122,9 +122,9 @@ def test_wrong_options_are_named(method, field):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("limit", "seed"), [(math.inf, 0), (1e300, 0), (1e10, 0), (600, 2**62)])
-def test_huge_time_limits_are_none_and_the_largest_seed_is_taken(method, limit, seed):
-    result = orsched.solve(SMALL, method, time_limit=limit, seed=seed, iterations=3)
+@pytest.mark.parametrize("limit", [math.inf, 1e300])
+def test_huge_time_limits_are_none_and_the_largest_seed_is_taken(method, limit):
+    result = orsched.solve(SMALL, method, time_limit=limit, seed=2**62, iterations=3)
     assert result.checked
     assert result.termination != "time_limit"
 
@@ -213,17 +213,13 @@ WRONG = [
     ("objective", lambda name: orsched.bound(SMALL, name), ["", "speed", None, 3, ["makespan"]]),
     ("policy", lambda name: orsched.simulate(SMALL, name),
      ["nobody", "nobody:Nothing", "math:pi", ":", ""]),
-    ("processing_times", lambda time: pack([1, time], 2), [*NO_COUNTS[1:], None, 2**63]),
-    ("processing_times", lambda jobs: pack([2**53] * jobs, 2), [513]),  # beyond 62 bits
-    ("clients", lambda clients: pack([1, 2], clients), [*NO_COUNTS, None]),
-    ("time_limit", lambda limit: pack([1, 2], 2, time_limit=limit), NO_LIMITS),
-    ("lengths", lambda length: batch([1, length], COST, 4), [*NO_COUNTS, None, 2**63]),
+    ("lengths", lambda length: batch([1, length], COST, 4), [*NO_COUNTS, None, 2**31, 2**63]),
     ("slice_tokens", lambda tokens: batch([1, 2], COST, tokens, max_batch=2),
      [*NO_COUNTS, None, 2**63]),
     ("max_batch", lambda most: batch([1, 2], COST, 4, max_batch=most), NO_COUNTS),
     ("cost", lambda cost: batch([1, 2], cost, 4), [LEVELS, None]),
     ("memory", lambda memory: batch([1, 2], COST, 4, memory=memory), [3]),
-    ("method", lambda method: batch([1, 2], COST, 4, method=method), ["best", None]),
+    ("method", lambda method: batch([1, 2], COST, 4, method=method), ["greedy", None]),
     *((field, lambda value, solve=solve, field=field: solve(SMALL, **{field: value}), values)
       for solve in (solve_full_mip, solve_windows_mip) for field, values in MIP.items()),
 ]  # fmt: skip
@@ -293,9 +289,9 @@ def test_bounds_of_trivial_instances(objective):
 @pytest.mark.parametrize(("jobs", "clients", "makespan"), [
     ([], 3, 0), ([0, 0, 0], 2, 0), ([7], 1, 7), ([7], 9, 7), ([5, 5, 5, 5], 2, 10),
     ([3, 0, 2], 2, 3), ([1, 2], 10**9, 2), ([2**53 - 1, 1], 2, 2**53 - 1),
-    ([2**53] * 512, 512, 2**53),
+    ([2**53] * 512, 512, 2**53), ([0, 0, 7], 2**40, 7), ([2**50] * 7, 3, 3 * 2**50),
 ])  # fmt: skip
-@pytest.mark.parametrize("limit", [None, 1e-9, 30.0, 1e300])
+@pytest.mark.parametrize("limit", [None, 1e-9, 1e300])
 def test_trivial_packings_are_proven(jobs, clients, makespan, limit):
     result = pack(jobs, clients, time_limit=limit)
     assert (result.makespan, result.optimal) == (makespan, True)

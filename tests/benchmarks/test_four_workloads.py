@@ -15,7 +15,6 @@ from benchmarks.reproductions import (
     six_workloads_settings,
 )
 from benchmarks.reproductions import four_workloads_setting as setting
-from benchmarks.reproductions.page_tables import markdown
 from benchmarks.reproductions.six_workloads_choice import Choice
 from benchmarks.reproductions.six_workloads_report import PAIRS, Report
 from benchmarks.reproductions.six_workloads_runs import Case, Latencies, Runs, key
@@ -196,10 +195,6 @@ def test_runs_are_made_once_and_kept(tmp_path, monkeypatch):
     assert [len(job[1]) for job in made] == [2, 1, 1, 2, 2]
     assert len({json.loads(line)[0] for line in file.read_text().splitlines()}) == len(wanted)
     assert again.of(CASES[3], PAGE) == Latencies(*range(7))
-
-
-def test_tables_are_those_of_pages():
-    assert markdown([{"a": 1, "b": "x"}]) == "| a | b |\n| --- | --- |\n| 1 | x |"
 
 
 @needs_data

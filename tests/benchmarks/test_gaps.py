@@ -11,7 +11,7 @@ from benchmarks import latency_gaps, regret, where_ranks_lose, write_results
 from benchmarks.worth import __main__ as command
 from benchmarks.worth import corpus, report, rows, shares
 from benchmarks.worth.rows import Row
-from orsched import AffineCost, InputError, Instance, Requests, Worker
+from orsched import AffineCost, Instance, Requests, Worker
 from orsched.files.request_columns import read_requests_csv
 from orsched.instances.datasets import VARIABLE
 from orsched.planning.study import read_study
@@ -115,14 +115,6 @@ def test_workloads_are_held_against_both_bounds(monkeypatch, capsys):
     assert least <= float(found["latency_search s"])
 
 
-def test_workloads_need_their_data(monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
-    latency_gaps.setting.requests_of.cache_clear()
-    with pytest.raises(InputError) as caught:
-        latency_gaps.main(["--only", "workloads", "--loads", "0.5"])
-    assert caught.value.field == VARIABLE
-
-
 def test_parts_are_left_out_and_no_policy_is_below_the_bound(monkeypatch, capsys):
     worker = Worker(2, in_order(AffineCost, 5_000_000, 300_000, 9_000_000, 700_000), 40)
     instance = Instance(Requests([10, 3, 20, 8, 7], [4, 9, 2, 11, 6]), (worker,), "prefill")
@@ -139,13 +131,6 @@ def test_parts_are_left_out_and_no_policy_is_below_the_bound(monkeypatch, capsys
     policy, least = gaps["nothing"]
     row = f"| nothing | {policy:.3f} | {least:.3f} | {policy - least:.3f} |"
     assert capsys.readouterr().out.count(row) == len(where_ranks_lose.NAMES)
-
-
-def test_the_whole_instance_is_what_is_solved_elsewhere():
-    """The page of latencies has 35.260 s and 35.078 s from another command."""
-    instance = where_ranks_lose.orsched.load("pang-100x20")
-    whole = next(iter(where_ranks_lose.variants(instance)))[1]
-    assert where_ranks_lose.gap(whole) == pytest.approx((35.260, 35.078), abs=6e-4)
 
 
 FIGURES = rows.FOLDER / "figures.csv"

@@ -19,14 +19,6 @@ def test_three_stand_on_the_page_of_charts_and_are_small(repo_root):
         assert path.stat().st_size < 120_000, name
 
 
-def test_report_and_pages_of_each_kind_are_taken_light_dark_and_narrow(repo_root):
-    names = [shot.name for shot in SHOTS]
-    assert len(names) == len(set(names))
-    for page in ("report", *screenshots.PAGES):
-        assert {f"{page}-light", f"{page}-dark", f"{page}-light-800"} <= set(names)
-    assert all((repo_root / "docs" / f"{page}.md").is_file() for page in screenshots.PAGES)
-
-
 def test_without_the_built_documentation_it_says_what_to_do(tmp_path, capsys):
     assert main(["--out", str(tmp_path / "out"), "--html", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"{tmp_path}/index.html is missing: make docs\n"

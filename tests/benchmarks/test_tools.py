@@ -28,12 +28,6 @@ def test_what_is_no_number_of_something_is_said(wrong, capsys):
         assert "at least 1" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("wrong", ["0", "-1", "nan", "inf", "x"])
-def test_what_is_no_load_is_said(wrong, capsys):
-    refused("", six_workloads.main, [f"--load={wrong}"], kind=SystemExit)
-    assert "above 0" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("section", ["names", "files"])
 def test_two_runs_are_equal_and_a_changed_row_is_listed(section, tmp_path, capsys):
     path = tmp_path / "frozen.json"

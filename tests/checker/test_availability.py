@@ -128,7 +128,7 @@ def test_checker_and_literal_reading_agree_on_random_times():
     """INV-29, INV-30: times are moved at random below schedules; both say which still hold."""
     rng = random.Random(5)
     verdicts = []
-    for seed in range(25):
+    for seed in range(10):
         instance = losing(seed)
         schedule = solved(instance).replace(lost_steps=())
         borders = np.unique([*schedule.steps.start_ns, *schedule.steps.end_ns]).tolist()
@@ -150,7 +150,7 @@ def test_checker_and_literal_reading_agree_on_random_times():
             right = literally(other, schedule)
             verdicts.append(right)
             assert (found(other, schedule) == set()) == right
-    assert 10 < sum(verdicts) < len(verdicts) - 10
+    assert 4 < sum(verdicts) < len(verdicts) - 4
 
 
 @pytest.mark.parametrize(("times", "problem"), [
@@ -179,7 +179,7 @@ def test_files_hold_times_and_lost_steps(tmp_path):
 def test_every_value_of_the_times_counts():
     """INV-36: what a schedule says of its workers is what the rule says, and no step is outside."""
     tried = 0
-    for seed in range(12):
+    for seed in range(5):
         instance = scaled(seed)
         schedule = solved(instance)
         rows = [list(row) for row in schedule.on_times]
@@ -197,7 +197,7 @@ def test_every_value_of_the_times_counts():
             assert check(instance, schedule.replace(on_times=fewer)) != []
             assert check(instance, schedule.replace(on_times=[*rows, rows[place]])) != []
         assert check(instance, schedule.replace(on_times=rows[::-1])) != [] or len(rows) == 1
-    assert tried > 100
+    assert tried > 40
 
 
 @pytest.mark.parametrize("changes", [

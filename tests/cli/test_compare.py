@@ -147,6 +147,7 @@ def page(repo_root, monkeypatch):
     return (repo_root / "docs" / "compare-and-search.md").read_text()
 
 
+@pytest.mark.full
 def test_the_command_prints_what_the_page_shows(page, capsys):
     command, shown = re.search(r"```console\n\$ (.*?[^\\])\n(.*?)```", page, re.DOTALL).groups()
     assert command.startswith("orsched compare ")

@@ -12,6 +12,7 @@ import pytest
 
 import orsched
 from orsched.cli.commands import run as main
+from orsched.planning.study import read_study
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -74,6 +75,7 @@ def by_command(name, folder, monkeypatch, capsys):
     return capsys.readouterr().out.split()
 
 
+@pytest.mark.full
 def test_own_trace(tmp_path, monkeypatch, capsys):
     printed = run("own_trace.py", tmp_path)
     rows = {words[0]: words for words in map(str.split, printed.splitlines()[1:4])}
@@ -106,6 +108,12 @@ def test_own_machine(tmp_path, monkeypatch, capsys):
     assert (again["model"], again["prefill_token_ns"]) == ("affine", cost["prefill_token_ns"])
 
 
+def test_the_study_of_the_examples_is_one():
+    """It takes some seconds to run, as the full runs do."""
+    assert len(read_study(EXAMPLES / "workers.toml").cells()) > 10
+
+
+@pytest.mark.full
 def test_study_with_plots(tmp_path, monkeypatch, capsys):
     printed = run("study_with_plots.py", tmp_path)
     assert "3 workers" in printed

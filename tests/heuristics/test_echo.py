@@ -23,6 +23,7 @@ from orsched.heuristics.slack import AnswerLengths
 from tests.heuristics.building import built, require_sound, solved, starts_of
 from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
+from tests.seeds import seeds
 from tests.simulator.prefix_workloads import prefix_instance
 
 MS = 1_000_000
@@ -275,7 +276,7 @@ def cached(seed, eviction="lru"):
 
 
 @every_method
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_the_checker_accepts(name, params, seed):
     instance = drawn(seed)
     try:
@@ -286,7 +287,7 @@ def test_the_checker_accepts(name, params, seed):
 
 
 @every_method
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_the_checker_accepts_what_is_done_with_a_prefix_cache(name, params, seed):
     instance = cached(seed, ("lru", "task_aware")[seed % 2])
     tokens = random.Random(seed).choice((3, 17, 2048))
@@ -294,7 +295,7 @@ def test_the_checker_accepts_what_is_done_with_a_prefix_cache(name, params, seed
 
 
 @every_method
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_no_bulk_request_starts_while_an_interactive_one_waits(name, params, seed):
     instance = cached(seed)
     bulk, arrivals = instance.bulk, instance.requests.arrival_ns.tolist()

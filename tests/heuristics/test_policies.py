@@ -57,17 +57,6 @@ def test_offline_serves_each_request_on_the_client_it_was_packed_to():
     assert schedule.request_times(instance)["client"].tolist() == packed.assignment
 
 
-def test_an_idle_client_steals_the_longest_request_of_the_fullest_queue():
-    """Algorithm 1: client 1 ends first, its queue is empty, so it takes from client 0's."""
-    queues = ClientQueues(2, steal=True)
-    for request, client, tokens in ((0, 0, 5), (1, 0, 9), (2, 1, 7)):
-        queues.add(request, client, -tokens, tokens)
-    assert _pop(queues, 1) == 2
-    assert _pop(queues, 1) == 1
-    assert _pop(queues, 0) == 0
-    assert _pop(queues, 0) == _pop(queues, 1) == -1
-
-
 def test_without_stealing_an_idle_client_waits():
     queues = ClientQueues(2, steal=False)
     queues.add(0, 0, 0, 5)
@@ -190,12 +179,6 @@ def test_packing_without_lengths_and_unknown_gates_are_refused():
 
     with pytest.raises(InputError, match="unknown gate"):
         make_gate("door")
-
-
-def test_an_unknown_method_is_named_as_the_argument_is():
-    with pytest.raises(InputError, match="unknown method 'nix'") as error:
-        orsched.solve(alone([1], [1]), "nix")
-    assert error.value.field == "method"
 
 
 def test_hooks_that_are_set_on_an_object_are_not_called():

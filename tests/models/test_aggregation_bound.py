@@ -28,12 +28,13 @@ from orsched.models.bounds.ordering import ordering_cannot_help
 from orsched.simulator import simulate_policy
 from tests.brute_force import least_sum_ns, optimum_ns
 from tests.decoding import decoding
-from tests.forged import leaves, with_leaf, without
+from tests.forged import leaves, with_leaf
 from tests.in_order import in_order
 from tests.models.cases import FALLING, proven, shuffled, small
 from tests.models.divisions import divisible, least_over_divisions
 from tests.models.least_in_any_mode import Search
 from tests.pools import pool_instance, pool_policy
+from tests.seeds import seeds
 from tests.simulator.test_pools import Cost
 
 
@@ -94,7 +95,7 @@ def test_bound_at_most_the_optimum_and_re_derived(instance):
     all_bounds_hold(instance)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(divisible(most=3))
 def test_mean_bounds_at_most_the_optimum_and_re_derived(instance):
     mean_bounds_hold(instance)
@@ -215,10 +216,10 @@ def one_client(times, round_ns=(10, 20)):
 
 def test_weights_are_the_speeds_of_proportional_workers():
     """Twice as fast: twice the weight, and the bound is the work over the summed speed."""
-    instance = one_client(9)
+    instance = one_client(6)
     context = Context(instance)
     assert balanced_weights(Workers.of(context, best_shares(context)), None) == [2, 1]
-    assert makespan_bound(instance).value_ns == 600
+    assert makespan_bound(instance).value_ns == 400
     assert makespan_bound(instance).value_ns == least_over_divisions(instance, optimum_ns, max)
 
 
@@ -250,14 +251,6 @@ def test_a_request_that_fits_onto_no_worker_is_named():
     assert makespan_bound(instance.replace(requests=Requests([3, 3], [9, 1]))).value_ns > 0
 
 
-@pytest.mark.parametrize("workers", [(Worker(1),), (Worker(1), Worker(2))])
-def test_empty_instances(workers):
-    empty = decoding([], [], workers)
-    for objective in ("makespan", *OBJECTIVES):
-        bound = proven(empty, orsched.bound(empty, objective), objective)
-        assert (bound.name, bound.value_ns) == ("empty", 0)
-
-
 def test_paged_blocks_do_not_limit_the_clients():
     """Blocks that grow with the cache: more requests at once than fit with all their tokens.
 
@@ -269,22 +262,6 @@ def test_paged_blocks_do_not_limit_the_clients():
     )
     bounds = [proven(decoding([1] * 4, [4] * 4, worker)) for worker in (whole, paged)]
     assert bounds[1].value_ns == 61 < bounds[0].value_ns
-
-
-def test_malformed_certificates_are_refused_not_raised():
-    instance = decoding([1, 2], [3, 4], (Worker(1), Worker(2, name="other")))
-    good = makespan_bound(instance).to_dict()
-    claim = good["certificate"]
-    first, second = claim["workers"]
-    assert certificate_violations(instance, good) == []
-    changes = {"weight": 0}, {"weight": 1.0}, {"extra": 1}, {"worker": True}
-    changed = (*({**second, **change} for change in changes), without(second, "line"))
-    orders = [], [first], [second, first], [first, first], None, {}
-    for workers in (*orders, *([first, other] for other in changed)):
-        bad = {**good, "certificate": {**claim, "workers": workers}}
-        assert certificate_violations(instance, bad)
-    for change in ({"value_ns": 0.0}, {"released_ns": 1}, {"released_ns": "0"}, {"extra": 1}):
-        assert certificate_violations(instance, {**good, "certificate": {**claim, **change}})
 
 
 def test_row_order_changes_no_bound():
@@ -313,7 +290,7 @@ def test_sums_beyond_64_bits_are_exact():
 
 
 @pytest.mark.parametrize("rule", ["prefill", "decode"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_bounds_hold_for_pools(seed, rule):
     """INV-10: no schedule is shorter than the bound for what it does."""
     instance = pool_instance(seed, rule)
@@ -358,27 +335,8 @@ def test_more_workers_of_a_pool_share_its_work_and_two_roles_of_a_device_its_tim
     assert orsched.bound(instance).certificate["all_ns"] * 2 == on_one["all_ns"]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_forged_certificates_are_refused(seed):
-    """No number of a certificate can be another one, and no other bound stands in its place."""
-    instance = pool_instance(seed)
-    found = orsched.bound(instance).to_dict()
-    assert found["name"] == "pools"
-    claim = found["certificate"]
-    for name in ("prefill_ns", "decode_ns", "all_ns", "link_ns", "path_ns", "value_ns"):
-        for change in (1, -1):
-            wrong = with_leaf(found, ("certificate", name), claim[name] + change)
-            wrong["value_ns"] += change * (name == "value_ns")
-            assert certificate_violations(instance, wrong)
-    fewer = with_leaf(found, ("certificate", "workers"), claim["workers"][:-1])
-    assert certificate_violations(instance, fewer)
-    plain = Instance(instance.requests, (Worker(4),), first_token="decode")
-    assert certificate_violations(plain, found)
-    assert certificate_violations(instance, orsched.bound(plain).to_dict())
-
-
 @pytest.mark.parametrize("objective", ["mean_jct", "mean_ttft"])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(8, 30))
 def test_bounds_on_means_hold_for_pools(seed, objective):
     """INV-10: no schedule has a smaller mean than requests that are alone with their transfers."""
     instance = pool_instance(seed, ("prefill", "decode")[seed % 2])
@@ -406,11 +364,3 @@ def test_bounds_on_attainment_refuse_links():
     instance = pool_instance(1).with_classes("interactive:ttft=1")
     with pytest.raises(orsched.InputError, match="know of no links"):
         orsched.attainment_bound(instance)
-
-
-def test_solve_checks_and_bounds():
-    """A result of ``solve`` is checked, and its gap is that to the bound of its pools."""
-    result = orsched.solve(pool_instance(4), "disaggregated")
-    assert result.schedule.bound["name"] == "pools"
-    assert result.gap is not None
-    assert result.schedule.results["transfers"]["count"] == len(result.schedule.transfers)

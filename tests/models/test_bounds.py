@@ -16,7 +16,7 @@ from orsched.models.bounds.bounds import improving_bounds, makespan_bound
 from orsched.models.bounds.ordering import ordering_cannot_help
 from tests.brute_force import optimum_ns
 from tests.decoding import decoding
-from tests.forged import leaves, with_leaf
+from tests.forged import with_leaf
 from tests.in_order import in_order
 from tests.models.cases import FALLING, proven, shuffled, small
 
@@ -51,19 +51,6 @@ def test_a_bound_has_no_unit_of_its_own(instance, factor):
     )
     value = makespan_bound(instance).value_ns  # rounded up from a fraction
     assert factor * (value - 1) < makespan_bound(scaled).value_ns <= factor * value
-
-
-@settings(max_examples=15)
-@given(small(most=5))
-def test_every_changed_certificate_is_refused(instance):
-    """Each leaf of a certificate, changed, no longer proves the bound."""
-    document = makespan_bound(instance).to_dict()
-    for path, value in leaves(document):
-        broken = with_leaf(document, path, value + 1 if isinstance(value, int) else value + "x")
-        found = certificate_violations(instance, broken)
-        # Another choice of set may prove the same numbers.
-        choice = path[-1] in ("k", "l", "request", "released_ns")
-        assert found or (choice and broken["value_ns"] == document["value_ns"]), path
 
 
 def test_single_request_is_bounded_exactly_while_pangs_value_is_no_bound():
@@ -219,14 +206,6 @@ def test_infeasible_and_unknown_objectives_are_refused():
         orsched.bound(orsched.load("two-by-two"), "mean_tpot")
 
 
-def test_empty_instance_is_bounded_by_nothing():
-    instance = decoding([], [], Worker(1))
-    assert proven(instance).value_ns == 0
-    assert orsched.solve(instance, "hybrid").makespan_ns == 0
-    wrong = {"name": "empty", "value_ns": 1, "certificate": {"bound": "empty"}}
-    assert certificate_violations(instance, wrong)
-
-
 @given(small())
 def test_where_ordering_cannot_help_fcfs_is_optimal(instance):
     if ordering_cannot_help(instance) is not None:
@@ -255,22 +234,6 @@ def test_shorter_requests_beside_it_shorten_a_pooled_round():
     assert makespan_bound(single).value_ns == optimum_ns(single) == alone
 
 
-def test_malformed_certificates_are_refused_not_raised():
-    instance = orsched.load("two-by-two")
-    good = makespan_bound(instance).to_dict()
-    for bad in (
-        {},
-        {"name": "x", "value_ns": 1, "certificate": {}},
-        {**good, "certificate": {"bound": "empty"}},
-        {**good, "certificate": None},
-        {**good, "name": "empty"},
-        {**good, "certificate": {**good["certificate"], "extra": 1}},
-        {**good, "certificate": {**good["certificate"], "prefill_stages": {"value": 9}}},
-        {**good, "value_ns": float(good["value_ns"])},
-    ):
-        assert certificate_violations(instance, bad)
-
-
 def test_a_moment_after_all_arrivals_proves_nothing():
     """Without a request released at or after it, a moment would be its own bound."""
     instance, name = decoding([3], [2], Worker(1)), "stages_and_rounds"
@@ -284,15 +247,6 @@ def test_a_moment_after_all_arrivals_proves_nothing():
     assert certificate_violations(
         instance, {"name": name, "value_ns": 10**9, "certificate": claim}
     ) == ["the certificate is malformed: ValueError('no request arrives at 1000000000 or later')"]
-
-
-@pytest.mark.parametrize(
-    "limit", [0, -1, float("nan"), -float("inf"), True, "1", 1j, None.__class__]
-)
-def test_time_limits_that_are_none_are_refused(limit):
-    with pytest.raises(InputError, match="time limit") as caught:
-        orsched.bound(orsched.load("two-by-two"), time_limit=limit)
-    assert caught.value.field == "time_limit"
 
 
 @pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])

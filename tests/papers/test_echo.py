@@ -6,7 +6,7 @@ import pytest
 from orsched.costs import floor_faults
 from orsched.papers import find, paper
 from orsched.papers.echo import RERUNS, SHARES, _run
-from orsched.papers.echo_setting import SETTING, arrivals_ns, machine
+from orsched.papers.echo_setting import arrivals_ns, machine
 
 
 def job(**given):
@@ -62,7 +62,3 @@ def test_a_bound_is_above_what_policies_do():
     given = {"workloads": "loogle-short", "policies": "slack,bound", "seeds": 1}
     slack, bound = paper("echo", 6, settings=given | {"day_s": 60, "bulk_share": 0.1}).rows
     assert 0 < slack["bulk_tokens_per_s"] <= bound["bulk_tokens_per_s"]
-
-
-def test_limits_are_those_of_the_setting():
-    assert (SETTING["ttft_s"], SETTING["tpot_s"]) == (1.0, 0.05)

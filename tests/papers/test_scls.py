@@ -5,7 +5,6 @@ import pytest
 
 import orsched
 from orsched.costs import BilinearCost
-from orsched.heuristics.scls.continuous import ILS
 from orsched.heuristics.scls.sliced import ABLATION, SCLS
 from orsched.instances.datasets import VARIABLE
 from orsched.models.batch.batcher import serving_ns
@@ -73,14 +72,6 @@ def test_slices_waste_fewer_tokens_than_whole_batches(engine):
     }
     assert found["SCLS"]["invalid"] < found["SLS"]["invalid"]
     assert found["SCLS"]["requests_per_s"] > found["SLS"]["requests_per_s"]
-
-
-def test_iteration_level_wastes_nothing():
-    requests = scls_setting.workload(4.0, 0, seconds=20)
-    instance = scls_setting.instance(requests, scls_setting.continuous_worker(scls_setting.DS), 2)
-    found = scls_runs.figures(ILS, {"parallel": 12}, instance)
-    assert found["invalid"] == found["pads"] == found["reschedules"] == 0
-    assert found["batch"] <= 12
 
 
 @pytest.mark.parametrize("preset", ["scls-hf", "scls-ds"])

@@ -266,7 +266,7 @@ def folder(tmp_path_factory, instance):
     return path
 
 
-@pytest.mark.parametrize("worker", ["virtual", "torch"])
+@pytest.mark.parametrize("worker", ["virtual", pytest.param("torch", marks=pytest.mark.full)])
 def test_a_schedule_file_is_executed(folder, worker):
     if worker == "torch":
         pytest.importorskip("torch")

@@ -183,12 +183,6 @@ def test_workers_that_never_fail_are_as_workers_without_times(policy):
         assert same(*(solved(case, policy) for case in (plain, plain.replace(workers=fleet))))
 
 
-def test_the_same_seed_gives_the_same_schedule():
-    for policy in ("vllm", "gittins"):
-        one, other = (orsched.simulate(losing(3), policy).schedule for _ in range(2))
-        assert one.replace(run={}) == other.replace(run={})
-
-
 def test_a_bound_for_workers_that_stay_holds_for_those_that_do_not():
     """INV-32: unavailability only removes schedules, so that it does not change a bound."""
     for seed in range(8):

@@ -17,7 +17,7 @@ from orsched.views import page_data
 from orsched.views.html import write_report
 from orsched.views.report_tables import labels, short_time
 from tests.metrics.any_schedule import any_schedule
-from tests.views.samples import Page, by_hand, empty, every_kind, random_instance, served, use_of
+from tests.views.samples import Page, by_hand, every_kind, random_instance, served, use_of
 
 NASTY = '<script>alert("x")</script><img src="http://example.org/a.png">&amp;'
 
@@ -223,12 +223,6 @@ def test_short_times_have_a_fitting_unit():
     assert short_time(1_500_000_000) == "1.500 s"
     assert short_time(2_500_000) == "2.5 ms"
     assert short_time(4_321) == "4.3 µs"
-
-
-def test_an_empty_schedule_has_a_report(page):
-    row = page(*empty()).rows["comparison"][1]
-    assert row["makespan"]["data-ns"] == "0"
-    assert "data-value" not in row["utilization"]
 
 
 def test_equal_bytes_come_twice_outside_the_run_block(tmp_path, sample):

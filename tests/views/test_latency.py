@@ -20,6 +20,7 @@ from orsched.views.latency_curves import (
 )
 from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
+from tests.seeds import seeds
 from tests.views.samples import empty, every_kind, mixed, one_long, random_instance, served
 
 
@@ -58,7 +59,7 @@ def test_percentiles_of_the_curves_are_the_reported_ones(seed):
         assert curve.value[-1] == reported["max"]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(3, 10))
 @pytest.mark.parametrize("limits", [(40, 5), (1, 1), (10**6, 10**6), (0, 3), (50, None), (None, 4)])
 def test_attainment_over_multiples_is_that_of_multiplied_limits(seed, limits):
     instance, schedule = any_schedule(seed)

@@ -15,6 +15,7 @@ from orsched.views.density import density_data, density_image, runs, shares
 from orsched.views.page_data import chart_of
 from orsched.views.spans import STAGE_COLUMNS, bins, lane_offsets, rank_in_lane, stage_columns
 from tests.metrics.any_schedule import any_schedule
+from tests.seeds import seeds
 from tests.views import samples
 from tests.views.samples import by_hand, every_kind, random_instance, served, use_of
 
@@ -52,7 +53,7 @@ def test_lanes_count_through_the_workers():
     assert lane_offsets(by_hand()[0]).tolist() == [0, 2, 3]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_spans_fill_every_stay_without_overlap(seed):
     use = use_of(*any_schedule(seed))
     parts = [*rows(use.prefill), *rows(use.decode), *rows(use.invalid), *rows(use.paused)]

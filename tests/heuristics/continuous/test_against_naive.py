@@ -14,6 +14,7 @@ from tests.heuristics.building import solved
 from tests.heuristics.continuous.naive_vllm import Naive, NaiveAsync
 from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
+from tests.seeds import seeds
 
 
 def random_params(rng, instance):
@@ -100,17 +101,10 @@ def compare(seed, kind, naive_kind):
 
 
 KINDS = {"synchronous": (ContinuousBatching, Naive), "asynchronous": (AsyncBatching, NaiveAsync)}
-BLOCKS = [("synchronous", block) for block in range(20)]
-BLOCKS += [("asynchronous", block) for block in range(10)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_step_for_step(kind):
-    assert sum(compare(seed, *KINDS[kind]) for seed in range(400)) > 400
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("kind", "block"), BLOCKS)
-def test_step_for_step_at_length(kind, block):
-    seeds = range(1_000 + 500 * block, 1_500 + 500 * block)
-    assert sum(compare(seed, *KINDS[kind]) for seed in seeds) > 500
+@pytest.mark.parametrize("block", seeds(1, 40))
+def test_step_for_step(kind, block):
+    cases = range(250 * block, 250 * (block + 1))
+    assert sum(compare(seed, *KINDS[kind]) for seed in cases) > 200

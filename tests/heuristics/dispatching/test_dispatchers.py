@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import orsched
-from benchmarks.dispatching import FLEETS, LENGTHS, instance, saturation_per_s
+from benchmarks.dispatching import FLEETS, instance
 from orsched import AffineCost, InputError, Instance, Prefixes, Requests, Worker
 from orsched.data.memory import BlockMemory, PrefixCache
 from orsched.heuristics.dispatching import DEFAULT, DISPATCHERS, Dispatched, Soonest
@@ -83,15 +83,6 @@ def test_nothing_is_left_open_in_the_end():
         assert max(map(abs, dispatcher.waiting_ns)) < 1e-3
         assert dispatcher.finished == len(problem)
         assert dispatcher.outputs == problem.requests.output_tokens.sum()
-
-
-def test_saturation_is_what_a_worker_does():
-    """The loads of the benchmark are shares of it."""
-    worker, lengths = FLEETS["equal"][0], LENGTHS["chat"]
-    rate = saturation_per_s(worker, lengths)
-    problem = instance("equal", "chat", 4.0, 600, 0).replace(workers=(worker,))
-    done = orsched.simulate(problem, "vllm")
-    assert 0.5 * rate < len(problem) / done.makespan < 1.5 * rate
 
 
 def view_of(workers, prompts):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orsched import AffineCost, BlockMemory, InputError, Instance, Requests, Worker, summarise
 from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
-from orsched.heuristics.mico import ABLATION, Mico, MicoParams
+from orsched.heuristics.mico import Mico, MicoParams
 from orsched.heuristics.mico.worker_scheduler import WorkerQueue
 from orsched.papers import mico_setting
 from orsched.papers.mico_setting import cache_lengths, kv_lengths, summed
@@ -76,13 +76,6 @@ def test_batches_are_held_to_their_end():
     assert figures["invalid_tokens"] == 3 + 1
     assert figures["prefill_stages"] == 2
     assert figures["mixed_steps"] == 0
-
-
-def test_the_ablation_differs_in_two_parameters():
-    for name, values in ABLATION.items():
-        params = MicoParams(**values)
-        assert (params.distribution == "workload") == ("Q" in name)
-        assert (params.batching == "iteration") == ("I" in name)
 
 
 def test_a_cloud_that_is_done_takes_waiting_requests():

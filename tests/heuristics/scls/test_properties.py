@@ -10,6 +10,7 @@ from orsched.heuristics.scls import ABLATION, SlicedPolicy, SliceParams
 from orsched.metrics.timeline import Timeline
 from tests.heuristics.building import built, require_sound
 from tests.random_instances import random_batching_instance, unpadded
+from tests.seeds import seeds
 
 NAMES = [*ABLATION, "deepspeed", "continuous", "ils"]
 
@@ -55,7 +56,7 @@ def tokens_by_stay(instance, schedule):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_schedules_are_valid_and_slices_are_kept(name, seed):
     instance, make, slice_tokens = drawn(name, seed)
     sizes = []

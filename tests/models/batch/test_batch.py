@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orsched import BilinearCost, InputError, PoolingCost
+from orsched import BilinearCost, InputError
 from orsched.models.batch import DEEPSPEED, PaddedMemory, TableMemory, batch
 from orsched.models.batch.batch_problem import build
 from orsched.models.batch.recurrences import fits as fits_into_64_bits
@@ -76,14 +76,6 @@ def test_short_requests_are_not_padded_to_a_long_one():
     assert result.total_ns < together.total_ns
 
 
-def test_no_requests_need_no_batch():
-    for method in METHODS:
-        result = batch([], COST, 128, DEEPSPEED, method=method)
-        assert len(result) == len(list(result)) == result.total_ns == result.total_fs == 0
-        assert result.boundaries.tolist() == [0]
-        assert result.optimal_over == "all partitions"
-
-
 def test_equal_lengths_without_a_limit_make_one_batch():
     result = batch([7] * 1000, COST, 128)
     assert result.sizes.tolist() == [1000]
@@ -117,24 +109,6 @@ def test_algorithm_2():
     result = batch([384] * 29, COST, 128, DEEPSPEED)
     assert int(result.sizes.max()) <= 28
     assert len(result) == 2
-
-
-@pytest.mark.parametrize("lengths", [[5, 0], [5, -1], [5, math.nan], [5, 2**31], [5, 1.5]])
-def test_a_wrong_length_is_named(lengths):
-    with pytest.raises(InputError, match="row 1, field 'lengths'"):
-        batch(lengths, COST, 128)
-
-
-WRONG = (
-    ("slice_tokens", 0), ("slice_tokens", 1.5), ("max_batch", 0), ("memory", 512),
-    ("cost", in_order(PoolingCost, 1, 1, 1, 1, 1)), ("method", "greedy"), ("method", None),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("field", "value"), WRONG)
-def test_a_wrong_argument_is_named(field, value):
-    with pytest.raises(InputError, match=f"field '{field}'"):
-        batch(**{"lengths": [5, 6], "cost": COST, "slice_tokens": 128, field: value})
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -270,19 +244,6 @@ def test_least_contiguous_up_to_twelve(seed, count):
     assert 0 < exhaustive(seed, count, 12) < count
 
 
-@pytest.mark.full
-def test_least_over_all_partitions_at_length():
-    rng = np.random.default_rng(3)
-    proven = 0
-    while proven < 500:
-        case = random_case(rng, 9)
-        result = accepted(lambda c=case: batch(*c))
-        if result is None or result.optimal_over != "all partitions":
-            continue
-        proven += 1
-        assert result.total_fs == least_over_all(*case), case
-
-
 @pytest.mark.parametrize(
     ("values", "rules", "broken", "least"),
     [
@@ -334,13 +295,8 @@ def test_ties_go_to_the_smaller_last_batch():
     assert seen > 250
 
 
-@given(cases(most=40))
+@given(cases(most=40) | cases(most=40, negative=True))
 def test_methods_agree(case):
-    assume(same(case) is not None)
-
-
-@given(cases(most=40, negative=True))
-def test_methods_agree_with_negative_coefficients(case):
     assume(same(case) is not None)
 
 
@@ -354,13 +310,11 @@ def agree(seed, count, most):
     return seen
 
 
-def test_methods_agree_on_random_inputs():
-    assert set(agree(5, 150, 60)) == {"lines", "fast"}
-
-
-@pytest.mark.full
-def test_methods_agree_on_thousands_of_random_inputs():
-    assert min(agree(6, 6000, 80).values()) > 20
+@pytest.mark.parametrize("count", [150, pytest.param(6000, marks=pytest.mark.full)])
+def test_methods_agree_on_random_inputs(count):
+    found = agree(5, count, 60)
+    assert set(found) == {"lines", "fast"}
+    assert min(found.values()) > count / 300
 
 
 @pytest.mark.full

@@ -130,15 +130,6 @@ def ten(seed=0):
     return Instance(base.requests.take(rows), Worker(3, base.worker.cost), first_token="decode")
 
 
-@pytest.mark.parametrize("objective", ["jct_mean", "ttft_mean"])
-def test_ten_requests_on_three_clients_are_proven(objective):
-    result = solve(ten(), "exact", objective=objective)
-    assert result.status == "optimal"
-    assert any("best-first search proved" in note for note in result.notes)
-    other = solve(ten(), "fcfs", objective=objective).objective_value
-    assert result.objective_bound <= result.objective_value <= other
-
-
 def test_a_search_that_is_cut_off_has_a_bound_and_a_gap():
     instance, seen = ten(), []
     most = solve_best_first_times(instance, "jct_mean", max_states=50, callback=seen.append)

@@ -8,7 +8,7 @@ import pytest
 
 import orsched
 import orsched.models.full_mip.solve as module
-from orsched import InfeasibleError, InputError, InvalidScheduleError, OrschedError, TimeLimitError
+from orsched import InputError, InvalidScheduleError, OrschedError, TimeLimitError
 from orsched.data.workers import Worker
 from orsched.instances.catalog import KNOWN_OPTIMA, generate, load_named
 from orsched.models.bounds.bounds import makespan_bound
@@ -66,16 +66,6 @@ def test_too_few_stages_are_infeasible(backend):
     assert result.schedule is None
     assert result.bound_ns is None
     assert result.makespan is None
-
-
-@pytest.mark.parametrize(("limits", "what"), [
-    ({"prefill_cap_tokens": 8}, "prefill stage"),
-    ({"memory": orsched.BlockMemory(1, 8, "whole")}, "memory blocks"),
-])  # fmt: skip
-def test_an_infeasible_request_is_named(backend, limits, what):
-    instance = decoding([3, 9], [2, 2], Worker(1, **limits), ids=["short", "long"])
-    with pytest.raises(InfeasibleError, match=rf"request long \(row 1\).*{what}"):
-        solve_full_mip(instance, backend)
 
 
 def test_time_ends_with_incumbent_and_bound(backend):
@@ -180,12 +170,6 @@ def test_a_solver_that_dies_leaves_the_incumbent(backend, monkeypatch):
     assert makespan_bound(instance).value_ns <= result.bound_ns <= result.schedule.makespan_ns
 
 
-def test_no_requests(backend):
-    for alone in (False, True):
-        result = solve_full_mip(decoding([], [], Worker(2)), backend, alone=alone)
-        assert (result.status, result.makespan_ns, result.bound_ns) == ("optimal", 0, 0)
-
-
 HUGE = orsched.LevelsCost(levels=((9, 2**54 + 1),), round_fixed_ns=2)
 
 
@@ -198,19 +182,6 @@ HUGE = orsched.LevelsCost(levels=((9, 2**54 + 1),), round_fixed_ns=2)
 def test_what_does_not_map_is_refused(backend, workers, reason):
     with pytest.raises(InputError, match=reason):
         solve_full_mip(decoding([1, 2], [3, 4], workers), backend)
-
-
-WRONG = (
-    {"stages": 0}, {"stages": 2.5}, {"time_limit": 0}, {"time_limit": float("nan")}, {"seed": -1},
-    {"formulation": "terse"}, {"formulation": "windows", "objective": "jct_mean"},
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("options", WRONG)
-def test_wrong_arguments_are_named(backend, options):
-    with pytest.raises(InputError) as caught:
-        solve_full_mip(load_named("packing"), backend, **options)
-    assert caught.value.field == next(iter(options))
 
 
 def test_a_wrong_objective_is_a_bug(backend):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import orsched
 from orsched import SLO, InputError, Instance, LevelsCost, Requests, Termination, Worker, solve
 from orsched.data.schedule_classes import allowances_of
-from orsched.instances.catalog import KNOWN_OPTIMA, load_named
+from orsched.instances.catalog import load_named
 from orsched.metrics.objective_values import objective_value
 from orsched.models.exact_search.aims import MissesAim, TimesAim
 from orsched.models.exact_search.stage_plan import plan_of, read_problem, schedule_of
@@ -74,14 +74,6 @@ def test_back_ends_leave_ctrl_c_to_python(solver):
     solved(instance, FullMip(read_problem(instance), 3), solver)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)  # to this thread: there may be others
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("name", KNOWN_OPTIMA)
-def test_known_optima(name, solver):
-    instance = load_named(name)
-    full = FullMip(read_problem(instance), len(instance))
-    assert solved(instance, full, solver) == KNOWN_OPTIMA[name].makespan_ns
 
 
 @pytest.mark.parametrize("seed", QUICK)

@@ -388,7 +388,7 @@ def names_that_files_read_otherwise(mip):
 
 CHANGES = [
     one_prefill_a_stage, fewer_rounds, dear_stages, most_rounds_at_first, a_variable_of_their_own,
-    without_a_row, names_that_files_read_otherwise,
+    pytest.param(without_a_row, marks=pytest.mark.full), names_that_files_read_otherwise,
 ]  # fmt: skip
 
 

@@ -138,16 +138,6 @@ def test_more_patterns_are_decided_only_where_nothing_else_has_helped(monkeypatc
     assert (search.bound, search.certificate["bound"]) == (15661, "tree")
 
 
-def test_with_a_fixed_amount_of_work_the_answer_is_the_same_twice():
-    packing = FAMILIES["H"](7016)
-    result = packed(packing.jobs, packing.clients, seed=3)
-    assert result.optimal
-    assert pack(packing.jobs, packing.clients, seed=3) == result
-    large = wide(7000)  # integers up to a million
-    result = pack(large.jobs, large.clients)
-    assert (result.optimal, result.certificate["bound"]) == (True, "volume")
-
-
 def walked(loops, groups, target, moves, seed=0):
     """Return the clients after a walk."""
     rng = np.random.default_rng(seed)

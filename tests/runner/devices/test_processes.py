@@ -208,10 +208,11 @@ def undisturbed(instance, seed):
     return done.tokens
 
 
-@pytest.mark.parametrize(("spec", "requests", "kills", "seed"), [
-    ("vllm", 40, 3, 1), pytest.param("vllm", 150, 20, 2, marks=pytest.mark.full),
-    pytest.param("fcfs", 60, 6, 2, marks=pytest.mark.full),
-])  # fmt: skip
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("spec", "requests", "kills", "seed"),
+    [("vllm", 40, 3, 1), ("vllm", 150, 20, 2), ("fcfs", 60, 6, 2)],
+)
 def test_nothing_is_lost_with_workers(devices, spec, requests, kills, seed):
     """Every request finishes once with the tokens of a run in which nothing happens."""
     instance = two_workers(requests, seed)

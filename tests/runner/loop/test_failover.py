@@ -149,8 +149,11 @@ def losses_of(spec, text, count, most, parameters=None):
 
 
 @pytest.mark.parametrize("spec", POLICIES)
-def test_every_request_finishes_once_with_its_tokens(spec):
-    assert losses_of(spec, "faults", 30, 12)
+@pytest.mark.parametrize(
+    ("count", "most"), [(30, 12), pytest.param(600, 300, marks=pytest.mark.full)]
+)
+def test_every_request_finishes_once_with_its_tokens(spec, count, most):
+    assert losses_of(spec, "faults", count, most)
 
 
 SHARED = [(s, name) for s in METHODS for name in SHARING if is_dispatched(f"{s}@")]
@@ -159,12 +162,6 @@ SHARED = [(s, name) for s in METHODS for name in SHARING if is_dispatched(f"{s}@
 @pytest.mark.parametrize(("name", "sharing"), SHARED)
 def test_every_request_finishes_once_under_each_dispatcher(name, sharing):
     assert losses_of(name, sharing, 60, 6, SHARING[sharing])
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("spec", POLICIES)
-def test_every_request_finishes_once_in_many_runs(spec):
-    assert losses_of(spec, "many faults", 600, 300)
 
 
 SPECS = [spec for spec in POLICIES if "@clairvoyant" not in spec]

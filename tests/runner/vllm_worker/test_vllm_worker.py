@@ -57,6 +57,10 @@ class TestVllm(Suite):
     def next_token(tokens):
         return (7 * sum(tokens) + len(tokens)) % 512
 
+    @pytest.mark.full
+    def test_several_workers_in_processes_are_lost_and_come_back(self, monkeypatch):
+        super().test_several_workers_in_processes_are_lost_and_come_back(monkeypatch)
+
 
 class TestVllmOnePassAhead(TestVllm):
     arguments = (("async_scheduling", True),)
@@ -106,17 +110,17 @@ def test_a_run_whose_memory_is_too_small_for_vllm_is_stopped_and_says_why():
     assert done.violations == []
 
 
-def test_differences_count_over_restarts_of_a_process():
+@pytest.mark.parametrize("place", ["here", pytest.param("process", marks=pytest.mark.full)])
+def test_differences_count_over_restarts_of_a_process(place):
     small = (("num_gpu_blocks_override", 17), ("block_size", 4))
     problem = instance(2, output_limit_tokens=9)
     prompts = [1, *[20] * 11]  # three requests at a time want 24 blocks, and 16 are there
     requests = replace(problem.requests, prompt_tokens=prompts, output_tokens=[9] * 12)
-    for place in ("here", "process"):
-        settings = RunSettings(worker="vllm", arguments=small, length=32, place=place)
-        done = run(problem.replace(requests=requests), "fcfs", settings)
-        assert "was lost 3 times; the last time it could not do as it was asked" in done.stopped
-        events = [event["what"] for event in done.trace.run["events"]]
-        assert events == ["lost", "restarted", "lost", "restarted", "lost", "stopped"]
+    settings = RunSettings(worker="vllm", arguments=small, length=32, place=place)
+    done = run(problem.replace(requests=requests), "fcfs", settings)
+    assert "was lost 3 times; the last time it could not do as it was asked" in done.stopped
+    events = [event["what"] for event in done.trace.run["events"]]
+    assert events == ["lost", "restarted", "lost", "restarted", "lost", "stopped"]
 
 
 def test_one_pass_ahead_a_difference_ends_the_run_with_the_work_done():
@@ -148,7 +152,7 @@ def test_one_pass_ahead_the_last_pass_is_under_way_until_it_is_asked_for():
 @pytest.mark.parametrize("ahead", [False, True])
 def test_prefixes_are_found_in_its_cache_as_the_schedule_says(ahead):
     found = 0
-    for seed in range(12):
+    for seed in range(4):
         problem = prefix_instance(seed).replace(first_token="prefill")
         policy = prefix_policy(problem, prefix_params(seed, problem.worker.clients))
         settings = RunSettings(worker="vllm", arguments=(("async_scheduling", ahead),))
@@ -156,7 +160,7 @@ def test_prefixes_are_found_in_its_cache_as_the_schedule_says(ahead):
         assert (done.stopped, done.violations) == ("", [])
         assert done.tokens == reference_with_prefixes(problem)
         found += int(done.trace.work.hit.sum())
-    assert found > 100
+    assert found > 25
 
 
 @pytest.mark.parametrize("ahead", [False, True])

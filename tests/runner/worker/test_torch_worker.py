@@ -104,6 +104,7 @@ def test_requests_end_where_generate_would(rule, spec):
     assert done.instance.requests.output_tokens.tolist() == lengths
 
 
+@pytest.mark.full
 def test_requests_end_in_another_process():
     device = ProcessDevice(SETTINGS, faults={9: "kill"})
     try:
@@ -153,7 +154,7 @@ def saved(folder, rope):
 
 @pytest.mark.parametrize("rope", [
     {"rope_type": "default"},
-    {"rope_type": "linear", "factor": 4.0},
+    pytest.param({"rope_type": "linear", "factor": 4.0}, marks=pytest.mark.full),
     {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
      "original_max_position_embeddings": 64},
     {"rope_type": "dynamic", "factor": 2.0},
