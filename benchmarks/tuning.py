@@ -160,7 +160,7 @@ def gains(name: str, folder: Path, jobs: int) -> list[dict[str, Any]]:
                     "goodput, 1/s": round(trial.value, 3),
                     "95 % interval": f"{trial.low:.3f} to {trial.high:.3f}",
                     "over vllm as shipped": f"{trial.value / base.value - 1:+.1%}",
-                    "gain over itself": "-" if what == "as shipped" else _ends(done.gain),
+                    "gain over itself, 1/s": "-" if what == "as shipped" else _ends(done.gain),
                 }
             )
     return found

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.common.columns import whole_number
+from orsched.common.columns import exact_sum, whole_number
 from orsched.common.errors import InputError
-from orsched.common.units import MAX_TOKENS, NS_PER_S
+from orsched.common.units import MAX_TIME, MAX_TIME_NS, MAX_TOKENS, NS_PER_S
 from orsched.files import cells
 from orsched.files.tables import parsed
 from orsched.files.text import head_of, json_object, locating, parse_json, read_text
@@ -382,9 +382,16 @@ class _Run:
         pieces = [self._gaps(row) if gaps else np.empty(0, np.int64) for row in self.lines]
         sent = self.sent([])
         first = self._moments(bench.first, sent)
-        last = first + np.array([each.sum() for each in pieces])
         if self.way(bench.last):
             last = self._moments(bench.last, sent)
+        else:
+            sums = map(exact_sum, pieces)
+            last = np.array([a + b for a, b in zip(first.tolist(), sums, strict=True)], object)
+            if (last > MAX_TIME_NS).any():
+                row = int(np.argmax(last))
+                problem = f"the gaps of the request end after {MAX_TIME}"
+                raise InputError(problem, row=row, field=bench.gaps, remedy="check their unit")
+            last = last.astype(np.int64)
         counts = self.column(bench.output, cells.whole_numbers)
         rows = [row for row, why in enumerate(self.failed) if counts[row] and not why]
         start = sent[rows] - requests.arrival_ns

@@ -110,7 +110,7 @@ def check_paths(
                 remedy="choose another name",
             )
         taken[target] = f"{field} writes it, too"
-        if kind != "report" or path.parent.exists():  # that of a report is made
+        if suffixes is not SUFFIXES["report"] or path.parent.exists():  # that of a report is made
             _require_folder(path, field)
         if suffix == ".parquet":
             from orsched.files.parquet import require_pyarrow

@@ -10,6 +10,7 @@ import click
 from orsched.cli.artefacts import (
     CURVES,
     HISTORY,
+    SUFFIXES,
     OneSchedule,
     check_paths,
     given_files,
@@ -256,7 +257,7 @@ class ReportCommand(Limits, RequestsAndCopies):
                 remedy="give one SCHEDULE, or leave these options out",
             )
         require_order(self.instance, schedules)
-        check_paths({"report": output, **paths}, (self.instance, *schedules))
+        check_paths({"output": output, **paths}, (self.instance, *schedules), SUFFIXES["report"])
         require_packages({"report": output, **paths})
         with ProgressPrinter("loading") as progress:
             problem, loaded = checked_schedules(self.instance, schedules, progress)

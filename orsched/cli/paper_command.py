@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orsched.cli.artefacts import check_paths, require_packages
+from orsched.cli.artefacts import SUFFIXES, check_paths, require_packages
 from orsched.cli.declaring import AT_LEAST_1, FOLDER, argument, command, option
 from orsched.cli.options import Printed
 from orsched.cli.output import ProgressPrinter, print_json, print_rows, remark, wrapped
@@ -49,7 +49,7 @@ class PaperCommand(Printed):
             return
         if self.name is None:
             raise InputError("no paper is named", field="NAME", remedy="for example pang")
-        check_paths({"plot": self.output})
+        check_paths({"output": self.output}, (), SUFFIXES["plot"])
         require_packages({"plot": self.output})
         pairs = read_pairs(self.settings, "--set")
         with ProgressPrinter(f"{self.name}") as progress:

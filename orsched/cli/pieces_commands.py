@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.artefacts import check_paths, require_packages
+from orsched.cli.artefacts import SUFFIXES, check_paths, require_packages
 from orsched.cli.bound_commands import print_loads, sizes_or_instance
 from orsched.cli.check_commands import checked_schedules, require_order
 from orsched.cli.declaring import AT_LEAST_1, Options, argument, command, option
@@ -217,7 +217,7 @@ class GanttCommand(_Drawn, Printed, RequestsAndCopies):
             raise InputError("takes one SCHEDULE", field="--slack", remedy="give one, or leave it")
 
         require_order(self.instance, self.schedules)
-        check_paths({"plot": self.output}, (self.instance, *self.schedules))
+        check_paths({"output": self.output}, (self.instance, *self.schedules), SUFFIXES["plot"])
         require_packages({"plot": self.output})
         with ProgressPrinter("loading") as progress:
             problem, loaded = checked_schedules(self.instance, self.schedules, progress)

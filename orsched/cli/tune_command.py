@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.artefacts import check_paths, require_packages
+from orsched.cli.artefacts import SUFFIXES, check_paths, require_packages
 from orsched.cli.capacity_command import Fleets
 from orsched.cli.columns import viewed
 from orsched.cli.declaring import command, option
@@ -68,7 +68,7 @@ class TuneCommand(Fleets):
         self.note_milliseconds()
         names = [name.strip() for name in self.policies.split(",") if name.strip()]
         search = _read_search(self.search)
-        check_paths({"plot": self.output}, [self.instance])
+        check_paths({"output": self.output}, [self.instance], SUFFIXES["plot"])
         require_packages({"plot": self.output})
         with ProgressPrinter("loading") as progress:
             asked = self.asked(self.instance, progress)

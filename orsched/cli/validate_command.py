@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.artefacts import check_paths, require_packages
+from orsched.cli.artefacts import SUFFIXES, check_paths, require_packages
 from orsched.cli.declaring import THERE, argument, command, option
 from orsched.cli.options import Printed
 from orsched.cli.output import ProgressPrinter, print_json, print_rows, remark, say, table
@@ -37,7 +37,7 @@ class ValidateCommand(Printed):
     def _run(self) -> None:
         from orsched.planning.validation.errors import validate
 
-        check_paths({"output": self.output}, self.files, (".png", ".svg", ".pdf"))
+        check_paths({"output": self.output}, self.files, SUFFIXES["plot"])
         require_packages({"plot": self.output})
         with ProgressPrinter("reading") as progress:
             found = validate(self.files, self.gpu, progress.say)

@@ -143,7 +143,7 @@ def _read_limits(text: str) -> tuple[FigureLimit, ...]:
             kind, metric, figure, limit = _LIMIT.fullmatch(part.strip()).groups()  # type: ignore
             limit_ns = seconds_to_ns(float(limit), "slo")
             new = FigureLimit("jct" if metric == "e2e" else metric, figure, limit_ns, kind)
-            if found.setdefault(new.name, new) is not new:
+            if found.setdefault(new.name, new) is not new or not (new.share or figure == "mean"):
                 raise ValueError
         except (AttributeError, ValueError):
             raise InputError(

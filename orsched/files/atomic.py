@@ -7,7 +7,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from orsched.common.errors import InputError, ResourceError, is_of_machine
+from orsched.common.errors import InputError, MissingDependencyError, ResourceError, is_of_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -60,6 +60,23 @@ def write_text(path: str | os.PathLike[str], chunks: str | Iterable[str]) -> Non
     with opened(path) as stream:
         for chunk in (chunks,) if isinstance(chunks, str) else chunks:
             stream.write(chunk)
+
+
+def hold(held: int | IO[bytes], folder: str | os.PathLike[str], does: str) -> None:
+    """Lock an open file or folder for this process, until it closes it or ends; ``InputError``
+    where another process holds it, with what that ``does``."""
+    try:
+        import fcntl
+    except ImportError:
+        raise MissingDependencyError("this needs the file locks of a POSIX system") from None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(
+            f"another process {does}",
+            file=os.fspath(folder),
+            remedy="wait for it, or choose another folder",
+        ) from None
 
 
 def _mode(name: str) -> int | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +15,7 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, OrschedError
 from orsched.costs.parameters import read_parameters
 from orsched.data.schedule_classes import ScheduleClass, class_of
+from orsched.files.atomic import hold
 from orsched.files.document import VERSION, column_lists, require_format, text_field
 from orsched.files.schedule_document import (
     FORMAT,
@@ -39,7 +42,7 @@ INLINE_BYTES = 1_500
 """Certificates up to this are in the record itself."""
 
 _SIDES = {"schedule": "upper", "policy": "upper", "bound": "lower", "search": "search"}
-_DATE = re.compile(r"20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+_DATE = re.compile(r"20\d\d-\d\d-\d\d", re.ASCII)
 
 
 def value_of(instance: Instance, schedule: Schedule, objective: str) -> int:
@@ -258,15 +261,31 @@ def _of_schedule(document: dict[str, Any], objective: str) -> dict[str, Any]:
 
 def submit(given: dict[str, Any], *, dry: bool = False, **said: Any) -> Submitted:
     """Judge a submission, as ``read_submission`` returns it and with what is ``said`` besides, and
-    write it into the library where it is valid and better, unless ``dry``."""
+    write it into the library where it is valid and better, unless ``dry``. One process at a time
+    writes: ``InputError`` for another."""
+    folder = os.open(library_index.folder(), os.O_RDONLY)
+    try:
+        if not dry:
+            hold(folder, library_index.folder(), "submits to this library")
+        return _submit(given, dry, **said)
+    finally:
+        os.close(folder)
+
+
+def _submit(given: dict[str, Any], dry: bool = False, **said: Any) -> Submitted:
     given = given | {name: value for name, value in said.items() if value}
     kinds = [kind for kind in _SIDES if kind in given]
     if len(kinds) != 1:
         raise InputError("must be one of schedule, bound, policy and search", field="schedule")
     kind, side = kinds[0], _SIDES[kinds[0]]
     date, seconds = given.get("date", ""), given["seconds"]
-    if not _DATE.fullmatch(date):
-        raise InputError(f"{date!r} is not a date", field="date", remedy="write it as 2026-11-26")
+    try:
+        if not _DATE.fullmatch(date):
+            raise ValueError(date)
+        datetime.date.fromisoformat(date)
+    except ValueError:
+        remedy = "write it as 2026-11-26"
+        raise InputError(f"{date!r} is not a date", field="date", remedy=remedy) from None
     if (
         isinstance(seconds, bool)
         or not isinstance(seconds, (int, float))
@@ -288,7 +307,7 @@ def submit(given: dict[str, Any], *, dry: bool = False, **said: Any) -> Submitte
     if better and not dry:
         _store(row, side, kind, value, given, made)
         if track == "policy":  # what it makes is a schedule of the other track, too
-            submit({**given, "track": "clairvoyant"})
+            _submit({**given, "track": "clairvoyant"})
     return Submitted(row, side, value, before, faults, better)
 
 

@@ -42,7 +42,7 @@ def test_all_at_the_start_shows_makespan_and_gap_first(done):
 
 def test_arrivals_show_latencies_first_and_nobody_is_called_shortest(done):
     out = done(FULL)
-    assert head(out)[:4] == ["method", "information", "TTFT s", "TTFT p99"]
+    assert head(out)[:4] == ["method", "information", "TTFT s", "TTFT p99 s"]
     assert head(out)[-4:] == ["makespan s", "bound s", "gap", "status"]
     assert "* least mean JCT: " in out
     assert out.splitlines()[-1] == "bound, gap and status are those of the makespan"
@@ -84,7 +84,7 @@ def test_columns_and_sort_decide_in_every_format(done, as_json):
     assert [row["method"] for row in table] == [row["method"] for row in rows]
     assert list(table[0]) == ["method", "ttft_p99_s"]
     out = done(f"{asked} -ttft_p99_s")
-    assert head(out) == ["method", "TTFT p99"]
+    assert head(out) == ["method", "TTFT p99 s"]
     assert out.splitlines()[2].split()[0] == rows[0]["method"]
     assert as_json(f"{asked} ttft_p99_s") == rows[::-1]
     assert list(as_json("solve two-by-two --columns gap,method")) == ["gap", "method"]
@@ -119,7 +119,7 @@ def test_means_over_seeds_are_those_of_all_figures(done, as_json):
 
 
 def test_bounds_on_means_stand_beside_the_figures(done, as_json):
-    assert "JCT bound" in done(f"{FULL} --bounds mean_jct").splitlines()[0]
+    assert "JCT bound s" in done(f"{FULL} --bounds mean_jct").splitlines()[0]
     for row in as_json(f"{FULL} --bounds mean_jct,mean_ttft"):
         assert 0 < row["jct_mean_bound_s"] <= row["jct_mean_s"]
         assert 0 < row["ttft_mean_bound_s"] <= row["ttft_mean_s"]

@@ -162,7 +162,7 @@ def test_json_is_one_object_which_verify_takes(instance, call, done):
 def test_columns_and_sort_decide(instance, done, as_json):
     asked = f"{CAPACITY} --folder kept --jobs 1 --sort -workers"
     lines = done(f"{asked} --columns workers,ttft_p99_s").splitlines()
-    head = lines.index("workers  TTFT p99")
+    head = lines.index("workers  TTFT p99 s")
     workers = [int(line.split()[0]) for line in lines[head + 2 :]]
     assert len(workers) > 1
     assert workers == sorted(workers, reverse=True)

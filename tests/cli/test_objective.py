@@ -26,7 +26,7 @@ def test_solve_prints_value_bound_and_gap(problem, done, as_json, name):
     assert row["objective_value"] == row[figure]
     bound = row["objective_bound"]
     assert bound is None or bound <= row["objective_value"]
-    head = {"makespan": "makespan s", "mean_jct": "JCT s", "weighted_jct_mean": "weighted JCT"}
+    head = {"makespan": "makespan s", "mean_jct": "JCT s", "weighted_jct_mean": "weighted JCT s"}
     columns = [head.get(name, "objective"), "bound s", "gap", "status"]
     words = done("solve p.json --objective", name).splitlines()[0].split("  ")
     assert [word.strip() for word in words if word][2:6] == columns

@@ -294,6 +294,11 @@ WRONG |= {
                            ("--usage", "html"), ("--history", "txt"), ("--trace", "csv"))
 }  # fmt: skip
 WRONG |= {
+    f"{command} -o x.txt": "x.txt, field '--output': '.txt' is not a suffix of this output"
+    for command in ("tune i.json --slo-ttft 1", "paper pang --figure 9", "gantt gate a.json",
+                    "report two-by-two a.json", "validate i.json")
+}  # fmt: skip
+WRONG |= {
     f"{command} i.json {option} ttft_p9_s": f"field '{option}': unknown column 'ttft_p9_s' "
     "(did you mean ttft_p99_s?"
     for command in ("solve", "compare", "simulate")

@@ -132,6 +132,15 @@ def test_a_time_with_a_unit_that_is_no_time_is_named(time, tmp_path):
     refused("too large for a time|is negative", read_bench_times, path)
 
 
+def test_gaps_that_end_after_all_times_are_named(tmp_path):
+    """Ten gaps of 2**60 ns wrap in 64 bits."""
+    path = tmp_path / "bench.json"
+    one = json.loads(SAMPLES["vllm-bench"]) | {"ttfts": [0.1, 0.1], "itls": [[0.1], [1.2e9] * 10]}
+    path.write_text(json.dumps(one))
+    found = refused("gaps of the request end after 2\\*\\*61 ns", read_bench_times, path)
+    assert (found.row, found.field) == (1, "itls")
+
+
 @pytest.mark.parametrize("rate", ['"inf"', "Infinity"])
 def test_a_benchmark_of_a_closed_loop_is_one(rate, tmp_path):
     """Its times of sending followed from the server; here they follow from the simulated one."""

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import shutil
 from unittest.mock import Mock
 
@@ -12,6 +13,7 @@ from benchmarks.library import write_listed
 from orsched.cli.commands import run
 from orsched.cli.library_commands import spread
 from orsched.common.errors import InputError
+from orsched.files.atomic import hold
 from orsched.instances import library_index as index
 from orsched.planning import library_rows
 from orsched.solving.method_choice import presets
@@ -307,6 +309,8 @@ def test_wrong_schedules_and_certificates_are_judged_with_the_reason(shelf, tmp_
         ({"schedule": {}, "track": "policy"}, "the name and seed of a policy"),
         ({"bound": {}, "track": "policy"}, "must be clairvoyant"),
         ({"schedule": {}, "date": "yesterday"}, "is not a date"),
+        ({"schedule": {}, "date": "2026-02-31"}, "is not a date"),
+        ({"schedule": {}, "date": "2026-W07-1"}, "is not a date"),
         ({"schedule": {}, "seconds": -1}, "number of seconds"),
         ({"schedule": {}, "seconds": True}, "number of seconds"),
         ({"search": {"name": "exact"}, "seconds": 10**400}, "number of seconds"),
@@ -321,6 +325,15 @@ def test_a_wrong_submission_is_refused_and_writes_nothing(shelf, tmp_path, field
     with pytest.raises(InputError, match=said):
         _submit(tmp_path, **fields)
     assert (shelf / "best" / "toy.json").read_bytes() == before
+
+
+def test_one_process_at_a_time_submits(shelf, tmp_path):
+    held = os.open(shelf, os.O_RDONLY)
+    hold(held, shelf, "is a test")
+    with pytest.raises(InputError, match="another process submits to this library"):
+        _submit(tmp_path, schedule=_columns())
+    os.close(held)
+    assert _submit(tmp_path, schedule=_columns()).faults == []
 
 
 def test_the_example_of_the_page_is_valid(shelf, tmp_path, repo_root):

@@ -124,3 +124,9 @@ def test_what_is_neither_text_nor_limits_is_refused(wrong):
     with pytest.raises(InputError, match="is not limits") as caught:
         SLO(wrong)
     assert caught.value.field == "slo"
+
+
+@pytest.mark.parametrize("figure", ["p0", "p00", "p0.0"])
+def test_a_percentile_is_above_0(figure):
+    with pytest.raises(InputError, match="is not a limit on a figure"):
+        SLO(f"ttft_{figure}<=2")

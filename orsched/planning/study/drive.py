@@ -18,9 +18,9 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
-from orsched.common.errors import InputError, MissingDependencyError
+from orsched.common.errors import InputError
 from orsched.common.scalars import require_seconds
-from orsched.files.atomic import opened
+from orsched.files.atomic import hold, opened
 from orsched.planning.study.plan import Cell, Study, key_of, read_study, record_of
 from orsched.planning.study.pools import read_processes
 from orsched.planning.study.table import TABLES, rows_of, write_tables
@@ -50,7 +50,7 @@ class Store:
             self._require_own_tables()
             self.cells.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / "lock").open("ab")
-            _lock(self._lock, self.folder)
+            hold(self._lock, self.folder, "works on this study")
             for path in self.cells.glob("*.tmp"):
                 path.unlink()
         except BaseException as error:
@@ -147,22 +147,6 @@ def _is_whole(record: dict[str, Any]) -> bool:
     """Whether a record has what tables are made of."""
     tables = [record["run"], record.get("results", {})]
     return record["status"] in ("ok", "failed") and all(type(t) is dict for t in tables)
-
-
-def _lock(lock: IO[bytes], folder: Path) -> None:
-    """Lock a file for this process, until it closes it or ends."""
-    try:
-        import fcntl
-    except ImportError:
-        raise MissingDependencyError("studies need the file locks of a POSIX system") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(
-            "another process works on this study",
-            file=str(folder),
-            remedy="wait for it, or choose another folder",
-        ) from None
 
 
 ATTEMPTS = 2
