@@ -8,8 +8,7 @@ from copy import deepcopy
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.own_code import class_of
 from orsched.data.step import FOREVER
 from orsched.heuristics.forecast import ArrivalRate, KnownEnds, LearnedEnds, known_lengths

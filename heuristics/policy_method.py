@@ -11,12 +11,10 @@ from dataclasses import asdict, dataclass, fields
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from orsched.common.errors import InfeasibleError, InputError, PolicyError
-from orsched.common.limits import STEPS
-from orsched.common.near_names import known_names
+from orsched.common.errors import InfeasibleError, InputError, PolicyError, known_names
 from orsched.common.own_code import class_of
 from orsched.common.parameters import read_params as read_params
-from orsched.common.scalars import require_bool, require_number, require_one_of
+from orsched.common.scalars import STEPS, require_bool, require_number, require_one_of
 from orsched.common.units import MAX_TOKENS
 from orsched.costs import ridge_tokens
 from orsched.heuristics.dispatching.central import CENTRAL, Central

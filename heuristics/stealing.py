@@ -5,8 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.common.columns import int_column, whole_number
-from orsched.common.frames import frame
+from orsched.common.columns import frame, int_column, whole_number
 from orsched.common.registry import attached
 from orsched.common.scalars import require_one_of
 from orsched.heuristics.gated import ORDERS, ClientQueues

@@ -12,11 +12,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.units import NS_PER_MS
 from orsched.costs import AffineCost
-from orsched.costs.levels import LevelsCost
+from orsched.costs.affine import LevelsCost
 from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests

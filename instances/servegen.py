@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.files.cells import CellError, whole_numbers
 from orsched.files.tables import read_table
 from orsched.files.text import open_text

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.scalars import require_number
 from orsched.common.units import NS_PER_S
 from orsched.instances.datasets import data_directory

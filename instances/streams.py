@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.parameters import read_list_of_pairs
 from orsched.common.scalars import printed
 

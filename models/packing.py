@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.common.columns import int_column, whole_number
+from orsched.common.columns import frame, int_column, whole_number
 from orsched.common.errors import InputError, MissingDependencyError
-from orsched.common.frames import frame
 from orsched.common.registry import attached
 from orsched.common.stop import Clock, most_within, require_gap
 from orsched.models.pcmax.local_search import Groups, best_fit, exchange, longest_first, repartition

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError, OrschedError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, OrschedError, known_names
 from orsched.common.own_code import is_own
 from orsched.common.scalars import require_one_of, require_seconds
 from orsched.runner.capacity import (
@@ -307,7 +306,7 @@ def _elsewhere(place: str, each: list[WorkerSettings], hang_s: float | None) -> 
         from orsched.runner.devices.processes import ProcessDevice
 
         return [ProcessDevice(settings, hang_s=hang_s) for settings in each]
-    from orsched.runner.devices.ray_devices import RayDevice, connect
+    from orsched.runner.devices.processes import RayDevice, connect
 
     connect()
     return [RayDevice(settings, hang_s=hang_s) for settings in each]

@@ -18,10 +18,9 @@ from benchmarks.arguments import count
 from orsched.calibration import machine
 from orsched.checker import check
 from orsched.data.instance import Instance
-from orsched.data.links import Link
+from orsched.data.links import Link, Split, read_split
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
-from orsched.data.splits import Split, read_split
 from orsched.data.workers import Worker
 from orsched.heuristics.disaggregated import DISAGGREGATED
 from orsched.instances.arrivals import with_arrivals

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.speed.section import table
 from orsched.common.errors import InputError
 from orsched.planning.validation.errors import validate
-from orsched.views.predicted import DIMENSIONS, save_predicted
+from orsched.views.planning_charts import DIMENSIONS, save_predicted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,8 +31,7 @@ from benchmarks.vllm.workloads import (
     workload,
 )
 from orsched.heuristics.continuous import ContinuousBatching
-from orsched.heuristics.continuous.async_scheduling import AsyncBatching
-from orsched.heuristics.continuous.engine_steps import as_scheduled, engine_steps
+from orsched.heuristics.continuous.async_scheduling import AsyncBatching, as_scheduled, engine_steps
 from orsched.heuristics.continuous.params import make_queue
 from orsched.metrics.timeline import as_arrived
 from orsched.simulator import simulate_policy

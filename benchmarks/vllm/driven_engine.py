@@ -11,7 +11,7 @@ import numpy as np
 
 from orsched.checker import check
 from orsched.data.schedule import DECODE
-from orsched.heuristics.continuous.engine_steps import engine_steps
+from orsched.heuristics.continuous.async_scheduling import engine_steps
 from orsched.runner.devices.device import warm_up
 from orsched.runner.devices.settings import WorkerSettings
 from orsched.runner.loop.live import execute_policy

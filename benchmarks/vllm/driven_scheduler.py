@@ -31,7 +31,7 @@ from orsched.checker import check
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.policy_source import policy_source
 from orsched.runner.vllm_worker import device as vllm_device
-from orsched.runner.vllm_worker.scheduler import driven
+from orsched.runner.vllm_worker.engine import driven
 
 POLICIES = ("fcfs", "gittins", "vllm")
 

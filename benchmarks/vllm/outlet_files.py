@@ -20,7 +20,7 @@ from orsched.runner.vllm_outlet import (
     write_batch,
     write_timed_trace,
 )
-from orsched.runner.vllm_outlet.export import sent_order
+from orsched.runner.vllm_outlet.bench_results import sent_order
 
 COUNT = 40
 ROOT = Path(__file__).resolve().parents[2]

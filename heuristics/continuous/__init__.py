@@ -1,7 +1,7 @@
 """Batching modes as policies: continuous, static, dynamic batching, and none."""
 
+from orsched.heuristics.continuous.async_scheduling import EngineStep, as_scheduled, engine_steps
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
-from orsched.heuristics.continuous.engine_steps import EngineStep, as_scheduled, engine_steps
 from orsched.heuristics.continuous.params import (
     ContinuousParams,
     DynamicParams,

@@ -1,25 +1,229 @@
-"""``vllm``: continuous batching, and asynchronous scheduling, where steps are planned ahead."""
+"""``vllm``: continuous batching, its queue by group, and steps as the engine counts them.
+
+With asynchronous scheduling steps are planned ahead.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import InputError
 from orsched.data.memory import AHEAD, LRU
+from orsched.data.schedule import DECODE, PREFILL
 from orsched.data.step import evict
-from orsched.heuristics.continuous.by_group import GroupBatching
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
 from orsched.heuristics.continuous.params import VllmParams, make_queue
 from orsched.heuristics.policy_method import ANY, PolicyMethod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.data.step import Step
     from orsched.heuristics.continuous.params import ContinuousParams, Queue
     from orsched.simulator.paging import PrefixView, Trial
     from orsched.simulator.policy import Information, Policy, View
+
+
+class GroupQueue:
+    """Waiting requests by group: next is one of the group with the longest samples so far.
+
+    A group's length is the mean of its samples that are done. One that has none done is before all
+    others, first that with the fewest begun: each group is probed, and one whose samples run on
+    without an end is long. Ties go by row. With ``shortest`` the least mean is next.
+    """
+
+    arrival_may_lead = True
+
+    def __init__(self, order: str) -> None:
+        self.sign = -1 if order == "longest" else 1
+        self.waiting: dict[int, deque[int]] = {}
+        self.begun: dict[int, int] = {}
+        self.done: dict[int, tuple[int, int]] = {}  # group -> samples done, and their tokens
+        self.group: dict[int, int] = {}  # of requests that are not done
+        self.count = 0
+        self.best: int | None = None  # the group that is next, if it is known
+
+    def __len__(self) -> int:
+        return self.count
+
+    def _rank(self, group: int) -> tuple[float, int]:
+        done, tokens = self.done.get(group, (0, 0))
+        if not done:
+            return float("-inf"), self.begun.get(group, 0)
+        return self.sign * tokens / done, 0
+
+    def _next(self) -> int:
+        if self.best is None:
+            self.best = min(self.waiting, key=lambda group: (self._rank(group), group))
+        return self.best
+
+    def put(self, view: View, request: int) -> None:
+        """Queue a request that has arrived; without groups each is one of its own."""
+        self.group[request] = request if view.group is None else view.group[request]
+        self.waiting.setdefault(self.group[request], deque()).append(request)
+        self.count, self.best = self.count + 1, None
+
+    def put_back(self, request: int) -> None:
+        """Let the request be the next of its group."""
+        self.waiting.setdefault(self.group[request], deque()).appendleft(request)
+        self.count, self.best = self.count + 1, None
+
+    def first(self) -> int:
+        """Return the first request of the group that is next."""
+        return self.waiting[self._next()][0]
+
+    def pop(self) -> int:
+        """Remove and return the first request of the group that is next."""
+        group = self._next()
+        request = self.waiting[group].popleft()
+        self.begun[group] = self.begun.get(group, 0) + 1
+        self._shrink(group)
+        return request
+
+    def _shrink(self, group: int) -> None:
+        if not self.waiting[group]:
+            del self.waiting[group]
+        self.count, self.best = self.count - 1, None
+
+    def surrender(self) -> int:
+        """Remove and return the last request of the group that is last."""
+        group = max(self.waiting, key=lambda group: (self._rank(group), group))
+        request = self.waiting[group].pop()
+        self._shrink(group)
+        return request
+
+    def oldest(self) -> int:
+        """Return the first of the waiting requests by row."""
+        return min(requests[0] for requests in self.waiting.values())
+
+    def victim(self, running: Sequence[int]) -> int:
+        """Return the request that was admitted last."""
+        return running[-1]
+
+    def forget(self, request: int) -> None:
+        """Drop the request, of which its group may have learned."""
+        del self.group[request]
+
+    def learn(self, request: int, tokens: int) -> None:
+        """Take note of how long a request was."""
+        group = self.group[request]
+        done, total = self.done.get(group, (0, 0))
+        self.done[group] = done + 1, total + tokens
+        self.best = None
+
+
+class GroupBatching(ContinuousBatching):
+    """``vllm`` with ``lengths=group``: it learns from each finish, and knows nothing before."""
+
+    def __init__(self, params: VllmParams, information: Information) -> None:
+        if params.by not in ("longest", "shortest") or params.async_scheduling:
+            raise InputError(
+                "lengths=group orders requests longest or shortest first, as steps end",
+                field="lengths",
+                remedy="give order=longest or order=shortest, and no async_scheduling",
+            )
+        super().__init__(params, information, GroupQueue(params.by))
+        self.fresh: dict[int, None] = {}  # being prefilled
+        self.origin: dict[int, int] = {}  # request -> the round from which its tokens count
+
+    def on_preempt(self, view: View, request: int) -> None:
+        """Queue the request again."""
+        self.fresh.pop(request, None)
+        self.origin.pop(request, None)
+        super().on_preempt(view, request)
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Learn how long the request was."""
+        self.fresh.pop(request, None)
+        origin = self.origin.pop(request, None)
+        learned: GroupQueue = self.queue  # type: ignore[assignment]  # shared by workers
+        learned.learn(request, 1 if origin is None else view.rounds - origin)
+        super().on_finish(view, request, client)
+
+    def decide(self, view: View) -> Step | None:
+        """Return the next step."""
+        for request in [each for each in self.fresh if view.decodes(each)]:
+            del self.fresh[request]
+            self.origin[request] = view.rounds - view.generated(request)
+        step = super().decide(view)
+        if step is not None:
+            self.fresh.update(dict.fromkeys(step.prefill))
+        return step
+
+
+class EngineStep(NamedTuple):
+    """One engine iteration: ``start_ns`` is the start of the row of steps that it is in (that of
+    its first round); ``tokens`` maps requests to the tokens processed; ``preempted`` are the rows
+    of requests whose caches were freed since the iteration before."""
+
+    start_ns: int
+    tokens: dict[int, int]
+    preempted: list[int]
+
+
+def engine_steps(schedule: Schedule, worker: int = 0) -> Iterator[EngineStep]:
+    """Yield the iterations of one worker in order, each round of a run on its own. One that
+    preempts and serves none is in no schedule, nor here: a request counts as preempted in the first
+    iteration without it."""
+    steps = schedule.steps
+    indices = [i for i, each in enumerate(steps.worker.tolist()) if each == worker]
+    prefills, begins, ends, lost = _by_step(schedule, {i: n for n, i in enumerate(indices)})
+    active: dict[int, None] = {}
+    for place, index in enumerate(indices):
+        active |= dict.fromkeys(begins[place])
+        tokens = dict(prefills[place])
+        if steps.phase[index] != PREFILL:
+            tokens |= dict.fromkeys(active, 1)
+        start, preempted = int(steps.start_ns[index]), sorted(lost[place])
+        for _ in range(int(steps.rounds[index])):
+            yield EngineStep(start, dict(tokens), preempted)
+            preempted = []
+        for request in ends[place]:
+            del active[request]
+
+
+def _by_step(schedule: Schedule, place: dict[int, int]) -> tuple[dict[int, Any], ...]:
+    """Return, by place on the worker: chunks, decode rows that begin, that end, caches lost."""
+    prefills, begins, ends, lost = (defaultdict[int, Any](list) for _ in range(4))
+    work = schedule.work
+    columns = (work.request, work.stay, work.phase, work.first_step, work.last_step, work.tokens)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    for row, after in zip(rows, [*rows[1:], (-1, 0)], strict=True):
+        request, stay, phase, first, last, tokens = row
+        if first not in place:
+            continue
+        if phase == PREFILL:
+            prefills[place[first]].append((request, tokens))
+        elif phase == DECODE:
+            begins[place[first]].append(request)
+            ends[place[last]].append(request)
+        if after[0] == request and after[1] > stay:
+            lost[place[last] + 1].append(request)
+    return prefills, begins, ends, lost
+
+
+def as_scheduled(
+    iterations: Iterable[tuple[Mapping[int, int], Iterable[int]]],
+) -> list[tuple[dict[int, int], list[int]]]:
+    """Return what a schedule can show of an engine's own record (request -> tokens and the
+    preempted requests of each iteration), to compare it with that: iterations without tokens are
+    left out, a preemption is put where ``engine_steps`` has it. One of a request that is never
+    served again cost nothing, and is left out: its last token was in flight."""
+    shown: list[tuple[dict[int, int], list[int]]] = []
+    served: dict[int, int] = {}
+    losses = []
+    for tokens, preempted in iterations:
+        losses += [(served[request] + 1, request) for request in preempted]
+        if tokens:
+            served |= dict.fromkeys(tokens, len(shown))
+            shown.append((dict(tokens), []))
+    for place, request in sorted(losses):
+        if place <= served[request]:
+            shown[place][1].append(request)
+    return shown
 
 
 class AsyncBatching(ContinuousBatching):

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.common.columns import int_column, whole_number
+from orsched.common.columns import frame, int_column, whole_number
 from orsched.common.errors import InputError
-from orsched.common.frames import frame
 from orsched.common.registry import attached
 from orsched.models.batch.batcher import serving_ns
 

@@ -8,8 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from orsched.common import registry
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.files.parquet import holds_rows
 from orsched.files.sheets import is_spreadsheet
 from orsched.files.tables import header_of

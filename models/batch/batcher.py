@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from orsched.common.columns import IntColumn, exact_sum
-from orsched.common.errors import InputError
-from orsched.common.frames import frame
-from orsched.common.near_names import known_names
+from orsched.common.columns import IntColumn, exact_sum, frame
+from orsched.common.errors import InputError, known_names
 from orsched.common.registry import attached
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.models.batch.batch_problem import build, linear_in_size

@@ -23,8 +23,8 @@ from orsched.certificates.scope import (
 )
 from orsched.checker.certificates import bound_violations
 from orsched.checker.due_bounds import DUE
+from orsched.common.columns import frame
 from orsched.common.errors import InputError
-from orsched.common.frames import frame
 from orsched.common.stop import Clock
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.data.instance import require_instance

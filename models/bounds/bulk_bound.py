@@ -14,8 +14,7 @@ from orsched.certificates.fields import Budget
 from orsched.certificates.scope import Scope
 from orsched.checker.certificates import bulk_violations
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError, OrschedError, unavailable
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, OrschedError, known_names, unavailable
 from orsched.common.units import NS_PER_S, seconds_to_ns
 from orsched.data.instance import require_instance
 from orsched.data.schedule import as_schedule

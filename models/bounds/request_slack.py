@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.common.frames import frame
+from orsched.common.columns import frame
 from orsched.common.registry import attached
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.data.schedule import as_schedule, served_instance

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.common.columns import frame
 from orsched.common.errors import InfeasibleError, InputError
-from orsched.common.frames import frame
 from orsched.common.registry import attached
 from orsched.common.scalars import require_number
 from orsched.common.stop import MaxRuntime

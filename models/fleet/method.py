@@ -16,7 +16,7 @@ from orsched.common.parameters import read_params
 from orsched.common.registry import attached, resolve
 from orsched.common.scalars import require_one_of
 from orsched.common.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime
-from orsched.costs.ridge import ridge_tokens
+from orsched.costs.roofline import ridge_tokens
 from orsched.models.compiled_kernels import suggest_numba
 from orsched.models.fleet.planned_for import (
     chosen_below,

@@ -9,7 +9,7 @@ import numpy as np
 from orsched.certificates.context import Context
 from orsched.certificates.kv_volume import prompts_known
 from orsched.common.errors import InputError
-from orsched.costs.ridge import ridge_tokens
+from orsched.costs.roofline import ridge_tokens
 from orsched.data.feasibility import most_output_tokens
 from orsched.models.fleet.shares import ALLOWS
 

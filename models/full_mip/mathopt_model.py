@@ -8,10 +8,8 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.frames import frame
-from orsched.common.near_names import did_you_mean
+from orsched.common.columns import frame, whole_number
+from orsched.common.errors import InputError, did_you_mean
 from orsched.common.stop import MaxRuntime
 from orsched.common.units import NS_PER_S
 from orsched.data.schedule import as_schedule

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from orsched.common.columns import frame
 from orsched.common.errors import InputError, TimeLimitError
-from orsched.common.frames import frame
 from orsched.common.scalars import require_one_of
 from orsched.common.stop import MaxRuntime
 from orsched.models.full_mip.mathopt_solvers import GRACE_S, Job, mathopt, name_of, parsed, run_job

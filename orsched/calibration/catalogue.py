@@ -22,8 +22,7 @@ from orsched.calibration.gpus import GPUS, constants_of, fit_error
 from orsched.calibration.shapes import MODELS, SHORT
 from orsched.calibration.weight_formats import FORMATS
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import nearest
+from orsched.common.errors import InputError, nearest
 from orsched.common.units import NS_PER_S
 from orsched.costs import AffineCost
 from orsched.data.memory import BlockMemory

@@ -14,13 +14,11 @@ from orsched.calibration.fit_jointly import fit_linear, fit_profiled, fit_roofli
 from orsched.calibration.least_squares import Work
 from orsched.calibration.measurements import DECODE, MIXED, PREFILL, Measurements, refuse_mixed
 from orsched.common.columns import IntColumn, int_column, whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.scalars import is_number, require_one_of
-from orsched.costs.affine import AffineCost
+from orsched.costs.affine import AffineCost, LevelsCost
 from orsched.costs.bilinear import BilinearCost
 from orsched.costs.exact import FS_PER_NS
-from orsched.costs.levels import LevelsCost
 from orsched.costs.pooling import COEFFICIENTS, PPM, PoolingCost
 
 if TYPE_CHECKING:

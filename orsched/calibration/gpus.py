@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.scalars import is_number
 
 if TYPE_CHECKING:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from orsched.common.columns import IntColumn, int_column
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.units import MAX_TIME_NS, MAX_TOKENS
-from orsched.costs.parameters import read_parameters
-from orsched.costs.protocol import mixed_ns, prefill_ns
+from orsched.costs.protocol import mixed_ns, prefill_ns, read_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

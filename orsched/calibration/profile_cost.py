@@ -14,8 +14,7 @@ from orsched.calibration.profile_tables import (
     kernel_rows,
 )
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.costs.profiled_kernels import from_kernels
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from orsched.calibration.measurements import (
     Measurements,
     prompts_of,
 )
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.units import MAX_TIME_NS, NS_PER_S
 from orsched.costs import mixed_ns
 from orsched.costs.linear import attended_tokens

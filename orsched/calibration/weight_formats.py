@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.calibration.config_fields import FEW_NUMBERS, MEASURE, QUANTIZATION, require_known
 from orsched.common.columns import shown, whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from orsched.certificates.scope import FOR_ALL, SEES_CACHES
-from orsched.common.limits import DEFAULT_BUDGET
+from orsched.common.scalars import DEFAULT_BUDGET
 
 STEP = 1_000
 """What a step of a search, in Python, counts for."""

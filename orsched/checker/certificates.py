@@ -44,7 +44,7 @@ from orsched.certificates.step_lower_bounds import own_rounds_ns
 from orsched.checker.due_bounds import DUE, Due, inner_objective
 from orsched.checker.violations import proving
 from orsched.common.errors import TimeLimitError
-from orsched.common.limits import DEFAULT_BUDGET
+from orsched.common.scalars import DEFAULT_BUDGET
 from orsched.data.schedule_classes import FEATURES, class_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from orsched.checker.structure import check_structure
 from orsched.checker.violations import DEFAULT_LIMIT, STRUCTURE, Findings, Violation
 from orsched.checker.violations import ViolationKind as Kind
 from orsched.common.errors import InputError
-from orsched.common.limits import DEFAULT_BUDGET
+from orsched.common.scalars import DEFAULT_BUDGET
 from orsched.data.schedule import Schedule, Scheduled, as_schedule, served_instance
 from orsched.metrics.timeline import Timeline
 

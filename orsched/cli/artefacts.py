@@ -264,7 +264,7 @@ _WRITERS = {
     "usage": "orsched.views.over_time:save_usage",
     "latency": "orsched.views.latency:save_latency",
     "timeline": "orsched.views.over_time:save_timeline",
-    "history": "orsched.views.search_charts:save_history",
+    "history": "orsched.views.figures:save_history",
     "classes": "orsched.views.over_time:save_classes",
     "trace": "orsched.views.perfetto:write_chrome_trace",
     "records": "orsched.views.records:write_records",

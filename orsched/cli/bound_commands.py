@@ -306,7 +306,7 @@ def sizes_or_instance(source: str, column: str | None = None) -> list[int] | Ins
     """Return the whole numbers in a file, or the instance that a name or a file stands for."""
     path = Path(source)
     if path.is_file() and not _is_instance(path):
-        from orsched.files.sizes import read_sizes
+        from orsched.files.tables import read_sizes
 
         return read_sizes(path, column)
     if column is not None:

@@ -36,7 +36,7 @@ from orsched.cli.output import ProgressPrinter, print_json, print_rows, printabl
 from orsched.cli.request_options import RequestsAndCopies, load_instance
 from orsched.cli.run_command import is_schedule
 from orsched.common.errors import InputError, InvalidScheduleError
-from orsched.common.limits import DEFAULT_BUDGET
+from orsched.common.scalars import DEFAULT_BUDGET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,8 +12,7 @@ from orsched.cli.declaring import option
 from orsched.cli.machines import say_machine
 from orsched.cli.options import Printed
 from orsched.cli.output import cell_text, print_notes, print_rows, printable, table
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.solving.result import ROW
 
 if TYPE_CHECKING:

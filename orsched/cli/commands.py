@@ -34,7 +34,7 @@ from orsched.common.errors import (
     is_of_machine,
     unavailable,
 )
-from orsched.common.limits import BLOCKS, CELLS, ROWS, STEPS
+from orsched.common.scalars import BLOCKS, CELLS, ROWS, STEPS
 from orsched.solving.progress import clear_line
 
 if TYPE_CHECKING:

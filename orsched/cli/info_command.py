@@ -22,7 +22,7 @@ from orsched.cli.output import (
 )
 from orsched.cli.policies import own_code
 from orsched.cli.request_options import RequestsAndCopies, load_instance
-from orsched.common.near_names import did_you_mean
+from orsched.common.errors import did_you_mean
 from orsched.common.own_code import is_own
 
 if TYPE_CHECKING:

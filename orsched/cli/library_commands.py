@@ -32,7 +32,7 @@ FAMILY = option("Only this family, such as gsm8k.", metavar="NAME")
 
 def _rows(family: str | None) -> list[Row]:
     """Return the rows of a family, or of all, that have something to show."""
-    from orsched.common.near_names import known_names
+    from orsched.common.errors import known_names
     from orsched.instances.library_index import listed, rows
 
     known = dict.fromkeys(one.family for one in listed().values())

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orsched.cli.output import print_facts, print_json, print_rows, say, table, wrapped
-from orsched.common.errors import InputError
-from orsched.common.near_names import nearest
+from orsched.common.errors import InputError, nearest
 from orsched.common.parameters import read_pairs
 from orsched.common.scalars import is_number
 from orsched.common.units import NS_PER_MS

@@ -10,8 +10,7 @@ import click
 
 from orsched.cli.declaring import Options, argument, option
 from orsched.cli.output import say
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 
 if TYPE_CHECKING:
     from orsched.metrics.summary import SLO

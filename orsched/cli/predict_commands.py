@@ -178,7 +178,7 @@ class CorpusCommand(Options):
 
     def _run(self) -> None:
         from orsched.prediction import make_corpus
-        from orsched.prediction.corpus import write_labelled_prompts
+        from orsched.prediction.data import write_labelled_prompts
 
         require_suffix(self.target, (".jsonl",), "TARGET")
         with ProgressPrinter("writing"):

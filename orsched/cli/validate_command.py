@@ -14,7 +14,7 @@ from orsched.cli.output import ProgressPrinter, print_json, print_rows, remark, 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orsched.views.predicted import Validation
+    from orsched.views.planning_charts import Validation
 
 
 @command("validate")
@@ -43,7 +43,7 @@ class ValidateCommand(Printed):
             found = validate(self.files, self.gpu, progress.say)
         _print(found, self.style)
         if self.output is not None and found.rows:
-            from orsched.views.predicted import save_predicted
+            from orsched.views.planning_charts import save_predicted
 
             save_predicted(found.rows, self.output)
             remark(f"picture written to {self.output}")

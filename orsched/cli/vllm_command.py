@@ -133,7 +133,7 @@ class ResultsCommand(Printed):
     def _run(self) -> None:
         from orsched.files import load_schedule
         from orsched.runner.vllm_outlet import read_request_times
-        from orsched.runner.vllm_outlet.export import sent_order
+        from orsched.runner.vllm_outlet.bench_results import sent_order
 
         plan, output = self.plan, self.output
         if self.worker is not None and plan is None:

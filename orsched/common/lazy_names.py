@@ -34,7 +34,7 @@ def _near(name: str, known: Mapping[str, str]) -> str:
     """Return the hint at the public name that is nearest, for a message."""
     if name.startswith("_"):
         return ""
-    near = import_module("orsched.common.near_names").nearest(name, known)
+    near = import_module("orsched.common.errors").nearest(name, known)
     return f", did you mean {near[0]!r}?" if near else ""
 
 

@@ -16,8 +16,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orsched.common.errors import InputError
-from orsched.common.near_names import file_hint, known_names
+from orsched.common.errors import InputError, file_hint, known_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

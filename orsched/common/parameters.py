@@ -8,8 +8,7 @@ import re
 from dataclasses import MISSING, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,13 +10,12 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "cost_models": {
         "affine": "orsched.costs.affine:AffineCost",
-        "levels": "orsched.costs.levels:LevelsCost",
+        "levels": "orsched.costs.affine:LevelsCost",
         "bilinear": "orsched.costs.bilinear:BilinearCost",
         "pooling": "orsched.costs.pooling:PoolingCost",
         "profiled": "orsched.costs.profiled:ProfiledCost",

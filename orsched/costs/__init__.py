@@ -1,6 +1,6 @@
 """Cost models: the time of a step as a function of what is in it."""
 
-from orsched.costs.affine import AffineCost
+from orsched.costs.affine import AffineCost, LevelsCost
 from orsched.costs.bilinear import BilinearCost, as_bilinear
 from orsched.costs.floor import (
     Floor,
@@ -11,13 +11,11 @@ from orsched.costs.floor import (
     floor_of,
     splits,
 )
-from orsched.costs.levels import LevelsCost
 from orsched.costs.linear import LinearCost
 from orsched.costs.pooling import PoolingCost
 from orsched.costs.profiled import ProfiledCost
 from orsched.costs.protocol import CostModel, knows_cached, mixed_ns, prefill_ns
-from orsched.costs.ridge import ridge_tokens
-from orsched.costs.roofline import RooflineCost
+from orsched.costs.roofline import RooflineCost, ridge_tokens
 
 __all__ = [
     "AffineCost",

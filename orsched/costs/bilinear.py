@@ -16,7 +16,7 @@ from orsched.costs.exact import (
     to_whole_units,
 )
 from orsched.costs.floor import Floor, RoundFloor, StageFloor, stated
-from orsched.costs.parameters import read_parameters
+from orsched.costs.protocol import read_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.common.errors import InputError
 from orsched.common.scalars import set_whole
 from orsched.costs.exact import round_half_up
-from orsched.costs.parameters import read_levels
-from orsched.costs.protocol import knows_cached, mixed_ns, prefill_ns
+from orsched.costs.protocol import knows_cached, mixed_ns, prefill_ns, read_levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

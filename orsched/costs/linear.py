@@ -15,8 +15,7 @@ from orsched.costs.exact import (
     round_half_up_sum,
 )
 from orsched.costs.floor import Floor, RoundFloor, StageFloor, StepLine
-from orsched.costs.parameters import read_parameters
-from orsched.costs.protocol import mixed_ns
+from orsched.costs.protocol import mixed_ns, read_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

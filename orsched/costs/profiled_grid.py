@@ -13,7 +13,7 @@ import numpy as np
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.units import MAX_TIME_NS, MAX_TOKENS
-from orsched.costs.parameters import read_parameters
+from orsched.costs.protocol import read_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

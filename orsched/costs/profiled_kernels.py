@@ -7,8 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.units import MAX_TIME_NS
 from orsched.costs.exact import round_half_up
 from orsched.costs.profiled import GRIDS, PER_SEQUENCE, ProfiledCost

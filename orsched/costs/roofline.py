@@ -1,9 +1,13 @@
-"""The roofline cost model: a step reads the weights or computes its tokens, whichever is longer."""
+"""The roofline cost model: a step reads the weights or computes its tokens, whichever is longer.
+
+The ridge is where both take as long.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -20,10 +24,12 @@ from orsched.costs.exact import (
 )
 from orsched.costs.floor import Floor, RoundFloor, StageFloor, StepLine
 from orsched.costs.linear import attended_tokens
-from orsched.costs.parameters import read_parameters
+from orsched.costs.protocol import read_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from orsched.costs.protocol import CostModel
 
 FS_PER_S = 10**15
 COEFFICIENTS = ("fixed_fs", "weights_fs", "token_fs", "context_fs", "attended_fs")
@@ -305,3 +311,43 @@ def _read_pieces(values: Any) -> Pieces:
         start = whole_number(pair[0], "pieces", minimum=least, maximum=2**31)
         found.append((start, whole_number(pair[1], "pieces", maximum=MAX_COEFFICIENT_FS)))
     return tuple(found)
+
+
+_MANY = 1 << 14
+"""Requests of a round that is beyond any ridge."""
+
+_LEAST_RIDGE = 16
+"""Tokens: below so many what looks like a ridge is the rounding of times."""
+
+
+def ridge_tokens(cost: CostModel) -> int:
+    """Return the tokens of a step at which computing takes as long as reading the weights.
+
+    Below the ridge a step takes the time of its weights, so that prompt tokens beside a round cost
+    nothing but their attention; above it each token adds its time. Of a roofline it is ``weights /
+    token`` (Williams, Waterman and Patterson, *Roofline*, 2009), rounded to a whole token. Of any
+    model it is where the straight line through rounds of many requests, their contexts left out,
+    meets the time of a round of one: ``x`` with ``T(F) - slope (F - x) = T(1)``, F = 16,384.
+
+    Raises ``InputError`` where there is none: each token takes time from the first on (affine and
+    linear models), or none does.
+
+    >>> from orsched.costs import RooflineCost
+    >>> ridge_tokens(RooflineCost.from_s(fixed=0, weights=0.018, token=1e-4, context=0, attended=0))
+    180
+    """
+    if type(cost) is RooflineCost:  # what the host takes for a request is not computing
+        cost = replace(cost, request_fs=0)
+    one, far, farther = (cost.round_ns(many, 0, 0) for many in (1, _MANY, 2 * _MANY))
+    slope = farther - far
+    tokens = 0
+    if slope > 0:
+        found = _MANY * (1 - Fraction(far - one, slope))
+        tokens = round_half_up(found.numerator, found.denominator)
+    if tokens < _LEAST_RIDGE:
+        raise InputError(
+            f"the {cost.model} cost model has no ridge: tokens take the same time in any step",
+            field="max_num_batched_tokens",
+            remedy="give a number of tokens, such as 2048",
+        )
+    return tokens

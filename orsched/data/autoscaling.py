@@ -11,7 +11,7 @@ from orsched.common.errors import InputError
 from orsched.common.parameters import read_list_of_pairs
 from orsched.common.scalars import printed, require_number, require_one_of, set_whole
 from orsched.common.units import NEVER, seconds_to_ns, set_times
-from orsched.costs.parameters import read_parameters
+from orsched.costs.protocol import read_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

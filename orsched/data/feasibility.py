@@ -8,7 +8,7 @@ import numpy as np
 
 from orsched.common.columns import exact_sum, whole_number
 from orsched.common.errors import InfeasibleError, InputError
-from orsched.common.limits import BLOCKS, STEPS
+from orsched.common.scalars import BLOCKS, STEPS
 from orsched.common.units import MAX_TIME, MAX_TIME_NS, MAX_TOKENS
 from orsched.costs.exact import whole_time
 from orsched.data.autoscaling import MOST_LOOKS, Autoscaling

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.registry import attached
 from orsched.common.units import MAX_TOKENS, NS_PER_S, seconds_text
 from orsched.data.feasibility import (

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from orsched.common.columns import shown, whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.scalars import require_bool
 from orsched.common.units import MAX_TOKENS
-from orsched.costs.parameters import read_parameters
+from orsched.costs.protocol import read_parameters
 from orsched.data.feature_pairs import refused_pair
 
 RULES = ("lru", "task_aware", "least_future_use")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.common.columns import IntColumn, int_column, shown
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.parameters import read_list_of_pairs
 from orsched.common.units import MAX_TOKENS, NS_PER_S, seconds_to_ns, time_ns
 

@@ -13,7 +13,7 @@ from orsched.common.scalars import printed, require_bool, require_one_of, set_wh
 from orsched.common.units import MAX_TIME_NS, MAX_TOKENS
 from orsched.costs import AffineCost, CostModel
 from orsched.costs.exact import require_members
-from orsched.costs.parameters import read_parameters
+from orsched.costs.protocol import read_parameters
 from orsched.data.feature_pairs import refused_pair
 from orsched.data.memory import BlockMemory
 

@@ -13,7 +13,7 @@ from orsched.common.errors import (
     TimeLimitError,
 )
 from orsched.costs import CostModel, Floor, RoundFloor, StageFloor, floor_faults, knows_cached
-from orsched.costs.parameters import read_parameters
+from orsched.costs.protocol import read_parameters
 from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Prefixes, Requests

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.common.near_names import known_names
+from orsched.common.errors import known_names
 from orsched.common.units import (
     MAX_TIME,
     MAX_TIME_NS,

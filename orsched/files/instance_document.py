@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.common.columns import int_column
 from orsched.common.errors import InputError
-from orsched.costs.parameters import read_parameters
+from orsched.costs.protocol import read_parameters
 from orsched.data.autoscaling import Autoscaling
 from orsched.data.instance import Instance
 from orsched.data.length_quantiles import LEVELS, QUANTILES

@@ -7,9 +7,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.common.errors import InputError
-from orsched.common.frames import as_frame
-from orsched.common.near_names import file_hint
+from orsched.common.columns import as_frame
+from orsched.common.errors import InputError, file_hint
 from orsched.files.worker_choice import OF_ENGINES, WorkerChoice, read_machine
 from orsched.solving.engines import with_engine
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from orsched.common.frames import HasPandas
+    from orsched.common.columns import HasPandas
     from orsched.costs import CostModel
     from orsched.data.instance import Instance
     from orsched.data.service_classes import ServiceClass

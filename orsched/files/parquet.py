@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.common.errors import InputError, unavailable
-from orsched.common.frames import required_pandas
-from orsched.common.limits import ROWS
-from orsched.common.near_names import known_names
+from orsched.common.columns import required_pandas
+from orsched.common.errors import InputError, known_names, unavailable
+from orsched.common.scalars import ROWS
 from orsched.data.length_quantiles import LEVELS, QUANTILES
 from orsched.files.document import require_format, require_object
 from orsched.files.instance_document import (

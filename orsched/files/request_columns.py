@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.common.columns import int_column, shown
+from orsched.common.columns import int_column, required_pandas, shown
 from orsched.common.errors import InputError
-from orsched.common.frames import required_pandas
 from orsched.common.units import MAX_TIME_NS, MAX_TOKENS, seconds_column
 from orsched.data.length_quantiles import LEVELS, MAX_LEVELS, QUANTILES, require_order
 from orsched.data.requests import MAX_WEIGHT, SERVICE_CLASSES, WEIGHT_REMEDY, Prefixes, Requests

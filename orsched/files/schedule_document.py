@@ -8,7 +8,7 @@ from typing import Any
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
-from orsched.costs.parameters import read_parameters
+from orsched.costs.protocol import read_parameters
 from orsched.data.links import NAMES as TRANSFER_COLUMNS
 from orsched.data.links import Transfers
 from orsched.data.memory import Eviction

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orsched.common.errors import InputError, unavailable
-from orsched.common.limits import ROWS
-from orsched.common.near_names import file_hint
+from orsched.common.errors import InputError, file_hint, unavailable
+from orsched.common.scalars import ROWS
 from orsched.files.cells import text_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from decimal import Decimal, DecimalException
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from orsched.common.errors import InputError, ResourceError, is_of_machine
-from orsched.common.near_names import file_hint, known_names
+from orsched.common.errors import InputError, ResourceError, file_hint, is_of_machine, known_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

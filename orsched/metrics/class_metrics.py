@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.common.columns import exact_sum
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.units import NEVER, NS_PER_S
 from orsched.metrics.flat_figures import distribution, ratio
 from orsched.metrics.timeline_rows import covered_sum

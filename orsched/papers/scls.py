@@ -9,7 +9,7 @@ import numpy as np
 
 from orsched.models.batch import batch
 from orsched.models.batch.batcher import serving_ns
-from orsched.papers import scls_profiles as profiles
+from orsched.papers import scls_runs as profiles
 from orsched.papers import scls_setting as setting
 from orsched.papers.reruns import Rerun, change, means, pick
 from orsched.papers.scls_runs import MOST, run
@@ -236,9 +236,9 @@ RERUNS = {
         _length_jobs, _lengths,
         lambda rows: {"up_to_512_%": pick(rows, tokens=512)[0]["up_to_%"]},
     ),
-    "prefills": Rerun(profiles.stage_jobs, profiles.run, profiles.straightness),
-    "rounds": Rerun(profiles.round_jobs, profiles.run, profiles.straightness),
-    "fit": Rerun(profiles.jobs, profiles.run, profiles.values, profiles.rows),
+    "prefills": Rerun(profiles.stage_jobs, profiles.measured, profiles.straightness),
+    "rounds": Rerun(profiles.round_jobs, profiles.measured, profiles.straightness),
+    "fit": Rerun(profiles.jobs, profiles.measured, profiles.values, profiles.rows),
     "example": Rerun(
         lambda settings: [
             {"engine": name, "way": way}

@@ -13,7 +13,7 @@ from orsched.checker import check
 from orsched.checker.certificates import bound_violations, bulk_violations
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, OrschedError
-from orsched.costs.parameters import read_parameters
+from orsched.costs.protocol import read_parameters
 from orsched.data.schedule_classes import ScheduleClass, class_of
 from orsched.files.atomic import hold
 from orsched.files.document import VERSION, column_lists, require_format, text_field

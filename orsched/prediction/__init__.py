@@ -9,16 +9,15 @@ from __future__ import annotations
 from orsched.common.lazy_names import lazy_names
 
 _HOME = {
-    "orsched.prediction.baselines": (
-        "ConstantPredictor",
-        "PromptLengthPredictor",
-    ),
-    "orsched.prediction.corpus": ("DOMAINS", "make_corpus"),
-    "orsched.prediction.data": ("LabelledPrompts", "Prompt"),
+    "orsched.prediction.data": ("DOMAINS", "LabelledPrompts", "Prompt", "make_corpus"),
     "orsched.prediction.distribution": ("LengthDistribution",),
     "orsched.prediction.evaluation": ("evaluate",),
     "orsched.prediction.lexical": ("LexicalPredictor", "OnlinePredictor"),
-    "orsched.prediction.predictor": ("LengthPredictor",),
+    "orsched.prediction.predictor": (
+        "ConstantPredictor",
+        "LengthPredictor",
+        "PromptLengthPredictor",
+    ),
     "orsched.prediction.predictor_file": (
         "KINDS",
         "load_predictor",

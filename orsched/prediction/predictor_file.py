@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.data.instance import require_instance
 from orsched.files.atomic import write_text
 from orsched.files.document import require_format, require_object
@@ -98,8 +97,8 @@ FORMAT = "orsched/predictor"
 VERSION = 1
 
 CLASSES = {
-    "constant": ("baselines", "ConstantPredictor"),
-    "prompt_length": ("baselines", "PromptLengthPredictor"),
+    "constant": ("predictor", "ConstantPredictor"),
+    "prompt_length": ("predictor", "PromptLengthPredictor"),
     "lexical": ("lexical", "LexicalPredictor"),
     "online": ("lexical", "OnlinePredictor"),
 }

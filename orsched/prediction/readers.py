@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.common.errors import InputError, unavailable
-from orsched.common.limits import ROWS
-from orsched.common.near_names import file_hint
+from orsched.common.errors import InputError, file_hint, unavailable
+from orsched.common.scalars import ROWS
 from orsched.common.units import MAX_TOKENS
 from orsched.files.cells import CellError, texts, whole_numbers
 from orsched.files.document import kind as json_kind

@@ -13,8 +13,8 @@ from orsched.common.errors import (
     OrschedError,
     PolicyError,
     TimeLimitError,
+    did_you_mean,
 )
-from orsched.common.near_names import did_you_mean
 from orsched.common.own_code import own_part, where
 from orsched.common.registry import attached
 from orsched.solving.objectives import Objective, fitting_objective, objective_named
@@ -230,7 +230,7 @@ class Comparison(Sequence[Result]):
                 ``timeline`` (running and waiting requests, KV blocks) or ``history`` (value and
                 bound over the time of each search).
             options: of ``orsched.latency``, ``orsched.timeline_chart`` or
-                ``orsched.views.search_charts.history_chart``.
+                ``orsched.views.figures.history_chart``.
         """
         names = [result.label or result.schedule.method for result in self.results]
         schedules = [result.schedule for result in self.results]

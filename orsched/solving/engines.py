@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.calibration.catalogue import gpu_of
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.data.memory import BlockMemory, PrefixCache
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from functools import cache
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.own_code import is_own, path_in
 from orsched.common.parameters import Parameter, of_dataclass, of_function, read_pairs
 from orsched.common.registry import names, resolve

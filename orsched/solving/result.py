@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from orsched.common.columns import frame
 from orsched.common.errors import InputError
-from orsched.common.frames import frame
 from orsched.common.registry import attached
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.metrics.flat_figures import event_figures, flat_figures

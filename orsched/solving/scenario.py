@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.data.autoscaling import Autoscaling, read_autoscaling
-from orsched.data.splits import Split, read_split
+from orsched.data.links import Split, read_split
 from orsched.data.workers import Worker
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_S
 from orsched.data.schedule import MIXED, PREFILL, as_schedule, served_instance
 from orsched.views import style
-from orsched.views.density import density_image
 from orsched.views.gantt_frame import (
     BOTTOM,
     MAX_LABELS,
@@ -31,6 +30,7 @@ from orsched.views.gantt_frame import (
     place_axes,
     rectangles,
 )
+from orsched.views.page_data import density_image
 from orsched.views.pictures import (
     DPI,
     fitting,

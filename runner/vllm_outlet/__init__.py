@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.runner.vllm_outlet.assignment import Assignment, in_order, worker_names
-from orsched.runner.vllm_outlet.bench_results import PlanRow, RequestTimes, read_request_times
-from orsched.runner.vllm_outlet.export import (
+from orsched.runner.vllm_outlet.bench_results import (
+    PlanRow,
+    RequestTimes,
     priorities,
+    read_request_times,
     write_batch,
     write_priorities,
     write_timed_trace,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from orsched.common.columns import int_column, whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import did_you_mean
+from orsched.common.errors import InputError, did_you_mean
 from orsched.common.scalars import printed, require_suffix
 from orsched.common.units import NEVER
 from orsched.data.schedule import Scheduled, as_schedule

@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.own_code import class_of
 from orsched.common.scalars import is_number
 from orsched.common.units import NS_PER_S, seconds_to_ns

@@ -11,8 +11,7 @@ import numpy as np
 
 from orsched.common.errors import InputError, MissingDependencyError
 from orsched.runner.devices.device import EngineDevice, Times, WorkerLostError
-from orsched.runner.vllm_worker.engine import Engine
-from orsched.runner.vllm_worker.scheduler import PassDiffersError
+from orsched.runner.vllm_worker.engine import Engine, PassDiffersError
 from orsched.runner.worker.layout import Chunk
 
 if TYPE_CHECKING:

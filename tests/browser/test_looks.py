@@ -7,7 +7,7 @@ import pytest
 import orsched
 from benchmarks.report_page import opened_in
 from orsched.metrics.summary import summarise
-from orsched.views import density as density_data
+from orsched.views import page_data as density_data
 from orsched.views.html import write_report
 from orsched.views.report_tables import short_time
 from tests.browser.opening import centre, ranged, ranges, told, under, until, wheel

@@ -6,7 +6,7 @@ from orsched.certificates.bulk_parts import PRICE_SCALE, Program
 from orsched.certificates.bulk_program import BulkProgram, Question
 from orsched.certificates.fields import BULK, Budget
 from orsched.checker.certificates import bulk_violations
-from orsched.common.limits import DEFAULT_BUDGET
+from orsched.common.scalars import DEFAULT_BUDGET
 from orsched.models.bounds.bulk_bound import attainment_bound, bulk_bound
 from tests.models.test_bulk_bound import small
 

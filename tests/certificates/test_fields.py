@@ -22,7 +22,7 @@ from orsched.certificates.fields import (
 from orsched.checker import certificates, check
 from orsched.checker.certificates import bound_violations, bulk_violations, certificate_violations
 from orsched.cli.commands import run
-from orsched.common.limits import DEFAULT_BUDGET
+from orsched.common.scalars import DEFAULT_BUDGET
 from orsched.files import save_instance, save_schedule
 from orsched.instances.synthetic import peers_workload
 from orsched.models.bounds.bounds import makespan_bound

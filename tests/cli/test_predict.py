@@ -12,7 +12,7 @@ from orsched.cli.commands import run
 from orsched.cli.predict_commands import _HEADS, _KINDS, _PROXIES
 from orsched.files import load_instance, read_requests_csv, save_instance
 from orsched.prediction import KINDS, evaluate, load_predictor, make_corpus, read_labelled_prompts
-from orsched.prediction.corpus import write_labelled_prompts
+from orsched.prediction.data import write_labelled_prompts
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from orsched.costs import AffineCost
 from orsched.data.workers import Worker
 from orsched.files import load_instance, save_cost
 from orsched.prediction import make_corpus
-from orsched.prediction.corpus import write_labelled_prompts
+from orsched.prediction.data import write_labelled_prompts
 from tests.cli.test_calibrate_command import measured
 from tests.in_order import in_order
 

@@ -6,7 +6,7 @@ import orsched
 from orsched import InputError
 from orsched.cli.commands import cli, run
 from orsched.cli.usage import SYNONYMS
-from orsched.common.near_names import did_you_mean, file_hint, known_names, nearest
+from orsched.common.errors import did_you_mean, file_hint, known_names, nearest
 from tests.cli.own_policies import SOURCE
 
 STUDY = 'instances = ["two-by-two"]\n'

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import orsched
-from orsched.common.frames import as_frame
+from orsched.common.columns import as_frame
 from tests.refusals import refused
 
 ROWS = [{"input_tokens": 12, "completion_tokens": 3, "arrival": 0.5},

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import orsched
 from orsched import BlockMemory, Information, InputError, Instance, Requests, Worker, check
 from orsched.common.registry import resolve
-from orsched.costs import ProfiledCost, profiled_times
+from orsched.costs import ProfiledCost, profiled
 from orsched.costs.profiled import GRIDS, PER_SEQUENCE
 from orsched.costs.profiled_grid import Grid, completed
 from orsched.costs.profiled_kernels import from_kernels
@@ -147,8 +147,8 @@ def test_whole_numbers_and_fractions_are_one_formula(cost, load, rows):
 
 
 def test_what_is_kept_is_bounded(monkeypatch):
-    monkeypatch.setattr(profiled_times, "_MOST_KEPT", 5)
-    monkeypatch.setattr(profiled_times, "_MOST_LINES", 3)
+    monkeypatch.setattr(profiled, "_MOST_KEPT", 5)
+    monkeypatch.setattr(profiled, "_MOST_LINES", 3)
     cost = replace(COST)
     for size in range(1, 40):
         load = size, 3 * size

@@ -7,8 +7,8 @@ import pytest
 import orsched
 from orsched import Instance, Link, Policy, Requests, ServiceClass, Worker, simulate
 from orsched.cli.commands import run as run_command
+from orsched.data.links import Split, read_split
 from orsched.data.service_classes import DEFAULT_CLASSES, read_class, with_specs
-from orsched.data.splits import Split, read_split
 from orsched.heuristics.pang import FirstComeFirstServed
 from orsched.planning.study import run
 from orsched.solving.scenario import read_workers, scenario, worker_files

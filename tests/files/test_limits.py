@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from orsched import InputError, solve
-from orsched.common.limits import ROWS
+from orsched.common.scalars import ROWS
 from orsched.files import load_instance, load_schedule, save_instance, save_schedule
 from orsched.instances.catalog import load_named
 from tests.refusals import refusal

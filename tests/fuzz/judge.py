@@ -18,7 +18,7 @@ from orsched import SLO, InfeasibleError, InputError, TimeLimitError, check, fil
 from orsched.checker.certificates import bound_violations, bulk_violations
 from orsched.cli.commands import run
 from orsched.cli.study_command import means_of
-from orsched.common.limits import DEFAULT_BUDGET
+from orsched.common.scalars import DEFAULT_BUDGET
 from orsched.data.schedule_classes import allowances_of
 from orsched.files.instance_document import instance_from_document
 from orsched.files.schedule_document import schedule_from_document

@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 import orsched
-from orsched.common import frames
+from orsched.common import columns as frames
 
 NAMES = {name: getattr(orsched, name) for name in orsched.__all__}
 NAMES |= {"frame": frames.frame, "as_frame": frames.as_frame}

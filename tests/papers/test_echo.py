@@ -5,8 +5,7 @@ import pytest
 
 from orsched.costs import floor_faults
 from orsched.papers import find, paper
-from orsched.papers.echo import RERUNS, SHARES, _run
-from orsched.papers.echo_setting import arrivals_ns, machine
+from orsched.papers.echo import RERUNS, SHARES, _run, arrivals_ns, machine
 
 
 def job(**given):

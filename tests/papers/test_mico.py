@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from orsched.heuristics.mico import ABLATION
-from orsched.papers import find, mico_setting, paper
-from orsched.papers.mico import RERUNS, _curve
-from orsched.papers.mico_setting import SETTING, cache_lengths, ends_by_cloud, scheduled
+from orsched.papers import find, paper
+from orsched.papers import mico as mico_setting
+from orsched.papers.mico import RERUNS, SETTING, _curve, cache_lengths, ends_by_cloud, scheduled
 from orsched.solving.method_choice import choose
 
 

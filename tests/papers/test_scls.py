@@ -8,8 +8,8 @@ from orsched.costs import BilinearCost
 from orsched.heuristics.scls.sliced import ABLATION, SCLS
 from orsched.instances.datasets import VARIABLE
 from orsched.models.batch.batcher import serving_ns
-from orsched.papers import scls_profiles as profiles
 from orsched.papers import scls_runs, scls_setting
+from orsched.papers import scls_runs as profiles
 from orsched.papers.reruns import change, pick
 from orsched.papers.scls import RERUNS
 

@@ -9,7 +9,7 @@ import pytest
 
 import orsched
 from orsched import AffineCost, BlockMemory, PrefixCache, Worker, check
-from orsched.costs.levels import LevelsCost
+from orsched.costs.affine import LevelsCost
 from orsched.planning.oversampling import least_of_groups, oversample
 from orsched.planning.oversampling_check import keep_violations
 from tests.decoding import decoding

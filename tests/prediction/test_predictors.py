@@ -8,10 +8,9 @@ import pytest
 
 from orsched.common.errors import MissingDependencyError
 from orsched.prediction import KINDS, ConstantPredictor, LexicalPredictor, OnlinePredictor, train
-from orsched.prediction.corpus import make_corpus
-from orsched.prediction.data import LabelledPrompts, Prompt
+from orsched.prediction.data import LabelledPrompts, Prompt, make_corpus
 from orsched.prediction.evaluation import evaluate, measured_latency
-from orsched.prediction.features import _NAMED, _REQUESTED, _UNITS, FEATURES, WINDOW, features_of
+from orsched.prediction.lexical import _NAMED, _REQUESTED, _UNITS, FEATURES, WINDOW, features_of
 from orsched.prediction.predictor import LEVELS, shifts
 from tests.refusals import refusal
 

@@ -14,8 +14,15 @@ from orsched.prediction import (
     read_labelled_prompts,
     read_prompts,
 )
-from orsched.prediction.corpus import SIGMA, Task, _request, write_labelled_prompts
-from orsched.prediction.data import PARTS, Prompt, joined
+from orsched.prediction.data import (
+    PARTS,
+    SIGMA,
+    Prompt,
+    Task,
+    _request,
+    joined,
+    write_labelled_prompts,
+)
 from orsched.prediction.readers import count_by_rule, token_counter
 from tests.refusals import place, refusal
 

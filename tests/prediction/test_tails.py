@@ -9,8 +9,7 @@ from orsched import AffineCost, Worker
 from orsched.calibration.intervals import upper_quantiles
 from orsched.files.request_columns import read_requests_csv, write_requests_csv
 from orsched.prediction import LengthDistribution, OnlinePredictor, predict_instance, train
-from orsched.prediction.corpus import make_corpus
-from orsched.prediction.data import LabelledPrompts
+from orsched.prediction.data import LabelledPrompts, make_corpus
 from orsched.prediction.distribution import FREEDOMS, Tail, Tails, fit_tails, tails_from
 from orsched.prediction.predictor_file import predictor_from
 from orsched.prediction.trees import fit_quantiles, trees_from

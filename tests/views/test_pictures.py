@@ -9,11 +9,11 @@ import orsched
 from orsched.common.errors import InputError, MissingDependencyError
 from orsched.metrics.summary import SLO
 from orsched.runner import RunSettings, run
+from orsched.views.figures import save_history
 from orsched.views.over_time import save_classes
 from orsched.views.perfetto import microseconds, write_chrome_trace
 from orsched.views.plan_and_run import save_plan_and_run
 from orsched.views.records import milliseconds, write_records
-from orsched.views.search_charts import save_history
 from tests.views.samples import every_kind, mixed, slower
 
 MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-1.", ".json": b"{",

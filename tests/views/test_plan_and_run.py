@@ -16,10 +16,10 @@ from orsched.models.full_mip import solve_full_mip
 from orsched.runner import RunSettings, plan_against_run, run
 from orsched.solving.run_block import HistoryPoint, HistoryRecorder, history_of
 from orsched.views import plan_and_run
+from orsched.views.figures import draw_history, history_chart
 from orsched.views.html import write_report
 from orsched.views.plan_and_run import draw_plan_and_run, pairs_of, section
 from orsched.views.report_tables import labels, rows_of
-from orsched.views.search_charts import draw_history, history_chart
 from tests.views.samples import slower, timed
 
 

@@ -10,9 +10,8 @@ from orsched.data.schedule import DECODE, PREFILL
 from orsched.metrics.summary import summarise
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.token_times import request_times
-from orsched.views import density, style
-from orsched.views.density import density_data, density_image, runs, shares
-from orsched.views.page_data import chart_of
+from orsched.views import page_data, style
+from orsched.views.page_data import chart_of, density_data, density_image, runs, shares
 from orsched.views.spans import STAGE_COLUMNS, bins, lane_offsets, rank_in_lane, stage_columns
 from tests.metrics.any_schedule import any_schedule
 from tests.seeds import seeds
@@ -187,9 +186,9 @@ def test_shares_are_the_covered_time_of_each_cell(cuts, columns):
 
 
 def image_of(instance, schedule, monkeypatch, pixels, rows=None):
-    monkeypatch.setattr(density, "PIXELS", pixels)
+    monkeypatch.setattr(page_data, "PIXELS", pixels)
     if rows is not None:
-        monkeypatch.setattr(density, "MAX_ROWS", rows)
+        monkeypatch.setattr(page_data, "MAX_ROWS", rows)
     return density_image(Timeline(instance, schedule), use_of(instance, schedule))
 
 
@@ -226,7 +225,7 @@ def density_of(instance, schedule, *, is_cut=True):
 
 
 def decoded(text):
-    return np.array([density._CODES.tobytes().index(code) for code in text.encode()]) / 63
+    return np.array([page_data._CODES.tobytes().index(code) for code in text.encode()]) / 63
 
 
 def test_shares_add_up_to_the_time_of_decode_and_prefill():
@@ -248,7 +247,7 @@ def test_shares_add_up_to_the_time_of_decode_and_prefill():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_rows_cover_the_clients_in_use_and_no_others(seed, monkeypatch):
-    monkeypatch.setattr(density, "MOST_ROWS", 3)
+    monkeypatch.setattr(page_data, "MOST_ROWS", 3)
     instance, schedule = any_schedule(seed, requests=6)
     found = density_of(instance, schedule)
     used = np.unique(use_of(instance, schedule).stays.lane).tolist()

@@ -10,7 +10,7 @@ from orsched.certificates.fields import WEIGHT, Budget, Field, listed, table, wh
 from orsched.certificates.fleet_demand import FIELDS, attained_at_most
 from orsched.checker.violations import proving
 from orsched.common.errors import InfeasibleError
-from orsched.common.limits import DEFAULT_BUDGET
+from orsched.common.scalars import DEFAULT_BUDGET
 from orsched.common.units import NS_PER_S
 from orsched.models.bounds.fleet_bound import AttainmentSearch
 

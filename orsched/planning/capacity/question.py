@@ -10,8 +10,7 @@ import numpy as np
 
 from orsched.certificates.fleet_demand import Limits
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.own_code import is_own
 from orsched.common.units import NEVER, seconds_to_ns
 from orsched.data.feature_pairs import refused_pair

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.limits import CELLS
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.own_code import at_path, code_in, is_own, path_in, source_of
+from orsched.common.scalars import CELLS
 from orsched.files.text import require_known, require_table
 from orsched.solving.method_choice import read_spec, require_choice
 

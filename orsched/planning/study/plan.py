@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched._version import __version__
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.limits import CELLS
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.own_code import at_path, code_in, is_own, require_consent
+from orsched.common.scalars import CELLS
 from orsched.common.units import MAX_TOKENS
 from orsched.data.autoscaling import Autoscaling, read_autoscaling
-from orsched.data.splits import Split, read_split
+from orsched.data.links import Split, read_split
 from orsched.files.text import read_toml, require_known, require_table
 from orsched.planning.study.axes import (
     InstanceChoice,

@@ -10,8 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError, unavailable
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names, unavailable
 from orsched.common.subprocess_call import Child, import_paths
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.calibration.intervals import Interval, mean_interval
-from orsched.common.errors import InputError
-from orsched.common.near_names import nearest
+from orsched.common.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,7 +57,7 @@ def rows_of(
 
 
 def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
-    from orsched.data.splits import read_split
+    from orsched.data.links import read_split
     from orsched.instances.arrivals import read_arrivals
     from orsched.instances.failures import read_failures
     from orsched.instances.predictions import read_predictor

@@ -10,8 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError, PolicyError, TimeLimitError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, PolicyError, TimeLimitError, known_names
 from orsched.common.units import NS_PER_S
 from orsched.files.text import require_known
 from orsched.instances.arrivals import read_arrivals

@@ -9,10 +9,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.columns import whole_number
-from orsched.common.errors import InputError
-from orsched.common.limits import CELLS
-from orsched.common.near_names import known_names
-from orsched.data.splits import Split
+from orsched.common.errors import InputError, known_names
+from orsched.common.scalars import CELLS
+from orsched.data.links import Split
 from orsched.data.workers import MAX_CLIENTS
 from orsched.instances.streams import stream
 from orsched.planning.capacity.question import (

@@ -14,13 +14,12 @@ from orsched.calibration.data_sheet import Layout, data_sheet_cost, fitting
 from orsched.calibration.gpus import GPUS, constants_of
 from orsched.calibration.runs import served
 from orsched.calibration.shapes import MODELS
-from orsched.common.errors import InputError
-from orsched.common.near_names import known_names
+from orsched.common.errors import InputError, known_names
 from orsched.common.units import NS_PER_S
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
 from orsched.planning.validation.served import Served, read_served
-from orsched.views.predicted import Validation
+from orsched.views.planning_charts import Validation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from orsched.calibration.shapes import ModelShape
     from orsched.costs import CostModel
     from orsched.data.memory import BlockMemory
-    from orsched.views.predicted import Row
+    from orsched.views.planning_charts import Row
 
 MOST_GPUS, TOKEN_BUDGET, SPREAD = 8, 8192, 0.1  # the last: of answers around their mean
 WAVES = 10  # requests a client, as InferenceX sends, where a table does not say how many

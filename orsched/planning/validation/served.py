@@ -13,7 +13,7 @@ from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_MS, NS_PER_S
 from orsched.files import cells
 from orsched.files.tables import chosen, read_chosen
-from orsched.views.predicted import METRICS
+from orsched.views.planning_charts import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,10 +15,15 @@ from orsched.common.registry import attached
 from orsched.files.atomic import write_bytes, write_text
 from orsched.files.document import require_object
 from orsched.files.text import dump_json, read_bytes
-from orsched.prediction.baselines import one_a_level
-from orsched.prediction.predictor import LengthPredictor, read_common, required
-from orsched.prediction.proxies.encoders import checked_config, config_of
-from orsched.prediction.proxies.network import Targets, forward, new_network, recipe_of
+from orsched.prediction.predictor import LengthPredictor, one_a_level, read_common, required
+from orsched.prediction.proxies.network import (
+    Targets,
+    checked_config,
+    config_of,
+    forward,
+    new_network,
+    recipe_of,
+)
 from orsched.prediction.proxies.token_rows import padded, token_rows, tokens_of
 from orsched.prediction.trees import float_column
 from orsched.runner.worker.model_folder import blamed_on

@@ -12,16 +12,20 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, unavailable
 from orsched.prediction.data import by_prompt
 from orsched.prediction.predictor import LEVELS, log_lengths, shifts
-from orsched.prediction.proxies.encoders import (
+from orsched.prediction.proxies.loop import Rows, Training, drawing
+from orsched.prediction.proxies.network import (
     FULL,
     SMALL,
+    Recipe,
+    Targets,
     checked_config,
     config_of,
     folder_values,
     folder_weights,
+    new_network,
+    recipe_of,
+    targets_for,
 )
-from orsched.prediction.proxies.loop import Rows, Training, drawing
-from orsched.prediction.proxies.network import Recipe, Targets, new_network, recipe_of, targets_for
 from orsched.prediction.proxies.proxy_file import ProxyPredictor
 from orsched.prediction.proxies.token_rows import Tokens, token_rows, tokenizer_text, tokens_of
 from orsched.runner.worker.language_model import settled

@@ -16,7 +16,7 @@ from orsched.planning.validation.errors import (
     validate,
 )
 from orsched.planning.validation.served import Served
-from orsched.views.predicted import DIMENSIONS, Validation, order
+from orsched.views.planning_charts import DIMENSIONS, Validation, order
 from tests.refusals import refusal
 
 SILICON = Path(__file__).parent / "silicon"

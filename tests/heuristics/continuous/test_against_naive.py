@@ -7,8 +7,7 @@ import pytest
 import orsched
 from orsched import AffineCost, Information
 from orsched.heuristics.continuous import ContinuousBatching, ContinuousParams
-from orsched.heuristics.continuous.async_scheduling import AsyncBatching
-from orsched.heuristics.continuous.engine_steps import as_scheduled, engine_steps
+from orsched.heuristics.continuous.async_scheduling import AsyncBatching, as_scheduled, engine_steps
 from orsched.heuristics.continuous.params import make_queue
 from tests.heuristics.building import solved
 from tests.heuristics.continuous.naive_vllm import Naive, NaiveAsync

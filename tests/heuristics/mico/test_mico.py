@@ -11,8 +11,8 @@ from orsched import AffineCost, BlockMemory, InputError, Instance, Requests, Wor
 from orsched.data.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.heuristics.mico import Mico, MicoParams
 from orsched.heuristics.mico.worker_scheduler import WorkerQueue
-from orsched.papers import mico_setting
-from orsched.papers.mico_setting import cache_lengths, kv_lengths, summed
+from orsched.papers import mico as mico_setting
+from orsched.papers.mico import cache_lengths, kv_lengths, summed
 from tests.heuristics.building import require_sound, same, solved, workers_of
 from tests.in_order import in_order
 from tests.random_instances import random_batching_instance

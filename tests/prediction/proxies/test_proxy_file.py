@@ -9,9 +9,14 @@ import pytest
 
 from orsched.common.errors import InputError
 from orsched.prediction import OnlinePredictor, load_predictor, save_predictor
-from orsched.prediction.proxies import encoders
-from orsched.prediction.proxies.encoders import config_of, folder_values, folder_weights
-from orsched.prediction.proxies.network import Phase, new_network
+from orsched.prediction.proxies import network as encoders
+from orsched.prediction.proxies.network import (
+    Phase,
+    config_of,
+    folder_values,
+    folder_weights,
+    new_network,
+)
 from tests.refusals import refusal
 
 KINDS = ("bert_ssjf", "distilbert_mico", "bert_ranker")

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from orsched.common.errors import MissingDependencyError
-from orsched.runner.devices.ray_devices import RayDevice, boot_id, connect
+from orsched.runner.devices.processes import RayDevice, boot_id, connect
 from orsched.runner.devices.settings import WorkerSettings
 from tests.refusals import refused
 

@@ -17,8 +17,7 @@ from orsched.instances.readers import read
 from orsched.metrics.token_times import request_times
 from orsched.runner import vllm_outlet
 from orsched.runner.vllm_outlet import in_order, priorities, read_request_times, write_batch
-from orsched.runner.vllm_outlet.bench_results import rank_correlation
-from orsched.runner.vllm_outlet.export import sent_order
+from orsched.runner.vllm_outlet.bench_results import rank_correlation, sent_order
 from orsched.simulator import simulate_policy
 from tests.refusals import refused
 

@@ -16,7 +16,7 @@ from orsched.runner.devices.device import open_device
 from orsched.runner.devices.settings import WorkerSettings
 from orsched.runner.loop.prompts import Prompts
 from orsched.runner.measuring import measure_worker
-from orsched.runner.vllm_worker.scheduler import (
+from orsched.runner.vllm_worker.engine import (
     HOOKS,
     PassDiffersError,
     differing,
