@@ -23,15 +23,15 @@ from orsched.metrics.timeline import Timeline
 from orsched.metrics.token_times import request_times
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from orsched.certificates.bulk_parts import Program
-
-    Floats = NDArray[np.float64]
-    from collections.abc import Iterable
-
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule, Scheduled
+
+    Floats = NDArray[np.float64]
 
 
 _WIDE = 10**6

@@ -22,15 +22,15 @@ from orsched.costs.exact import FS_PER_NS
 from orsched.costs.pooling import COEFFICIENTS, PPM, PoolingCost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     from orsched.calibration.least_squares import FloatArray
     from orsched.common.columns import IntColumn
+    from orsched.costs.protocol import CostModel
 
     BoolArray = NDArray[np.bool_]
-    from collections.abc import Callable, Sequence
-
-    from orsched.costs.protocol import CostModel
 
 
 PREFILL_NAMES = ("alpha_fs", "beta_fs")

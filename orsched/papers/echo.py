@@ -31,9 +31,6 @@ from orsched.simulator import simulate_policy
 from orsched.solving.method_choice import choose
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Tokens = NDArray[np.int64]
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
@@ -42,6 +39,7 @@ if TYPE_CHECKING:
     from orsched.papers.reruns import Row, Values
     from orsched.simulator.policy import View
 
+    Tokens = NDArray[np.int64]
     Column = NDArray[np.int64]
 
 

@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orsched.data.schedule import Schedule
+    from orsched.papers.reruns import Row, Values
 
     Ints = NDArray[np.int64]
-
-    from orsched.papers.reruns import Row, Values
 
 
 SETTING = setting("mico")

@@ -17,18 +17,12 @@ from orsched.prediction.distribution import LengthDistribution, require_levels
 from orsched.prediction.trees import float_column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from orsched.prediction.data import LabelledPrompts, Prompt
-
-    Floats = NDArray[np.float64]
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Self
 
     from numpy.typing import NDArray
 
+    from orsched.prediction.data import LabelledPrompts, Prompt
     from orsched.prediction.distribution import Tails
 
     Floats = NDArray[np.float64]

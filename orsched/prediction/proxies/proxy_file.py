@@ -29,6 +29,7 @@ from orsched.prediction.trees import float_column
 from orsched.runner.worker.model_folder import blamed_on
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from orsched.prediction.proxies.token_rows import Tokens
 
     Floats = NDArray[np.float64]
-    import os
 
 
 BATCH = 64

@@ -4,7 +4,7 @@ import pytest
 
 from orsched import AffineCost
 from orsched.files import save_cost
-from orsched.runner.vllm_outlet.scheduler import GATES, StageGate
+from orsched.runner.vllm_outlet.stage_gate import GATES, StageGate
 from tests.in_order import in_order
 from tests.refusals import refused
 
