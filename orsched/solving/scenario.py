@@ -34,7 +34,7 @@ def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
 
     Args:
         spec: a number of copies (``4`` or ``"4"``), copies by role with their link
-            (``2P2D:ns_per_token=5243,latency_ns=10000``, see ``data.splits``), the path of a
+            (``2P2D:ns_per_token=5243,latency_ns=10000``, see ``data.links``), the path of a
             worker file, several of them with commas or in a list, or a list of tables and
             ``Worker`` objects. A worker file is JSON or TOML with the fields of an entry of
             ``workers`` in an instance file; ``cost`` may be the path of a cost-model file beside
