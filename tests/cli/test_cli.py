@@ -15,10 +15,7 @@ import pytest
 
 import orsched
 from orsched.cli import main as program
-from orsched.data.instance import Instance
-from orsched.data.requests import Requests
-from orsched.data.workers import Worker
-from orsched.files import load_instance, load_schedule, save_instance
+from orsched.files import load_instance, load_schedule
 from tests.result_keys import RESULT_KEYS
 
 ORSCHED = (sys.executable, "-m", "orsched")
@@ -73,14 +70,6 @@ def test_check_exits_with_1_and_says_what_is_wrong(call, done):
     assert {"kind": "result", "field": "results.makespan_ns"} in json.loads(out)
     assert "kind" in call("check pang-100x20 s.json --columns kind,field")[1].splitlines()[0]
     assert call("check two-by-two s.json")[0] == 1
-
-
-def test_formats_show_the_same_numbers(done, as_json):
-    rows = as_json("compare pang-100x20")
-    table = list(csv.DictReader(io.StringIO(done("compare pang-100x20 --format csv"))))
-    assert [float(line["makespan_s"]) for line in table] == [row["makespan_s"] for row in rows]
-    text = done("compare pang-100x20")
-    assert all(f"{row['makespan_s']:,.2f}" in text for row in rows)
 
 
 def test_pictures_traces_and_records_are_written(call, done):
@@ -205,12 +194,6 @@ def test_info_lists_and_describes(done, as_json):
     facts = as_json("info pang-100x20")
     assert (facts["requests"], facts["clients"]) == (100, 20)
     assert "hybrid" in as_json("info")["methods"]
-
-
-def test_infeasible_instances_name_request_and_limit(refused):
-    worker = Worker(1, prefill_cap_tokens=4)
-    save_instance(Instance(Requests([5], [1]), worker, first_token="decode"), "i.json")
-    assert "prefill_cap_tokens" in refused("request 0", "solve i.json")
 
 
 def test_time_limit_without_a_schedule_exits_with_3(call, monkeypatch):

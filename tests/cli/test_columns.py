@@ -61,13 +61,6 @@ def test_limits_show_attainment_first_and_mark_the_best(done, as_json):
     assert width(out) <= 100
 
 
-def test_where_all_attain_the_limits_alike_the_mean_jct_decides(done):
-    out = done(f"{FULL} --slo-ttft 1000")
-    assert head(out)[2] == "SLO"
-    assert out.count("100.00 %") == 2
-    assert out.splitlines()[-2].startswith("* least mean JCT: ")
-
-
 def test_a_makespan_that_the_arrivals_decide_is_said_to_be_theirs(done):
     last = done(LATE).splitlines()[-1]
     assert last.startswith("the makespan is the last arrival's, at 1,")

@@ -85,11 +85,6 @@ def test_every_result_says_whose_times_it_has(command, call, as_json):
     assert (rows[0] if isinstance(rows, list) else rows)["machine"] == PANG
 
 
-def test_seeds_say_it_once(call):
-    code, _, err = call("compare gsm8k --seeds 0:2 --methods fcfs --set requests=20")
-    assert (code, err.count("machine: affine, LLaMA-65B")) == (0, 1)
-
-
 def test_generators_take_a_machine(call):
     code, _, err = call("generate gsm8k --set requests=20 --cost h100-llama3-8b -o case.json")
     assert code == 0

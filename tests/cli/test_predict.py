@@ -10,7 +10,7 @@ import pytest
 
 from orsched.cli.commands import run
 from orsched.cli.predict_commands import _HEADS, _KINDS, _PROXIES
-from orsched.files import load_instance, read_requests_csv, save_instance
+from orsched.files import load_instance, read_requests_csv
 from orsched.prediction import KINDS, evaluate, load_predictor, make_corpus, read_labelled_prompts
 from orsched.prediction.data import write_labelled_prompts
 
@@ -103,24 +103,6 @@ def test_apply_adds_the_column(done, refused):
     said = "p.jsonl, field 'prompts': 3 prompts for 4"
     refused(said, "predict apply m.json two-by-two p.jsonl u.json")
     assert not Path("u.json").exists()
-
-
-@pytest.mark.parametrize("method", ["gittins@predicted", "robust", "ssjf"])
-def test_schedules_of_predicted_distributions_are_checked(call, done, method):
-    """And none is the same as one of the instance with other distributions."""
-    prompts_of(["Why?"] * 4)
-    done("predict apply m.json two-by-two p.jsonl t.json")
-    done(f"solve t.json --method {method} -o s.json")
-    done("check t.json s.json")
-    loaded = load_instance("t.json")
-    rows = loaded.requests.predicted_quantiles.copy()
-    rows[0, -1] += 1
-    changed = loaded.requests.replace(
-        predicted_tokens=loaded.requests.predicted_tokens, predicted_quantiles=rows
-    )
-    save_instance(loaded.replace(requests=changed), "t.json")
-    code, out, _ = call("check t.json s.json")
-    assert (code, "for another instance" in out) == (1, True)
 
 
 def test_convert_takes_prompts_from_the_requests_in_their_order(done, refused):

@@ -13,7 +13,6 @@ import pytest
 
 import orsched
 from orsched.checker import check
-from orsched.cli.output import print_rows
 from orsched.common.errors import InputError, MissingDependencyError, ResourceError
 from orsched.costs import AffineCost
 from orsched.data.memory import BlockMemory, PrefixCache
@@ -67,11 +66,6 @@ def test_a_chart_for_each_of_several_similar_methods(done, folder):
         "fcfs-none-2.png", "fcfs-none.png", "hybrid+gate_factor=0.5-clairvoyant.png",
         "hybrid-clairvoyant.png", "latency.png", "timeline.png",
     ]  # fmt: skip
-
-
-def test_csv_columns_can_be_given(capsys):
-    print_rows([{"a": 1}], "csv", ["a", "b"])
-    assert capsys.readouterr().out == "a,b\n1,\n"
 
 
 def test_a_reader_that_goes_away_is_no_error():

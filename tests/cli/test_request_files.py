@@ -163,16 +163,6 @@ def test_worker_files_stand_in_for_the_options(call, done, refused):
     refused("'--clients': the workers are given", "info mine.csv --workers w.json --clients 3")
 
 
-def test_a_foreign_trace_needs_no_conversion(call):
-    Path("azure.csv").write_text(
-        "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-        "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
-    )
-    code, out, err = call("simulate azure.csv --clients 4 --format json")
-    assert (code, json.loads(out)["checked"]) == (0, True)
-    assert "format azure: 2 of 2 requests" in err
-
-
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -272,12 +262,6 @@ def test_wrong_columns_come_with_the_renaming(refused):
     Path("r.csv").write_text("ctx,completion_tokens\n5,3\n")
     err = refused("r.csv, row 1, field 'prompt_tokens'", "compare r.csv --clients 4")
     assert 'rename the column "ctx" to "prompt_tokens"' in err
-
-
-def test_convert_says_the_machine(call):
-    code, _, err = call("convert mine.csv i.json --clients 4 --memory-blocks 900")
-    assert (code, "memory without limit" in err) == (0, False)
-    assert "assumed of the worker, since not said: the cost model of LLaMA-65B" in err
 
 
 def test_classes_without_a_request_are_named_with_the_remedy(call):

@@ -93,12 +93,6 @@ def test_a_makespan_that_is_the_last_arrivals_is_said_to_be_so(tmp_path):
     assert said in page_of(tmp_path, late, several(late))
 
 
-def test_where_all_are_within_the_limits_the_mean_jct_decides():
-    instance = random_instance(n=40, latest_ns=40 * 10**9)
-    rows = rows_of(instance, several(instance), orsched.SLO(ttft_s=10_000))
-    assert ranking_of(instance, rows).words == "least mean JCT"
-
-
 def test_limits_are_those_that_the_schedules_were_made_with(tmp_path):
     instance = random_instance(n=20)
     slo = orsched.SLO(ttft_s=3, tpot_s=0.1)
