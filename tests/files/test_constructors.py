@@ -166,12 +166,6 @@ def test_schedules_are_equal_by_value_and_not_hashable():
             hash(value)
 
 
-def test_no_requests_are_an_instance():
-    empty = instance(Requests([], []))
-    assert len(empty) == 0
-    assert empty.summary()["requests"] == 0
-
-
 @pytest.mark.parametrize("bad", [*(b for b in NO_COUNTS if b not in (0, None)), {}], ids=text)
 def test_links_failures_and_autoscaling(bad):
     """What is a whole number of something."""

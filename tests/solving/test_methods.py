@@ -355,13 +355,6 @@ def test_pangs_methods_refuse_several_workers_and_padding(method):
         assert error.remedy
 
 
-def test_paged_memory_has_no_full_mip():
-    instance = on(Worker(2, memory=BlockMemory(3, 4, "paged")))
-    with pytest.raises(InputError, match="paged"):
-        orsched.solve(instance, "exact")
-    assert orsched.solve(instance, "windows", iterations=2).checked
-
-
 @pytest.mark.parametrize("name", ["two", "padding", "paged"])
 def test_auto_and_fcfs_take_any_worker(name):
     instance = {

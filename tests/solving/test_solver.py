@@ -177,18 +177,6 @@ def test_a_method_that_cheats_is_caught():
     assert caught.value.violations
 
 
-@pytest.mark.parametrize(("arguments", "field"), [
-    ({"method": "best"}, "method"), ({"method": "hybrid@none"}, "information"),
-    ({"method": "hybrid", "information": "none"}, "information"),
-    ({"objective": "latency"}, "objective"), ({"seed": -1}, "seed"), ({"seed": 1.5}, "seed"),
-    ({"time_limit": 0}, "time_limit"), ({"time_limit": -1.0}, "time_limit"),
-    ({"time_limit": float("nan")}, "time_limit"), ({"iterations": 0}, "iterations"),
-    ({"method": "fcfs", "parameters": {"x": 1}}, "parameters"),
-])  # fmt: skip
-def test_wrong_arguments_are_refused(arguments, field):
-    assert refusal(orsched.solve, orsched.load("two-by-two"), **arguments).field == field
-
-
 def test_compare_keeps_the_order_and_shares_the_time():
     results = orsched.compare(PANG, ["hybrid", "fcfs"], time_limit=600, iterations=2)
     assert [r.schedule.method for r in results] == ["hybrid", "fcfs"]

@@ -98,8 +98,7 @@ def test_what_is_drawn_by_default(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("policies", [3, 7, 12])
-@pytest.mark.parametrize("workers", [(1,), (1, 2, 3, 4, 5)])
+@pytest.mark.parametrize(("policies", "workers"), [(3, (1,)), (12, (1, 2, 3, 4, 5))])
 def test_no_legend_and_no_name_is_cut_off(policies, workers, tmp_path, figures):
     names = [f"my_module:MyPolicy{k}@predicted" for k in range(policies)]
     save_plots(rows_for(names, workers=workers), tmp_path, suffix="png")
