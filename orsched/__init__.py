@@ -73,7 +73,7 @@ _HOME = {
     "orsched.planning.tuning": ("Tuning", "tune"),
     "orsched.solving.solver": ("compare", "simulate", "solve"),
     "orsched.data.step": ("ARRIVAL", "FINISH", "Step", "decode_rounds", "prefill_stage"),
-    "orsched.common.stop": ("FirstOf", "MaxIterations", "MaxRuntime", "TargetGap"),
+    "orsched.common.stop": ("CpuSeconds", "FirstOf", "MaxIterations", "MaxRuntime", "TargetGap"),
     "orsched.common.versions": ("show_versions",),
     "orsched.data.workers": ("Worker",),
 }

@@ -33,6 +33,9 @@ from orsched.common.errors import (
     TimeLimitError as TimeLimitError,
 )
 from orsched.common.stop import (
+    CpuSeconds as CpuSeconds,
+)
+from orsched.common.stop import (
     FirstOf as FirstOf,
 )
 from orsched.common.stop import (

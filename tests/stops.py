@@ -26,6 +26,18 @@ class TimeUp:
         return self.seconds_left == 0.0
 
 
+class CpuPast:
+    """A CPU clock on which time passes only when it is read: ``cpu_seconds`` of a test."""
+
+    def __init__(self, step: float) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        """Return the seconds so far."""
+        self.now += self.step
+        return self.now
+
+
 class Countdown:
     """A stop whose seconds pass only where a test says so, by ``now``."""
 

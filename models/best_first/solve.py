@@ -195,30 +195,27 @@ class SecondStart:
     offers its schedule to the search (``wanted`` False: never)."""
 
     def __init__(self, search: ExactSearch, seed: int, wanted: bool) -> None:
-        self.search, self.end, self.seed = search, search.end, seed
-        self.seconds = math.inf
-        if self.end is not None:
-            self.seconds = min(MOST_S, SHARE * (self.end - search.begin))
+        self.search, self.clock, self.seed = search, search.clock, seed
+        limit = self.clock.seconds
+        self.seconds = type(limit)(min(MOST_S, SHARE * limit)) if self.clock.limited else math.inf
         self.left = wanted and self.seconds >= LEAST_S and find_spec("numba") is not None
 
     def is_due(self, expanded: int) -> bool:
         """Whether to begin now, with so many states expanded."""
         if not self.left:
             return False
-        if expanded >= AFTER_STATES or self.end is None:
+        if expanded >= AFTER_STATES or not self.clock.limited:
             return expanded >= AFTER_STATES
-        begin = self.search.begin
-        return perf_counter() - begin >= AFTER_SHARE * (self.end - begin)
+        return self.clock.left() <= (1 - AFTER_SHARE) * self.clock.seconds
 
     def better(self) -> bool:
         """Search, and return whether there is a better incumbent; Ctrl-C goes on to the caller."""
         self.left, search = False, self.search
-        seconds = self.seconds
-        if self.end is not None:
-            seconds = min(seconds, self.end - perf_counter())
+        seconds = min(self.seconds, self.clock.left())
         if seconds <= 0:
             return False
-        limits = {"iterations": ITERATIONS} if self.end is None else {"time_limit": seconds}
+        limited = self.clock.limited
+        limits = {"time_limit": seconds} if limited else {"iterations": ITERATIONS}
         try:
             found = attached("solve")(
                 search.instance, "windows", seed=self.seed, parameters={"threads": 1}, **limits

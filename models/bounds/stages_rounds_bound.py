@@ -222,7 +222,8 @@ def by_packing(
     the linear program of Pang (26)-(30) with a column for each content of a client."""
     moment = best.get("one_worker", best).get("released_ns", min(context.arrivals))
     released = context.one.released(moment)
-    seconds = min(SEARCH_SECONDS, seconds_left())
+    left = seconds_left()
+    seconds = type(left)(min(SEARCH_SECONDS, left))
     total = sum(released.rounds.tolist())
     if seconds <= 0 or len(released) > _LARGEST_PACKING or not 0 < total < _LARGEST_TOTAL:
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.common.errors import InputError, OrschedError
-from orsched.common.stop import MaxRuntime
+from orsched.common.stop import Clock
 from orsched.data.schedule_classes import ALL_SCHEDULES, PLAIN_SCHEDULES, WITHOUT_PAUSES
 from orsched.metrics.class_metrics import request_limits
 from orsched.metrics.due_dates import WEIGHTED_TARDINESS, required_due_dates
@@ -295,14 +295,12 @@ class ExactSearch:
         aim: Aim | None = None,
         time_limit: float | None = None,
     ) -> None:
-        """Take ``begin``, when the call began on the clock ``perf_counter``, and its seconds."""
-        if time_limit is not None:
-            MaxRuntime(time_limit)  # validates
+        """Take ``begin``, when the call began on the clock ``perf_counter``, and its limit."""
+        self.clock = Clock(time_limit)
+        if self.clock.seconds > _FOREVER_S:
+            self.clock = Clock(None)
         self.instance, self.problem = instance, problem
         self.callback, self.begin = callback, begin
-        self.end: float | None = None
-        if time_limit is not None and time_limit <= _FOREVER_S:
-            self.end = begin + time_limit
         self.aim: Aim = MakespanAim(problem) if aim is None else aim
         self.value: int | None = None  # of the incumbent
         self.history: list[FullMipProgress] = []
@@ -395,11 +393,11 @@ class ExactSearch:
 
     def is_late(self) -> bool:
         """Return whether the time is over."""
-        return self.end is not None and perf_counter() >= self.end
+        return self.clock.out()
 
     def part_of_time(self, parts: int) -> float | None:
         """Return one part in so many of the seconds that are left, or None without a limit."""
-        return None if self.end is None else max(1e-3, (self.end - perf_counter()) / parts)
+        return max(1e-3, self.clock.left() / parts) if self.clock.limited else None
 
     def report_start(self) -> None:
         """Report the first schedule, if there is one."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import replace
-from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from orsched.certificates.context import Context
 from orsched.common.errors import InputError
 from orsched.common.registry import resolve
-from orsched.common.stop import FirstOf, MaxIterations, OnlyTime, gap_met
+from orsched.common.stop import Clock, FirstOf, MaxIterations, OnlyTime, gap_met
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.data.feasibility import fits_worker
 from orsched.data.schedule_classes import PLAIN_SCHEDULES
@@ -65,7 +64,7 @@ def solve_shares(instance: Instance, run: Run, seconds: float) -> Outcome:
             field="workers",
             remedy="choose fleet, which plans several workers",
         )
-    search = _Search(instance, run, perf_counter() + seconds)
+    search = _Search(instance, run, Clock(seconds))
     start = replace(
         run,
         parameters={"below": "hybrid"},
@@ -103,8 +102,8 @@ class _Search:
     best: Schedule
     best_ns: int
 
-    def __init__(self, instance: Instance, run: Run, end: float) -> None:
-        self.instance, self.run, self.end = instance, run, end
+    def __init__(self, instance: Instance, run: Run, clock: Clock) -> None:
+        self.instance, self.run, self.clock = instance, run, clock
         self.kinds, workers = Context(instance).kinds, instance.workers
         self.fits = [fits_worker(instance, worker, False).tolist() for worker in workers]
         self.order = np.argsort(-instance.rounds_needed, kind="stable").tolist()
@@ -142,7 +141,7 @@ class _Search:
 
     def require_time(self) -> None:
         """End the search where no time is left."""
-        if perf_counter() >= self.end:
+        if self.clock.out():
             raise _Ended(Termination.TIME_LIMIT)
 
     def end_within_gap(self) -> None:
@@ -193,7 +192,7 @@ class _Search:
         key = (kind, share)
         if key not in self.solved:
             self.require_time()
-            left = max(1e-3, self.end - perf_counter())
+            left = max(1e-3, self.clock.left())
             found = solve_best_first(self._alone(kind, share), left)
             if str(found.termination) == "interrupted":
                 raise KeyboardInterrupt

@@ -274,7 +274,7 @@ def _for_objective(
     solver: tuple[str, int],
 ) -> FullMipResult:
     """Solve the MIP of times or limits; ``solver``: back end and seed."""
-    problem, end, aim = search.problem, search.end, search.aim
+    problem, aim = search.problem, search.aim
     assert not isinstance(aim, MakespanAim)
     enough = bins_that_suffice(problem)
     count = enough if stages is None else whole_number(stages, "stages", minimum=1)
@@ -290,7 +290,7 @@ def _for_objective(
     spec = ModelSpec("latency", count, wanted.symmetry_breaking, aim.terms, in_round)
     size = spec.size(problem)
     refusal = refusal_of(size, wanted.max_nonzeros)
-    if not refusal and (end is None or perf_counter() + size.nonzeros * BUILD_S < end):
+    if not refusal and size.nonzeros * BUILD_S < search.clock.left():
         size = _built_size(spec, problem)
     least = None if search.lower_ns is None else units_at_least(aim, search.lower_ns)
     result = _result(search, _Job(*solver, spec, least), reason, size, refusal)
@@ -355,7 +355,7 @@ def _run(search: ExactSearch, job: _Job, refusal: str) -> Answer:
     """Solve in a child process."""
     if refusal:
         return Answer("too_large", "", {}, (refusal,))
-    left = None if search.end is None else search.end - perf_counter()
+    left = float(search.clock.left()) if search.clock.limited else None
     soft = None
     if left is not None:
         left = max(0.0, left - min(0.05, 0.1 * left))  # for the answer's way back

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from orsched.common.stop import CpuSeconds
 from orsched.models.windows.moment_program import can_set_bases
 from orsched.models.windows.moment_search import MomentSearch, Target
 from orsched.models.windows.path_program import PathRepair
@@ -179,9 +180,15 @@ class Search:
             finally:
                 self.ended = True
 
+    @property
+    def _seconds_left(self) -> float:
+        """Seconds that each thread has."""
+        left = self.run.stop.seconds_left
+        return left / self.threads if isinstance(left, CpuSeconds) else left
+
     def _pilots_pay(self) -> bool:
         """Return whether pilots are left to run, and time for them."""
-        moves = self.rate * self.run.stop.seconds_left
+        moves = self.rate * self._seconds_left
         return not self.piloted and (self.rounds or moves > PILOTS_PAY * self._moves_of_a_run)
 
     def _pilot(self, pool: ThreadPoolExecutor) -> Iterator[Attempt]:
@@ -287,7 +294,7 @@ class Search:
         least = self._moves_of_a_run
         moves = int(least * effort)
         if not self.rounds:
-            in_time = part * self.rate * self.run.stop.seconds_left / LONGEST_PART
+            in_time = part * self.rate * self._seconds_left / LONGEST_PART
             moves = min(moves, max(least // FEWEST_PART, int(in_time)))
         return moves
 
@@ -321,7 +328,7 @@ class Search:
         stages = terms.stages_ns // terms.stage_ns + MORE_STAGES
         times = anchored_times(min(stages, len(self.lengths)), end, self.longest)
         state = self._constructed(times, end)
-        moves = int(LONG_PART * self.rate * self.run.stop.seconds_left)
+        moves = int(LONG_PART * self.rate * self._seconds_left)
         aim = terms.makespan(budget, end)
         return Task(state, aim, moves, self.hot, budget, long=True)
 
@@ -413,7 +420,7 @@ class Search:
         state = self._repaired(task.state)
         makespan = self.carry_out(state)
         if task.long and self.repair is not None and task.state.missing <= MOST_TO_REPAIR:
-            paths = self.repair(task.state, self.run.stop.seconds_left / LONGEST_PART, self._over)
+            paths = self.repair(task.state, self._seconds_left / LONGEST_PART, self._over)
             other = None if paths is None else self._repaired(paths)
             shorter = self.carry_out(other)
             if shorter is not None and (makespan is None or shorter < makespan):

@@ -12,7 +12,7 @@ from orsched.cli.artefacts import check_paths
 from orsched.cli.declaring import AT_LEAST_1, argument, command, option
 from orsched.cli.ending import EXIT_INTERRUPTED, ended_by
 from orsched.cli.machines import say_machine
-from orsched.cli.options import INSTANCE, SEED, Limits, Printed, Timed, seconds
+from orsched.cli.options import INSTANCE, SEED, CpuTimed, Limits, Printed, seconds
 from orsched.cli.output import (
     LISTS,
     ProgressPrinter,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     "bound",
     usual="objective allows time_limit certificate attainment slo_ttft slo_tpot clients cost style",
 )
-class BoundCommand(Limits, Printed, RequestsAndCopies):
+class BoundCommand(CpuTimed, Limits, Printed, RequestsAndCopies):
     """Print a proven lower bound for INSTANCE, with the certificate that proves it.
 
     The objective bulk has an upper bound: on the tokens of bulk requests that any schedule can do
@@ -243,7 +243,7 @@ def check_bulk_claim(instance: Instance, claim: dict[str, Any], budget: int) -> 
 
 
 @command("pack")
-class PackCommand(Timed, Printed):
+class PackCommand(CpuTimed, Printed):
     """Pack the sizes in SOURCE onto identical clients: the least makespan, P||Cmax, with a proof.
 
     SOURCE is a file of whole numbers, one a line, as a column of CSV, or JSON (a list), or an

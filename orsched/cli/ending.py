@@ -71,7 +71,8 @@ def ended_by(time_limit: float | None) -> Iterator[None]:
     themselves in time; this is for what comes before and after them: loading and bounding. The
     timer repeats, since a method may return its incumbent after the first signal, but leaves a
     fifth of the time to check that: a schedule that is late is better than none. Systems without
-    interval timers, and threads beside the main one, go without it.
+    interval timers, and threads beside the main one, go without it. A limit of CPU seconds has a
+    timer that counts these.
     """
     from orsched.common import stop  # imports numpy, which help texts do without
 
@@ -79,14 +80,17 @@ def ended_by(time_limit: float | None) -> Iterator[None]:
     if time_limit is None or not time_limit < LONGEST_S or timer is None or not _in_main_thread():
         yield
         return
-    before = signal.signal(signal.SIGALRM, _out_of_time)
+    number, of = signal.SIGALRM, signal.ITIMER_REAL
+    if isinstance(time_limit, stop.CpuSeconds):
+        number, of = signal.SIGPROF, signal.ITIMER_PROF
+    before = signal.signal(number, _out_of_time)
     rings = max(1.05 * time_limit + 0.3, stop.FIRST_S)
-    timer(signal.ITIMER_REAL, rings, 0.2 * time_limit + 1.0)
+    timer(of, rings, 0.2 * time_limit + 1.0)
     try:
         yield
     finally:
-        timer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        timer(of, 0)
+        signal.signal(number, before)
 
 
 def _out_of_time(number: int, frame: object) -> NoReturn:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -61,6 +60,7 @@ INFORMATION = option(
 TIME_LIMIT = seconds(
     "End after this time: loading, bounding and checking count, writing files does not."
 )
+CPU_LIMIT = seconds("End after this time of the CPU, all threads together, instead.")
 ITERATIONS = option(
     "Iterations of a method that searches: reproducible, unlike a time limit. exact counts none.",
     metavar="N",
@@ -192,14 +192,14 @@ class Timed(Options):
 
     def __init__(self, values: dict[str, Any]) -> None:
         super().__init__(values)
-        self._begin = perf_counter()
+        from orsched.common.stop import Clock
+
+        self._clock = Clock(self.time_limit)
 
     def require_ends(self) -> None:
         """Refuse, before anything is loaded, what cannot end a search."""
-        from orsched.common.stop import MaxRuntime, require_gap
+        from orsched.common.stop import require_gap
 
-        if self.time_limit is not None:
-            MaxRuntime(self.time_limit)
         gap = self.__dict__.get("gap")
         if gap is not None:
             require_gap(gap, "--gap")
@@ -207,12 +207,29 @@ class Timed(Options):
     @property
     def time_left(self) -> float | None:
         """What is left of the limit, in seconds."""
-        if self.time_limit is None:
-            return None
-        return max(1e-3, self.time_limit - (perf_counter() - self._begin))
+        return max(1e-3, self._clock.left()) if self._clock.limited else None
 
 
-class Search(Timed):
+class CpuTimed(Timed):
+    """A time limit of the clock or of the CPU."""
+
+    cpu_limit: float | None = CPU_LIMIT
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        if values["cpu_limit"] is not None:
+            from orsched.common.scalars import require_seconds
+            from orsched.common.stop import CpuSeconds
+
+            if values["time_limit"] is not None:
+                raise InputError(
+                    "two time limits", field="--cpu-limit", remedy="leave --time-limit out"
+                )
+            seconds = require_seconds(values["cpu_limit"], "--cpu-limit")
+            values = {**values, "time_limit": CpuSeconds(seconds)}
+        super().__init__(values)
+
+
+class Search(CpuTimed):
     """What ends a search."""
 
     iterations: int | None = ITERATIONS

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from fractions import Fraction
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Protocol
 
 from orsched.common.columns import whole_number
@@ -33,21 +34,55 @@ class Stop(Protocol):
         """Seconds until a time limit; infinity without one."""
 
 
+class CpuSeconds(float):
+    """A time limit in seconds of the CPU, in the place of one in seconds of the clock.
+
+    What counts is what this process has used with all its threads, and what its child processes
+    had used when they ended. A product, quotient or difference is a limit of the same kind.
+    Solvers do not count so: each ends after as many seconds of the clock as are left, on one
+    thread, which is no more. So a limit holds on a busy machine, where a solver does less by it.
+
+    >>> result = orsched.solve(orsched.load("gate"), "hybrid", time_limit=orsched.CpuSeconds(20))
+    >>> result.checked
+    True
+    """
+
+    def __mul__(self, other: float) -> CpuSeconds:
+        return CpuSeconds(float(self) * other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: float) -> CpuSeconds:
+        return CpuSeconds(float(self) / other)
+
+    def __sub__(self, other: float) -> CpuSeconds:
+        return CpuSeconds(float(self) - other)
+
+
+def cpu_seconds() -> float:
+    """Return CPU seconds of this process so far, and of its children that have ended."""
+    times = os.times()
+    return process_time() + times.children_user + times.children_system
+
+
 class Clock:
     """A time limit above 0 in seconds, counted from now, or none: None or infinity."""
 
     def __init__(self, time_limit: float | None) -> None:
-        seconds = math.inf if time_limit is None else time_limit
-        self.limited = seconds != math.inf
-        self._end = perf_counter() + require_seconds(seconds, "time_limit")
+        given = math.inf if time_limit is None else require_seconds(time_limit, "time_limit")
+        on_cpu = isinstance(given, CpuSeconds)
+        self.seconds = given if on_cpu else float(given)
+        self.limited = given != math.inf
+        self._now = cpu_seconds if on_cpu else perf_counter
+        self._end = self._now() + float(given)
 
     def out(self) -> bool:
         """Whether time is up."""
-        return self.limited and perf_counter() >= self._end
+        return self.limited and self._now() >= self._end
 
     def left(self) -> float:
-        """Seconds until the end, at least 0; infinity without one."""
-        return max(0.0, self._end - perf_counter())
+        """Seconds until the end, at least 0, of the limit's kind; infinity without one."""
+        return type(self.seconds)(max(0.0, self._end - self._now()))
 
 
 class _Timeless:
@@ -75,26 +110,47 @@ class MaxIterations(_Timeless):
 
 @dataclass
 class MaxRuntime:
-    """End after a number of seconds since ``start``."""
+    """End after a number of seconds since ``start``, of the clock or ``CpuSeconds``."""
 
     seconds: float
 
     def __post_init__(self) -> None:
         require_seconds(self.seconds, "time_limit")
-        self._end = math.inf
+        self._clock = Clock(None)
 
     def start(self) -> None:
         """Start the clock."""
-        self._end = perf_counter() + self.seconds
+        self._clock = Clock(self.seconds)
 
     def __call__(self, iteration: int, best_ns: int | None) -> bool:
         """Whether time is up."""
-        return perf_counter() >= self._end
+        return self._clock.out()
 
     @property
     def seconds_left(self) -> float:
         """Seconds until the end, at least 0."""
-        return max(0.0, self._end - perf_counter())
+        return self._clock.left()
+
+
+@dataclass
+class Until:
+    """End so many seconds before a clock does: these are kept back."""
+
+    clock: Clock
+    kept_back: float
+
+    def start(self) -> None:
+        """The clock is running."""
+
+    def __call__(self, iteration: int, best_ns: int | None) -> bool:
+        """Whether time is up."""
+        return self.seconds_left <= 0
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the end, at least 0."""
+        left = self.clock.left()
+        return type(left)(max(0.0, left - self.kept_back))
 
 
 @dataclass

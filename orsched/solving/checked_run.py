@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.checker import check
 from orsched.common.errors import InputError, InvalidScheduleError, OrschedError, TimeLimitError
 from orsched.common.registry import names, resolve
-from orsched.common.stop import FirstOf, MaxIterations, MaxRuntime, Stop, TargetGap, target_gap
+from orsched.common.stop import Clock, FirstOf, MaxIterations, Stop, TargetGap, Until, target_gap
 from orsched.common.units import NS_PER_S
 from orsched.common.versions import environment
 from orsched.costs.exact import assumed_of_mixed_steps
@@ -125,7 +125,7 @@ class Limits(NamedTuple):
     method without a search that a gap could end has the reason in ``no_search``."""
 
     stop: Stop | None
-    time_limit: float | None
+    clock: Clock
     iterations: int | None
     gap: float | None
     no_search: str | None
@@ -135,26 +135,24 @@ class Limits(NamedTuple):
         checking takes: 5 microseconds a request, and at most 30 % of the limit. A search with only
         a gap to reach, which may be out of reach, gets a limit."""
         criteria: list[Stop] = [] if self.stop is None else [self.stop]
-        time_limit = self.time_limit
+        clock = self.clock
         if self.gap is not None:
             criteria.append(TargetGap(self.gap))
         if self.iterations is not None:
             criteria.append(MaxIterations(self.iterations))
-        elif time_limit is None and criteria and all(isinstance(c, TargetGap) for c in criteria):
+        elif not clock.limited and criteria and all(isinstance(c, TargetGap) for c in criteria):
             if self.no_search is None:
-                time_limit = GAP_LIMIT_S
+                clock = Clock(GAP_LIMIT_S)
             else:
                 criteria.append(MaxIterations(DEFAULT_ITERATIONS))
-        if time_limit is not None:
-            whole = MaxRuntime(time_limit).seconds
-            kept_back = min(0.3 * whole, 0.02 + 5e-6 * requests)
-            criteria.append(MaxRuntime(whole - kept_back))
+        if clock.limited:
+            criteria.append(Until(clock, min(0.3 * clock.seconds, 0.02 + 5e-6 * requests)))
         return FirstOf(tuple(criteria or [MaxIterations(DEFAULT_ITERATIONS)]))
 
     def remarks(self, result: Result, target: float | None) -> list[str]:
         """Return what is to be said of a gap not reached, and of iterations that did not count."""
         found = self._of_gap(result, target)
-        timed = result.termination is Termination.TIME_LIMIT and self.time_limit is None
+        timed = result.termination is Termination.TIME_LIMIT and not self.clock.limited
         if self.stop is None and self.iterations is not None and timed:
             name = result.schedule.method
             found.append(
@@ -228,8 +226,8 @@ class Task:
 
     def _left(self) -> float | None:
         """Return the seconds left of a time limit, at least a thousandth; None without one."""
-        limit = self.limits.time_limit
-        return None if limit is None else max(1e-3, limit - (perf_counter() - self.run.begin))
+        clock = self.limits.clock
+        return max(1e-3, clock.left()) if clock.limited else None
 
     def _own_rule(self) -> list[str]:
         """Return the remark that a policy goes by its own rule, whatever the objective."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.registry import attached
-from orsched.common.stop import MaxRuntime, Stop
+from orsched.common.stop import Clock, Stop
 from orsched.data.instance import require_instance, say_unused
 from orsched.data.service_classes import SLO, require_slo
 from orsched.models.bounds.bounds import require_objectives
@@ -110,7 +110,7 @@ def solve(
     >>> result.checked, result.bound <= result.makespan
     (True, True)
     """
-    begin = perf_counter()
+    begin, clock = perf_counter(), Clock(time_limit)
     require_instance(instance)
     instance = instance.admitted()
     say_unused(instance)
@@ -132,7 +132,7 @@ def solve(
     start = None
     if initial_schedule is not None:
         start = require_start(instance, initial_schedule, chosen.information)
-    limits = Limits(stop, time_limit, iterations, gap, why_no_search(chosen))
+    limits = Limits(stop, clock, iterations, gap, why_no_search(chosen))
     run = Run(
         chosen.information,
         limits.criterion(len(instance)),
@@ -266,10 +266,8 @@ def compare(
     >>> found.best().label
     'exact'
     """
-    begin = perf_counter()
+    clock = Clock(time_limit)
     require_instance(instance)
-    if time_limit is not None:
-        MaxRuntime(time_limit)  # validates
     several = isinstance(methods, Iterable) and not isinstance(methods, (str, Chosen))
     chosen = choose_all(methods if several else [methods], information, parameters)  # type: ignore[arg-type,list-item]
     problem = scenario(
@@ -281,9 +279,8 @@ def compare(
     results: list[Result] = []
     failed: list[Failure] = []
     for position, method in enumerate(chosen):
-        if time_limit is not None:
-            left = max(1e-3, time_limit - (perf_counter() - begin))
-            options["time_limit"] = left / (len(chosen) - position)
+        if clock.limited:
+            options["time_limit"] = max(1e-3, clock.left()) / (len(chosen) - position)
         done = attempted(
             method, position, lambda method: solved_for(problem, method, aim, seed, slo, options)
         )

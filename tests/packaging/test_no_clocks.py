@@ -10,7 +10,9 @@ import pytest
 CLOCKS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns"}
 WALL = {"time", "time_ns"}
 NUMBER = re.compile(r"[0-9.e-]+")
-LIMITS = {"time_limit", "cell_time_limit", "--time-limit", "--cell-time-limit"}
+LIMITS = {
+    "time_limit", "cell_time_limit", "--time-limit", "--cell-time-limit", "--cpu-limit"
+}  # fmt: skip
 TIERS = ("mark.full", "mark.browser", "mark.gpu")
 UP_FROM_THE_START_S, NEVER_REACHED_S = 1e-3, 100.0
 GUARD_S = 30.0

@@ -6,13 +6,14 @@ import math
 import pytest
 
 import orsched
-from orsched import FirstOf, MaxIterations, MaxRuntime, TargetGap, Termination, methods
+from orsched import CpuSeconds, FirstOf, MaxIterations, MaxRuntime, TargetGap, Termination, methods
 from orsched.cli.commands import run
 from orsched.common.errors import InfeasibleError, InputError
-from orsched.common.stop import OnlyTime, gap_of, require_gap, target_gap, tell_bound
+from orsched.common.stop import Clock, OnlyTime, gap_of, require_gap, target_gap, tell_bound
 from orsched.instances.catalog import generate
+from orsched.models.packing import pack
 from tests.blocking import run_without
-from tests.stops import TimeUp
+from tests.stops import CpuPast, TimeUp
 
 SEARCHES = tuple(each for each in methods() if each.searches)
 AIMS = ("makespan", "jct_mean", "ttft_mean", "0.3*makespan+0.7*jct_mean", "slo_attainment")
@@ -277,3 +278,53 @@ def test_what_needs_no_solver_works_without(tmp_path):
     assert set(assignment) == set(range(7))
     assert "pip install ortools" in found["mip"]
     assert found["exit"] == [0, 0]
+
+
+@pytest.fixture
+def cpu(monkeypatch):
+    """A CPU clock that no machine drives."""
+    past = CpuPast(25.0)
+    monkeypatch.setattr("orsched.common.stop.cpu_seconds", past)
+    return past
+
+
+@pytest.mark.parametrize("method", [each.name for each in SEARCHES if each.name != "auto"])
+def test_cpu_seconds_end_a_search_as_seconds_do(cpu, method):
+    """Start, bound, search and check count on one clock, and no part of them on another."""
+    try:
+        result = orsched.solve(GSM8K, method, time_limit=CpuSeconds(500))
+    except InputError:  # it is not for such an instance
+        return
+    assert result.checked
+    ended = result.termination is Termination.TIME_LIMIT
+    assert cpu.now >= 500 if ended else result.termination is Termination.FINISHED
+
+
+def test_a_cpu_limit_stays_one_in_its_parts_and_ends_bounds_and_packings(cpu):
+    clock = Clock(CpuSeconds(100))
+    for part in (clock.left() / 2, 2 * clock.left(), 0.5 * clock.seconds, clock.left() - 1):
+        assert isinstance(part, CpuSeconds)
+    assert clock.left() == 0
+    assert clock.out()
+    assert type(Clock(5).left()) is float
+    cpu.now = 0.0
+    whole = orsched.bound(PANG).value_ns
+    assert cpu.now == 0
+    assert 0 < orsched.bound(PANG, time_limit=CpuSeconds(50)).value_ns <= whole
+    assert cpu.now >= 50
+    found = pack(list(range(200, 320)), 9, CpuSeconds(300))
+    assert found.makespan >= found.bound > 0
+    assert cpu.now >= 75
+
+
+@pytest.mark.parametrize(
+    "line", ["solve gate", "compare gate", "bound gate", "pack gate", "run gate --policy hybrid"]
+)
+def test_commands_take_one_limit_of_the_two(capsys, line):
+    arguments = line.split()
+    assert run(["-q", *arguments, "--cpu-limit", "0"]) == 2
+    assert "--cpu-limit" in capsys.readouterr().err
+    assert run(["-q", *arguments, "--cpu-limit", "1000", "--time-limit", "1000"]) == 2
+    assert "leave --time-limit out" in capsys.readouterr().err
+    if arguments[0] != "run":
+        assert run(["-q", *arguments, "--cpu-limit", "1000"]) == 0
