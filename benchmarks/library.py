@@ -31,7 +31,7 @@ from benchmarks.speed.section import table
 from orsched.certificates.context import Context
 from orsched.certificates.fields import Budget
 from orsched.certificates.stages_rounds import stages_and_rounds
-from orsched.files.atomic import write_text
+from orsched.files.document import write_text
 from orsched.files.instance_document import instance_document
 from orsched.files.schedule_document import WORK_COLUMNS
 from orsched.instances import library_index as index

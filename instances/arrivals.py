@@ -15,7 +15,7 @@ from orsched.common.errors import InputError
 from orsched.common.scalars import require_number
 from orsched.common.units import MAX_TIME, MAX_TIME_NS, NS_PER_S
 from orsched.data.instance import require_instance
-from orsched.data.turns import NONE
+from orsched.data.requests import NONE
 from orsched.instances.streams import read_spec, stream
 
 if TYPE_CHECKING:

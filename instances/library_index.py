@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import InputError, known_names, nearest
-from orsched.files.atomic import write_bytes, write_text
+from orsched.files.document import write_bytes, write_text
 from orsched.files.instance_document import instance_from_document
 from orsched.files.text import locating, parse_json, read_bytes, read_text
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
-from orsched.calibration.stages import gaps_ns
+from orsched.calibration.runs import gaps_ns
 from orsched.checker import check
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError

@@ -18,16 +18,16 @@ from orsched.metrics.timeline import Timeline, yielded_tokens
 from orsched.metrics.token_times import request_times
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
+    from orsched.runner.worker.torch_worker import TorchWorker
 
     Floats = NDArray[np.float64]
-    from collections.abc import Callable
-
-    from orsched.runner.worker.torch_worker import TorchWorker
 
 
 SIZES = {"cuda": (8192, 2**30), "cpu": (1024, 2**27)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.files.atomic import opened
+from orsched.files.document import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable

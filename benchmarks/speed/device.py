@@ -25,7 +25,7 @@ from benchmarks.speed.runner import PREFILL_CAP, Run, calibrated, longest, run_l
 from benchmarks.speed.section import Section, Target
 from orsched.calibration.observed import step_contents
 from orsched.calibration.step_files import RunStep, judge
-from orsched.files.atomic import write_text
+from orsched.files.document import write_text
 from orsched.runner.capacity import Footprint, largest_steps, size_of, within_memory
 from orsched.runner.measuring import WorkerOptions, make_device
 from orsched.runner.utilization import ModelSize, Peaks, measure_peaks, peak_bytes, utilization

@@ -15,7 +15,7 @@ from orsched.calibration.observed import step_contents
 from orsched.calibration.step_files import judge, read_steps, write_measurements
 from orsched.data.schedule import DECODE, MIXED, PREFILL
 from orsched.files import save_cost
-from orsched.files.atomic import write_text
+from orsched.files.document import write_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,7 +35,7 @@ from benchmarks.speed import (
     worker,
 )
 from benchmarks.speed.section import Options, Section
-from orsched.files.atomic import write_text
+from orsched.files.document import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,8 +12,7 @@ from benchmarks.speed.section import Options, Section, Target
 from orsched.costs import BilinearCost
 from orsched.data.memory import BlockMemory
 from orsched.data.workers import Worker
-from orsched.heuristics.scls.batching import Batcher, SliceMemory
-from orsched.heuristics.scls.offloading import Offloader
+from orsched.heuristics.scls.offloading import Batcher, Offloader, SliceMemory
 
 NAME = "slices"
 SLICE, LIMIT, WORKERS = 128, 1024, 8

@@ -15,7 +15,7 @@ from orsched.heuristics.continuous.async_scheduling import engine_steps
 from orsched.runner.devices.device import warm_up
 from orsched.runner.devices.settings import WorkerSettings
 from orsched.runner.loop.live import execute_policy
-from orsched.runner.loop.prompts import Prompts
+from orsched.runner.loop.resume import Prompts
 from orsched.runner.policy_source import policy_source
 from orsched.runner.vllm_worker.device import VllmDevice
 from orsched.runner.vllm_worker.engine import arguments_of, imported

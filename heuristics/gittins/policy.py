@@ -9,11 +9,11 @@ from orsched.common.errors import InputError, PolicyError
 from orsched.common.units import NS_PER_S
 from orsched.data.step import ARRIVAL, FINISH, Step, decode_rounds, evict
 from orsched.heuristics.gittins.lengths import Calibrations, LengthModel, OwnLengths
-from orsched.heuristics.gittins.params import GittinsParams
 from orsched.heuristics.gittins.routing import MANY, Rivals, RoutingDecision
 from orsched.heuristics.gittins.worker_model import (
     UNLIMITED,
     GittinsBatch,
+    GittinsParams,
     WaitingRequests,
     WorkerModel,
 )

@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from orsched.heuristics.gittins.lengths import LengthModel
-    from orsched.heuristics.gittins.params import GittinsParams
-    from orsched.heuristics.gittins.worker_model import GittinsBatch, WaitingRequests, WorkerModel
+    from orsched.heuristics.gittins.worker_model import (
+        GittinsBatch,
+        GittinsParams,
+        WaitingRequests,
+        WorkerModel,
+    )
     from orsched.simulator.policy import View
 
     Rival: TypeAlias = tuple[WorkerModel, int, int, int, float, float, float, float]

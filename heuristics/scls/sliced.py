@@ -13,15 +13,14 @@ from orsched.common.scalars import require_number, require_one_of, set_whole
 from orsched.common.units import NS_PER_S
 from orsched.data.step import Step, Wait, batch_rounds, evict, prefill_stage
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.heuristics.scls.batching import RULES, Batcher, SliceMemory, bilinear_of
-from orsched.heuristics.scls.offloading import Offloader
+from orsched.heuristics.scls.offloading import RULES, Batcher, Offloader, SliceMemory, bilinear_of
 from orsched.simulator.policy import Information, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.data.instance import Instance
-    from orsched.heuristics.scls.batching import SlicedBatch
+    from orsched.heuristics.scls.offloading import SlicedBatch
     from orsched.simulator.policy import View
 
 

@@ -29,8 +29,7 @@ from orsched.common.stop import Clock
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.data.instance import require_instance
 from orsched.data.schedule_classes import ALLOWANCES, allowances_of
-from orsched.metrics.due_dates import required_due_dates
-from orsched.metrics.objective_values import weighted_times
+from orsched.metrics.objective_values import required_due_dates, weighted_times
 from orsched.models.bounds.due_date_bounds import due_certificates
 from orsched.models.bounds.latency_bounds import BOUNDED, OBJECTIVES, latency_certificates
 from orsched.models.bounds.makespan_certificates import (

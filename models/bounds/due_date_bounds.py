@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.checker.due_bounds import Due, inner_objective, parts_hold
-from orsched.metrics.due_dates import MAX_LATENESS
+from orsched.metrics.objective_values import MAX_LATENESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

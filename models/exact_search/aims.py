@@ -14,8 +14,7 @@ from orsched.common.errors import InputError, OrschedError
 from orsched.common.stop import Clock
 from orsched.data.schedule_classes import ALL_SCHEDULES, PLAIN_SCHEDULES, WITHOUT_PAUSES
 from orsched.metrics.class_metrics import request_limits
-from orsched.metrics.due_dates import WEIGHTED_TARDINESS, required_due_dates
-from orsched.metrics.objective_values import weighted_times
+from orsched.metrics.objective_values import WEIGHTED_TARDINESS, required_due_dates, weighted_times
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.token_times import finishes_ns, first_tokens_ns
 from orsched.models.exact_search.bounded import FullMipProgress

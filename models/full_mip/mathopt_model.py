@@ -13,6 +13,7 @@ from orsched.common.errors import InputError, did_you_mean
 from orsched.common.stop import MaxRuntime
 from orsched.common.units import NS_PER_S
 from orsched.data.schedule import as_schedule
+from orsched.models.full_mip.formulation import relaxed
 from orsched.models.full_mip.linear_solvers import CONTINUOUS, load_scip
 from orsched.models.full_mip.mathopt_solvers import (
     GRACE_S,
@@ -26,7 +27,6 @@ from orsched.models.full_mip.mathopt_solvers import (
 )
 from orsched.models.full_mip.model_files import write_model
 from orsched.models.full_mip.programs import read_program
-from orsched.models.full_mip.relaxation import relaxed
 from orsched.models.killable_call import run_in_child
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule, Scheduled
+    from orsched.models.full_mip.formulation import Relaxation
     from orsched.models.full_mip.mathopt_solvers import Changed
     from orsched.models.full_mip.programs import Program
-    from orsched.models.full_mip.relaxation import Relaxation
     from orsched.models.killable_call import ChildOutcome
 
 

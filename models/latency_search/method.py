@@ -17,7 +17,7 @@ from orsched.common.registry import resolve
 from orsched.common.scalars import require_bool
 from orsched.common.stop import FirstOf, MaxIterations, OnlyTime
 from orsched.data.schedule_classes import allowances_of
-from orsched.metrics.due_dates import WEIGHTED_TARDINESS
+from orsched.metrics.objective_values import WEIGHTED_TARDINESS
 from orsched.models.compiled_kernels import suggest_numba
 from orsched.models.latency_search import decoding, plan_moves
 from orsched.models.latency_search.latency_plans import (

@@ -21,16 +21,16 @@ from orsched.data.schedule import DECODE, PREFILL
 from orsched.models.bounds.stages_rounds_bound import round_bound, stage_bound
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from orsched.data.instance import Instance
-    from orsched.data.schedule import Schedule
-
-    Floats = NDArray[np.float64]
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from orsched.common.columns import IntColumn
+    from orsched.data.instance import Instance
+    from orsched.data.schedule import Schedule
     from orsched.models.windows.window_state import Windows
+
+    Floats = NDArray[np.float64]
 
 
 def affine_beside(instance: Instance, schedule: Schedule) -> Instance:

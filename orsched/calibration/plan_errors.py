@@ -11,7 +11,7 @@ from orsched.calibration.fit import FITS_CACHED, FITS_MIXED, fit
 from orsched.calibration.least_squares import solve
 from orsched.calibration.measurements import MIXED, Measurements
 from orsched.calibration.observed import Observed, observed, step_contents
-from orsched.calibration.stages import (
+from orsched.calibration.runs import (
     PHASES,
     Stages,
     StepTimes,

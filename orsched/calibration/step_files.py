@@ -20,7 +20,7 @@ from orsched.common.errors import InputError, known_names
 from orsched.common.units import MAX_TIME_NS, NS_PER_S
 from orsched.costs import mixed_ns
 from orsched.costs.linear import attended_tokens
-from orsched.files.atomic import write_text
+from orsched.files.document import write_text
 from orsched.files.tables import not_csv, parse_header
 from orsched.files.text import locating, read_text
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from orsched.common.units import NEVER
-from orsched.data.turns import NONE, conversations
+from orsched.data.requests import NONE, conversations
 
 if TYPE_CHECKING:
     from orsched.common.columns import IntColumn

@@ -21,8 +21,8 @@ from orsched.certificates.context import Context
 from orsched.certificates.one_machine import Workers
 from orsched.certificates.pools import alone_ns
 from orsched.certificates.scope import Scope, prefills_grow, relaxed
+from orsched.data.requests import NONE
 from orsched.data.schedule_classes import ALLOWANCES
-from orsched.data.turns import NONE
 
 if TYPE_CHECKING:
     from orsched.data.instance import Instance

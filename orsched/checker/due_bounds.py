@@ -20,7 +20,7 @@ from orsched.certificates.pools import alone_ns
 from orsched.certificates.rank_costs import WEIGHTED
 from orsched.certificates.scope import FOR_ALL
 from orsched.costs import floor_of
-from orsched.metrics.due_dates import MAX_LATENESS, WEIGHTED_TARDINESS, DueDates
+from orsched.metrics.objective_values import MAX_LATENESS, WEIGHTED_TARDINESS, DueDates
 
 if TYPE_CHECKING:
     from orsched.certificates.context import Context

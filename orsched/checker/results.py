@@ -11,7 +11,7 @@ from orsched.checker.violations import ViolationKind as Kind
 from orsched.common.errors import InputError, TimeLimitError
 from orsched.common.units import MAX_TIME_NS
 from orsched.data.service_classes import SLO, require_slo
-from orsched.metrics.due_dates import DueDates
+from orsched.metrics.objective_values import DueDates
 from orsched.metrics.summary import PERCENTILES, figures
 
 if TYPE_CHECKING:

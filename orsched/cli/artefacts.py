@@ -170,7 +170,7 @@ def write_cost(cost: CostModel, report: dict[str, Any], path: Path | None) -> No
 
 def write_worker(worker: Worker, path: Path) -> None:
     """Write the file of a worker."""
-    from orsched.files.atomic import write_text
+    from orsched.files.document import write_text
 
     write_text(path, json.dumps(worker.to_dict(), indent=1) + "\n")
     remark(f"worker written to {path}")

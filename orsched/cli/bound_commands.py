@@ -286,7 +286,7 @@ class PackCommand(CpuTimed, Printed):
             result = pack(sizes, count, self.time_limit, self.seed, gap=self.gap)
             document = _packing_document(sizes, self.column, count, result)
             if output is not None:
-                from orsched.files.atomic import write_text
+                from orsched.files.document import write_text
 
                 write_text(output, json.dumps(document, indent=1) + "\n")
                 remark(f"{len(sizes)} sizes on {document['clients']} clients written to {output}")

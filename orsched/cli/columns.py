@@ -13,6 +13,7 @@ from orsched.cli.machines import say_machine
 from orsched.cli.options import Printed
 from orsched.cli.output import cell_text, print_notes, print_rows, printable, table
 from orsched.common.errors import InputError, known_names
+from orsched.common.units import NS_PER_S
 from orsched.solving.result import ROW
 
 if TYPE_CHECKING:
@@ -23,6 +24,66 @@ if TYPE_CHECKING:
     from orsched.solving.result import Result
 
     Row = dict[str, Any]
+
+
+LATENCIES = ("ttft", "tpot", "jct")
+
+
+def class_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each service class of a schedule's results, none without classes.
+    ``slo_attainment`` is the share of requests within the limits on TTFT and mean TPOT,
+    ``in_time_share`` that of requests all of whose tokens are in time, ``token_attainment`` that of
+    tokens in time, ``deadline_attainment`` that of deadlines met; None without a limit."""
+    rows = []
+    for name, part in (results.get("classes") or {}).items():
+        slo, deadline = part["slo"] or {}, part["deadline"] or {}
+        rows.append(
+            {
+                "class": name,
+                "requests": part["requests"],
+                **_latencies(part),
+                "slo_attainment": slo.get("attainment"),
+                "in_time_share": slo.get("in_time_share"),
+                "token_attainment": slo.get("token_attainment"),
+                "deadline_attainment": deadline.get("attainment"),
+                "prompt_tokens": part["prompt_tokens"],
+                "output_tokens": part["output_tokens"],
+                "tokens_per_s": part["tokens_per_s"],
+                "output_tokens_per_s": part["output_tokens_per_s"],
+                "recomputed_tokens": part["recomputed_tokens"],
+                "hit_rate": part["hit_rate"],
+            }
+        )
+    return rows
+
+
+def tenant_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each tenant of a schedule's results, none without tenants."""
+    return [
+        {
+            "tenant": name,
+            "requests": part["requests"],
+            "prompt_tokens": part["prompt_tokens"],
+            "output_tokens": part["output_tokens"],
+            "ttft_mean_s": _seconds(part["ttft_mean_ns"]),
+            "jct_mean_s": _seconds(part["jct_mean_ns"]),
+        }
+        for name, part in (results.get("tenants") or {}).items()
+    ]
+
+
+def _latencies(part: dict[str, Any]) -> dict[str, float | None]:
+    found = {}
+    for name in LATENCIES:
+        spread = part[f"{name}_ns"] or {}
+        for figure in ("mean", "p50", "p99"):
+            found[f"{name}_{figure}_s"] = _seconds(spread.get(figure))
+    return found
+
+
+def _seconds(ns: float | None) -> float | None:
+    return None if ns is None else ns / NS_PER_S
+
 
 WIDTH = 100
 """Most characters of a line in a pipe or file, as far as columns can be left out for it."""
@@ -396,8 +457,6 @@ def with_classes(result: Result, style: str) -> dict[str, Any]:
     row = result.to_row()
     results = result.schedule.results
     if style == "json":
-        from orsched.cli.class_rows import class_rows, tenant_rows
-
         for name, rows in (("classes", class_rows(results)), ("tenants", tenant_rows(results))):
             if rows:
                 row[name] = rows
@@ -408,7 +467,6 @@ def with_classes(result: Result, style: str) -> dict[str, Any]:
 
 def _print_classes(results: Sequence[Result]) -> None:
     """Print a line for each method and class, and the service of tenants, if there are any."""
-    from orsched.cli.class_rows import class_rows
 
     rows: list[Row] = []
     differences: list[Row] = []

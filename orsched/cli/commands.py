@@ -127,7 +127,7 @@ class _Group(click.Group):
         except BrokenPipeError:  # click would exit with 1, which means an invalid schedule
             raise _ReaderGoneError from None
         except InputError as error:
-            from orsched.cli.usage import name_option
+            from orsched.cli.completion import name_option
 
             name_option(error, self.get_command(ctx, ctx.invoked_subcommand or ""))
             raise
@@ -220,7 +220,7 @@ def run(args: list[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
             return EXIT_INPUT
-        from orsched.cli.usage import explained
+        from orsched.cli.completion import explained
 
         return _say(f"error: {explained(error)}", EXIT_INPUT)
     except (BrokenPipeError, _ReaderGoneError):

@@ -11,10 +11,9 @@ from orsched.cli.declaring import FOLDER, command, option
 from orsched.cli.ending import EXIT_INTERRUPTED, EXIT_TIME_LIMIT, ended_by
 from orsched.cli.instance_commands import generator_arguments
 from orsched.cli.machines import say_machine
-from orsched.cli.options import INSTANCE, Judged, Search
+from orsched.cli.options import INSTANCE, Judged, Problem, Search, derived, merged
 from orsched.cli.output import ProgressPrinter, counted, say
 from orsched.cli.policies import exit_code_of, own_code, require_search
-from orsched.cli.problem_options import Problem, derived, merged
 from orsched.cli.request_options import Requests, load_instance
 from orsched.common.errors import InputError, TimeLimitError
 from orsched.solving.result import ROW

@@ -233,7 +233,7 @@ class ExportCommand(RequestsAndCopies):
                 for line in lines:
                     click.echo(line, nl=False)
                 return
-            from orsched.files.atomic import write_text
+            from orsched.files.document import write_text
 
             write_text(output, lines)
         model, words = found.model, in_words(found)

@@ -90,7 +90,7 @@ def _bilinear(source: list[int] | Instance, name: str | None) -> CostModel:
     """Return the model by which batches are estimated, of a machine or of an instance's worker."""
     from orsched.data.workers import Worker
     from orsched.files.worker_choice import read_machine
-    from orsched.heuristics.scls.batching import bilinear_of
+    from orsched.heuristics.scls.offloading import bilinear_of
 
     if name is None and not isinstance(source, list):
         return bilinear_of(source.worker)

@@ -453,7 +453,7 @@ def _write_run(
 
 
 def _write_errors(against: PlanAgainstRun, path: Path) -> None:
-    from orsched.files.atomic import write_text
+    from orsched.files.document import write_text
 
     rows = against.stage_rows()
     if path.suffix.lower() == ".json":

@@ -16,10 +16,20 @@ from orsched.cli.artefacts import (
 from orsched.cli.columns import ViewedResults, print_methods, with_classes
 from orsched.cli.declaring import command, option
 from orsched.cli.ending import EXIT_INTERRUPTED, ended_by
-from orsched.cli.options import ALLOW_CODE, INFORMATION, INSTANCE, PARAMETERS, SEED, Judged, Search
+from orsched.cli.options import (
+    ALLOW_CODE,
+    INFORMATION,
+    INSTANCE,
+    PARAMETERS,
+    SEED,
+    Judged,
+    Problem,
+    Search,
+    derived,
+    merged,
+)
 from orsched.cli.output import ProgressPrinter, remark, say
 from orsched.cli.policies import own_code, require_named, require_search
-from orsched.cli.problem_options import Problem, derived, merged
 from orsched.cli.request_options import (
     Requests,
     RequestsAndCopies,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.common.errors import InputError
-from orsched.data.turns import NONE, conversations
+from orsched.data.requests import NONE, conversations
 
 if TYPE_CHECKING:
     from orsched.common.columns import IntColumn

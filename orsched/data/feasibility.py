@@ -12,8 +12,8 @@ from orsched.common.scalars import BLOCKS, STEPS
 from orsched.common.units import MAX_TIME, MAX_TIME_NS, MAX_TOKENS
 from orsched.costs.exact import whole_time
 from orsched.data.autoscaling import MOST_LOOKS, Autoscaling
-from orsched.data.feature_pairs import refused_pair
 from orsched.data.links import Link
+from orsched.data.memory import refused_pair
 
 if TYPE_CHECKING:
     from orsched.common.columns import IntColumn

@@ -28,7 +28,7 @@ from orsched.data.feasibility import (
     fits_some_worker,
     require_feasible,
 )
-from orsched.data.requests import Requests
+from orsched.data.requests import NONE, Requests, with_all_before
 from orsched.data.service_classes import (
     DEFAULT_CLASSES,
     LABELLED,
@@ -36,7 +36,6 @@ from orsched.data.service_classes import (
     checked_classes,
     with_specs,
 )
-from orsched.data.turns import NONE, with_all_before
 from orsched.data.workers import Worker
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from orsched.common.units import MAX_TIME_NS, MAX_TOKENS
 from orsched.costs import AffineCost, CostModel
 from orsched.costs.exact import require_members
 from orsched.costs.protocol import read_parameters
-from orsched.data.feature_pairs import refused_pair
-from orsched.data.memory import BlockMemory
+from orsched.data.memory import BlockMemory, refused_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

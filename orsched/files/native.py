@@ -8,8 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from orsched.common.errors import InputError
-from orsched.files.atomic import write_bytes, write_text
-from orsched.files.document import cost_document, cost_from_document
+from orsched.files.document import cost_document, cost_from_document, write_bytes, write_text
 from orsched.files.instance_document import instance_document, instance_from_document
 from orsched.files.schedule_document import schedule_document, schedule_from_document
 from orsched.files.text import dump_json, locating, parse_json, read_bytes, read_text

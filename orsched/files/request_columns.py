@@ -15,12 +15,17 @@ from orsched.common.columns import int_column, required_pandas, shown
 from orsched.common.errors import InputError
 from orsched.common.units import MAX_TIME_NS, MAX_TOKENS, seconds_column
 from orsched.data.length_quantiles import LEVELS, MAX_LEVELS, QUANTILES, require_order
-from orsched.data.requests import MAX_WEIGHT, SERVICE_CLASSES, WEIGHT_REMEDY, Prefixes, Requests
+from orsched.data.requests import (
+    MAX_WEIGHT,
+    NONE,
+    SERVICE_CLASSES,
+    WEIGHT_REMEDY,
+    Prefixes,
+    Requests,
+)
 from orsched.data.service_classes import LABELLED
-from orsched.data.turns import NONE
 from orsched.files import cells
-from orsched.files.atomic import opened
-from orsched.files.document import at_field
+from orsched.files.document import at_field, opened
 from orsched.files.tables import FRAME, parsed, read_chosen, read_objects
 from orsched.files.text import locating, warn_of_formulas
 

@@ -31,8 +31,7 @@ module ``<paper>.py`` beside it has ``RERUNS``, what makes its rows. To add a fi
 ``orsched paper NAME --figure N`` and ``orsched.paper(NAME, figure=N)`` do the rest.
 """
 
-from orsched.papers.entries import PAPERS, Entry, entries, find
-from orsched.papers.reruns import Rerun, Verdict
+from orsched.papers.reruns import PAPERS, Entry, Rerun, Verdict, entries, find
 from orsched.papers.running import Rerunning, listed, paper
 
 __all__ = ["PAPERS", "Entry", "Rerun", "Rerunning", "Verdict", "entries", "find", "listed", "paper"]

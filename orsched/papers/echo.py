@@ -25,8 +25,7 @@ from orsched.instances.streams import stream
 from orsched.instances.synthetic import lognormal_tokens
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.token_times import token_times
-from orsched.papers.entries import setting
-from orsched.papers.reruns import Rerun, pick
+from orsched.papers.reruns import Rerun, pick, setting
 from orsched.simulator import simulate_policy
 from orsched.solving.method_choice import choose
 

@@ -22,8 +22,7 @@ from orsched.instances.datasets import data_directory
 from orsched.instances.readers import read
 from orsched.instances.streams import stream
 from orsched.instances.synthetic import lognormal_tokens
-from orsched.papers.entries import setting
-from orsched.papers.reruns import Rerun, pick
+from orsched.papers.reruns import Rerun, pick, setting
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import Information
 

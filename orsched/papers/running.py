@@ -13,8 +13,18 @@ import numpy as np
 from orsched._version import __version__
 from orsched.common.columns import frame
 from orsched.common.errors import InputError
-from orsched.papers.entries import PAPERS, Entry, entries, find
-from orsched.papers.reruns import Row, Values, Verdict, beside, judge, pick
+from orsched.papers.reruns import (
+    PAPERS,
+    Entry,
+    Row,
+    Values,
+    Verdict,
+    beside,
+    entries,
+    find,
+    judge,
+    pick,
+)
 from orsched.views.pictures import scale_axis
 from orsched.views.style import WORKER_COLOURS, line_look, shortened
 
@@ -26,8 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from orsched.papers.entries import Entry
-    from orsched.papers.reruns import Row
+    from orsched.papers.reruns import Entry, Row
 
 
 def draw(figure: Figure, entry: Entry, rows: list[Row], settings: Mapping[str, Any]) -> None:

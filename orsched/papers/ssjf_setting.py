@@ -26,7 +26,7 @@ from orsched.data.workers import Worker
 from orsched.instances import predict
 from orsched.instances.predictions import load_confusion
 from orsched.instances.streams import stream
-from orsched.papers.entries import setting
+from orsched.papers.reruns import setting
 from orsched.simulator import simulate_policy
 from orsched.simulator.policy import ClairvoyantView, Information, Policy
 

@@ -15,8 +15,7 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, OrschedError
 from orsched.costs.protocol import read_parameters
 from orsched.data.schedule_classes import ScheduleClass, class_of
-from orsched.files.atomic import hold
-from orsched.files.document import VERSION, column_lists, require_format, text_field
+from orsched.files.document import VERSION, column_lists, hold, require_format, text_field
 from orsched.files.schedule_document import (
     FORMAT,
     STEP_COLUMNS,
@@ -48,8 +47,7 @@ _DATE = re.compile(r"20\d\d-\d\d-\d\d", re.ASCII)
 def value_of(instance: Instance, schedule: Schedule, objective: str) -> int:
     """Return the figure of a valid schedule that the library minimises, a whole number."""
     from orsched.certificates.bulk_parts import Demands
-    from orsched.metrics.due_dates import required_due_dates
-    from orsched.metrics.objective_values import objective_value
+    from orsched.metrics.objective_values import objective_value, required_due_dates
     from orsched.metrics.summary import summarise
     from orsched.metrics.timeline import Timeline
     from orsched.metrics.token_times import finishes_ns

@@ -12,7 +12,7 @@ import numpy as np
 
 from orsched.common.columns import int_column, whole_number
 from orsched.common.errors import InputError, known_names
-from orsched.files.atomic import write_text
+from orsched.files.document import write_text
 from orsched.instances.streams import stream
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import numpy as np
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, known_names
 from orsched.data.instance import require_instance
-from orsched.files.atomic import write_text
-from orsched.files.document import require_format, require_object
+from orsched.files.document import require_format, require_object, write_text
 from orsched.files.text import dump_json, locating, parse_json, read_text
 from orsched.prediction.data import as_prompts
 from orsched.prediction.distribution import LOG_T

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from orsched.common.errors import InfeasibleError, InputError
 from orsched.common.units import NEVER
 from orsched.data.autoscaling import MOST_LOOKS, OnTime
-from orsched.data.feature_pairs import refused_pair
+from orsched.data.memory import refused_pair
 from orsched.data.schedule import PREFILL
 from orsched.simulator.loop import Loop
 from orsched.simulator.run_state import WAITING, evicts_by_age

@@ -12,7 +12,7 @@ import numpy as np
 
 from orsched.common.columns import read_only
 from orsched.common.units import NEVER
-from orsched.data.turns import NONE, conversations
+from orsched.data.requests import NONE, conversations
 from orsched.simulator.run_state import RunState
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 
 from orsched.common.errors import PolicyError
 from orsched.common.units import NEVER
-from orsched.data.feature_pairs import refused_pair
 from orsched.data.links import COLUMNS, Transfers
+from orsched.data.memory import refused_pair
 from orsched.simulator.loop import Loop
 from orsched.simulator.run_state import evicts_by_age
 from orsched.simulator.running_set import RunningSet

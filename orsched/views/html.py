@@ -185,7 +185,7 @@ def write_report(
     >>> case = orsched.load("gate")
     >>> orsched.write_report(case, orsched.solve(case, "fcfs"), "report.html")
     """
-    from orsched.files.atomic import write_text
+    from orsched.files.document import write_text
 
     schedules = as_schedules(schedules)
     instance = served_instance(instance, schedules)

@@ -46,7 +46,7 @@ def write_chrome_trace(
     memory model) and, in a process of their own, the waiting requests. ``ts`` and ``dur`` are exact
     microseconds with three decimals. Raises ``InputError`` if the file cannot be written.
     """
-    from orsched.files.atomic import write_text
+    from orsched.files.document import write_text
 
     write_text(path, _chunks(_trace(instance, schedule)))
 

@@ -84,7 +84,7 @@ def save_picture(
     function sets the size and places its axes. Raises ``InputError`` for another suffix or where
     the file cannot be written, ``MissingDependencyError`` without matplotlib.
     """
-    from orsched.files.atomic import opened
+    from orsched.files.document import opened
 
     name = os.fspath(path)
     suffix = require_suffix(name, FORMATS)

@@ -158,7 +158,7 @@ class _Records(NamedTuple):
 
 
 def _write_csv(records: _Records, path: str | os.PathLike[str]) -> None:
-    from orsched.files.atomic import write_text
+    from orsched.files.document import write_text
     from orsched.files.text import warn_of_formulas
 
     def lines() -> Iterator[str]:
@@ -178,7 +178,7 @@ def _write_csv(records: _Records, path: str | os.PathLike[str]) -> None:
 
 
 def _write_jsonl(records: _Records, path: str | os.PathLike[str]) -> None:
-    from orsched.files.atomic import write_text
+    from orsched.files.document import write_text
 
     def lines() -> Iterator[str]:
         for name, *row in records.rows("null", ",", "[{}]"):
@@ -190,7 +190,7 @@ def _write_jsonl(records: _Records, path: str | os.PathLike[str]) -> None:
 
 
 def _write_parquet(records: _Records, path: str | os.PathLike[str]) -> None:
-    from orsched.files.atomic import opened
+    from orsched.files.document import opened
 
     try:
         import pyarrow as pa

@@ -435,7 +435,7 @@ MOST_STEPS_ON_PATH = 20_000
 
 def path_table(instance: Instance, rows: Sequence[Row]) -> str:
     """Return the table of critical paths: what the makespan is made of, by kind of stage."""
-    from orsched.models.bounds.precedence import critical_path_summary
+    from orsched.models.bounds.request_slack import critical_path_summary
 
     heads = [
         "Method", "Prefill stages", "Mixed steps", "Decode rounds", "Idle", "Length",

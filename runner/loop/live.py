@@ -16,7 +16,7 @@ from orsched.common.errors import InputError, OrschedError
 from orsched.runner.devices.device import AlwaysThere, WorkerLostError, start_together
 from orsched.runner.loop.live_loop import LiveLoop
 from orsched.runner.loop.live_worker import AT_ONCE, EndOfSequence, live
-from orsched.runner.loop.prompts import Prompts
+from orsched.runner.loop.resume import Prompts
 
 if TYPE_CHECKING:
     from array import array

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orsched.data.step import Step, Wait
     from orsched.runner.devices.device import Device, WorkerLostError
     from orsched.runner.loop.live_worker import EndOfSequence
-    from orsched.runner.loop.prompts import Prompts
+    from orsched.runner.loop.resume import Prompts
     from orsched.simulator.policy import View
 
 

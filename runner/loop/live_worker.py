@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from orsched.common.columns import IntColumn
     from orsched.data.instance import Instance
     from orsched.runner.devices.device import Device, Times
-    from orsched.runner.loop.prompts import Prompts
+    from orsched.runner.loop.resume import Prompts
     from orsched.simulator.block_cache import BlockCache
     from orsched.simulator.loop import Loop
     from orsched.simulator.policy import Policy, View

@@ -14,7 +14,7 @@ from orsched.common.errors import InputError, did_you_mean
 from orsched.common.scalars import printed, require_suffix
 from orsched.common.units import NEVER
 from orsched.data.schedule import Scheduled, as_schedule
-from orsched.files.atomic import write_text
+from orsched.files.document import write_text
 from orsched.files.tables import read_objects
 from orsched.files.text import locating
 

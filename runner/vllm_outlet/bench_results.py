@@ -14,7 +14,7 @@ from orsched.common.columns import int_column
 from orsched.common.errors import InputError
 from orsched.common.scalars import require_suffix
 from orsched.common.units import NS_PER_S
-from orsched.files.atomic import write_text
+from orsched.files.document import write_text
 from orsched.files.tables import read_objects
 from orsched.files.text import warn_of_formulas
 from orsched.instances.readers.bench_files import read_bench_times

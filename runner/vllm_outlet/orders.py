@@ -15,7 +15,7 @@ from orsched.costs import AffineCost
 from orsched.data.workers import Worker
 from orsched.files import load_cost
 from orsched.heuristics.gittins.lengths import LengthModel
-from orsched.heuristics.gittins.params import GittinsParams
+from orsched.heuristics.gittins.worker_model import GittinsParams
 from orsched.heuristics.prices import Prices
 from orsched.simulator.policy import Information, View, WorkerState
 

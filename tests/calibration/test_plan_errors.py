@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.calibration.stages import matches, modelled_ns, stages_of
+from orsched.calibration.runs import matches, modelled_ns, stages_of
 from orsched.costs import AffineCost, LevelsCost
 from orsched.metrics.timeline import Timeline
 from orsched.runner import FollowSchedule, VirtualDevice, execute_policy, plan_against_run

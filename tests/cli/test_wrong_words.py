@@ -5,7 +5,7 @@ import pytest
 import orsched
 from orsched import InputError
 from orsched.cli.commands import cli, run
-from orsched.cli.usage import SYNONYMS
+from orsched.cli.completion import SYNONYMS
 from orsched.common.errors import did_you_mean, file_hint, known_names, nearest
 from tests.cli.own_policies import SOURCE
 

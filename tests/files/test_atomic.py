@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from orsched.files.atomic import opened, write_bytes, write_text
+from orsched.files.document import opened, write_bytes, write_text
 from tests.refusals import refusal
 
 
@@ -68,7 +68,7 @@ def test_an_error_of_another_file_is_not_blamed_on_the_target(tmp_path):
 
 def as_in_another_process():
     """The module as a process would have it that has the same number (in another container)."""
-    spec = importlib.util.find_spec("orsched.files.atomic")
+    spec = importlib.util.find_spec("orsched.files.document")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

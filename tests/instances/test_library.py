@@ -13,7 +13,7 @@ from benchmarks.library import write_listed
 from orsched.cli.commands import run
 from orsched.cli.library_commands import spread
 from orsched.common.errors import InputError
-from orsched.files.atomic import hold
+from orsched.files.document import hold
 from orsched.instances import library_index as index
 from orsched.planning import library_rows
 from orsched.solving.method_choice import presets

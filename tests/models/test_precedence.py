@@ -10,7 +10,7 @@ from hypothesis import given
 import orsched
 from orsched import InputError, Schedule, Steps, Work
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
-from orsched.models.bounds.precedence import (
+from orsched.models.bounds.request_slack import (
     client_flow,
     critical_path,
     critical_path_summary,

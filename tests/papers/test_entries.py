@@ -6,8 +6,7 @@ import pytest
 
 from orsched.common.errors import InputError
 from orsched.papers import PAPERS, entries, find, listed
-from orsched.papers.entries import title
-from orsched.papers.reruns import number_of
+from orsched.papers.reruns import number_of, title
 
 EVERY = [entry for name in PAPERS for entry in entries(name)]
 DRAWN = [entry for entry in EVERY if not entry.skip]

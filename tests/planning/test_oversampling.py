@@ -10,8 +10,7 @@ import pytest
 import orsched
 from orsched import AffineCost, BlockMemory, PrefixCache, Worker, check
 from orsched.costs.affine import LevelsCost
-from orsched.planning.oversampling import least_of_groups, oversample
-from orsched.planning.oversampling_check import keep_violations
+from orsched.planning.oversampling import keep_violations, least_of_groups, oversample
 from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.refusals import refusal

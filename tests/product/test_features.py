@@ -1,7 +1,7 @@
 """Features together: 25 pairs of a memory and a fleet, each served and judged on random cases.
 
 The book (``tests.by_the_book``) reads every schedule literally: stays, hits, blocks, figures. What
-the table of ``orsched.data.feature_pairs`` refuses is refused, and nothing else.
+the table of ``orsched.data.memory`` refuses is refused, and nothing else.
 """
 
 import random
@@ -14,8 +14,7 @@ import pytest
 import orsched
 from orsched import InputError, Link
 from orsched.data.autoscaling import Autoscaling
-from orsched.data.feature_pairs import REFUSED_PAIRS, refused_pair
-from orsched.data.memory import PrefixCache
+from orsched.data.memory import REFUSED_PAIRS, PrefixCache, refused_pair
 from orsched.heuristics.policy_method import LiveMethod
 from orsched.models.bounds.bounds import makespan_bound
 from orsched.solving.method_choice import method_named

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.calibration.stages import gaps_ns
+from orsched.calibration.runs import gaps_ns
 from orsched.common.errors import InfeasibleError, InputError, MissingDependencyError
 from orsched.common.registry import names
 from orsched.files import load_schedule, save_instance, save_schedule

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from orsched import Information, PolicyError, check, summarise
 from orsched.heuristics.gittins import Gittins
-from orsched.heuristics.gittins.params import GittinsParams
+from orsched.heuristics.gittins.worker_model import GittinsParams
 from orsched.heuristics.scls import ContinuousSlices
 from orsched.simulator import simulate_policy
 from tests.heuristics.building import same

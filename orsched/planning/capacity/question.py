@@ -13,9 +13,9 @@ from orsched.common.columns import whole_number
 from orsched.common.errors import InputError, known_names
 from orsched.common.own_code import is_own
 from orsched.common.units import NEVER, seconds_to_ns
-from orsched.data.feature_pairs import refused_pair
 from orsched.data.instance import require_instance
 from orsched.data.links import read_link
+from orsched.data.memory import refused_pair
 from orsched.data.service_classes import SLO, require_slo
 from orsched.data.workers import Worker
 

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from orsched.common.errors import InputError
 from orsched.common.scalars import require_seconds
-from orsched.files.atomic import hold, opened
+from orsched.files.document import hold, opened
 from orsched.planning.study.plan import Cell, Study, key_of, read_study, record_of
 from orsched.planning.study.pools import read_processes
 from orsched.planning.study.table import TABLES, rows_of, write_tables

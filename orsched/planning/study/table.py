@@ -118,7 +118,7 @@ def _flat(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_tables(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
     """Write ``table.csv`` and, with pyarrow, ``table.parquet``, each in full or not at all."""
-    from orsched.files.atomic import write_bytes, write_text
+    from orsched.files.document import write_bytes, write_text
     from orsched.files.text import warn_of_formulas
 
     text, parquet = (folder / name for name in TABLES)

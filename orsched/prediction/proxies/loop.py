@@ -13,7 +13,7 @@ import numpy as np
 
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
-from orsched.files.atomic import write_bytes
+from orsched.files.document import write_bytes
 from orsched.files.text import locating, parse_json, read_bytes
 from orsched.prediction.proxies.network import forward, loss_of, sample_loss
 from orsched.prediction.proxies.token_rows import padded

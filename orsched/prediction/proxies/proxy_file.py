@@ -12,8 +12,7 @@ import numpy as np
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.registry import attached
-from orsched.files.atomic import write_bytes, write_text
-from orsched.files.document import require_object
+from orsched.files.document import require_object, write_bytes, write_text
 from orsched.files.text import dump_json, read_bytes
 from orsched.prediction.predictor import LengthPredictor, one_a_level, read_common, required
 from orsched.prediction.proxies.network import (

@@ -5,7 +5,7 @@ import pytest
 
 from orsched import AffineCost, BlockMemory, Instance, Requests, Worker, solve
 from orsched.heuristics.gittins import GittinsParams
-from orsched.heuristics.gittins.params import OVERTAKEN
+from orsched.heuristics.gittins.worker_model import OVERTAKEN
 from orsched.instances import predict, with_arrivals
 from orsched.instances.streams import stream
 from tests.heuristics.building import solved, starts_of, workers_of

@@ -9,9 +9,8 @@ import pytest
 import orsched
 from orsched import BlockMemory, Worker, summarise
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
-from orsched.heuristics.scls import ABLATION, SliceParams, batching
-from orsched.heuristics.scls.batching import Batcher, SlicedBatch, SliceMemory
-from orsched.heuristics.scls.offloading import Offloader
+from orsched.heuristics.scls import ABLATION, SliceParams, offloading
+from orsched.heuristics.scls.offloading import Batcher, Offloader, SlicedBatch, SliceMemory
 from orsched.heuristics.scls.sliced import Clock
 from tests.heuristics.scls.parts import MS, PLAIN, instance, padding_worker, run, steps
 from tests.in_order import in_order
@@ -226,20 +225,20 @@ def test_the_smallest_worker_decides():
 
 
 def test_the_estimate_of_a_linear_cost_is_exact():
-    affine = batching.bilinear_of(Worker(7, AffineCost()))
+    affine = offloading.bilinear_of(Worker(7, AffineCost()))
     assert affine.prefill_ns([100] * 5) == AffineCost().prefill_ns([100] * 5)
     assert affine.rounds_ns(128, 5, 5 * 101, 101) == AffineCost().rounds_ns(128, 5)
-    assert batching.bilinear_of(Worker(7, PLAIN)) is PLAIN
+    assert offloading.bilinear_of(Worker(7, PLAIN)) is PLAIN
 
 
 def test_estimates_are_never_negative():
     falling = in_order(BilinearCost, -5, 1, 1, 1, 1, 1, -3, 1)
     flat = in_order(BilinearCost, 0, 1, 1, 1, 1, 1, 0, 1)
-    assert batching.bilinear_of(Worker(3, falling)) == flat
+    assert offloading.bilinear_of(Worker(3, falling)) == flat
     pooling = PoolingCost.from_ms(alpha=0.001, beta=0.1, c=5, gamma=0.01, delta=0.002)
     levels = LevelsCost(levels=((4, 10), (16, 30)), round_fixed_ns=5)
     for cost in (pooling, levels):
         for clients in (1, 2, 500):
-            estimate = batching.bilinear_of(Worker(clients, cost))
+            estimate = offloading.bilinear_of(Worker(clients, cost))
             assert min(estimate.to_dict().values()) >= 0
             assert estimate.round_ns(1, 9, 9) > 0

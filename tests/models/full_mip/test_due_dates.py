@@ -9,7 +9,7 @@ import orsched
 from orsched import BlockMemory, Instance, PrefixCache, Prefixes, Requests, Worker
 from orsched.checker.certificates import bound_violations
 from orsched.costs import AffineCost, BilinearCost
-from orsched.metrics.due_dates import DueDates
+from orsched.metrics.objective_values import DueDates
 from orsched.metrics.summary import summarise
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.token_times import finishes_ns

@@ -8,8 +8,7 @@ from orsched import AffineCost, BlockMemory, Instance, Requests, Worker
 from orsched.runner import RunSettings, run
 from orsched.runner.devices.device import open_device
 from orsched.runner.devices.settings import WorkerSettings
-from orsched.runner.loop.prompts import random_prompt
-from orsched.runner.loop.resume import residual
+from orsched.runner.loop.resume import random_prompt, residual
 from orsched.runner.measuring import measure_worker
 from tests.in_order import in_order
 

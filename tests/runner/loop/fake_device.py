@@ -6,7 +6,7 @@ import numpy as np
 
 from orsched.runner.devices.device import VirtualDevice, WorkerLostError
 from orsched.runner.loop.live import execute_policy
-from orsched.runner.loop.prompts import random_prompt
+from orsched.runner.loop.resume import random_prompt
 
 VOCABULARY = 97
 REASONS = ("died", "hung", "out_of_memory", "failed")

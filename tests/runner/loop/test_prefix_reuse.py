@@ -9,7 +9,7 @@ from orsched import Instance, Prefixes, Requests, Worker, check
 from orsched.runner.devices.device import VirtualDevice
 from orsched.runner.execution import run
 from orsched.runner.loop.following import FollowSchedule
-from orsched.runner.loop.prompts import Prompts
+from orsched.runner.loop.resume import Prompts
 from orsched.runner.worker.torch_worker import in_waves
 from orsched.runner.worker_pool import RunSettings
 from orsched.simulator import simulate_policy

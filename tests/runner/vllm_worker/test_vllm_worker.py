@@ -14,7 +14,7 @@ from orsched.files.native import load_fitted_cost
 from orsched.runner import RunSettings, WorkerLostError, run
 from orsched.runner.devices.device import open_device
 from orsched.runner.devices.settings import WorkerSettings
-from orsched.runner.loop.prompts import Prompts
+from orsched.runner.loop.resume import Prompts
 from orsched.runner.measuring import measure_worker
 from orsched.runner.vllm_worker.engine import (
     HOOKS,
