@@ -1,9 +1,11 @@
-"""How many workers the Azure conversation trace and Mooncake's need, with proofs of how many not.
+"""How many workers the Azure traces and Mooncake's need, with proofs of how many not.
 
 ORSCHED_DATA=... python -m benchmarks.capacity [--plots FOLDER] runs ``orsched.capacity`` on an hour
 of each trace, prints a row each, and verifies every certificate. The machine is that of the page
 *Four real workloads* (LLaMA-2-70B on four A100 of 80 GB), the policy ``vllm``. Mooncake is run
-without and with a prefix cache, in its own blocks of 512 tokens.
+without and with a prefix cache, in its own blocks of 512 tokens. ``-slack`` and ``-split`` are
+other ways to serve: ``slack``, and ``disaggregated`` that orders prompts by the limit on TTFT, over
+a link of 25 GB/s. ``--folder`` keeps simulations.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orsched
 from benchmarks.reproductions.four_workloads_setting import (
     CACHE_TOKENS,
     LIMIT,
     TOKEN_BUDGET,
+    TOKEN_BYTES,
     WORKLOADS,
     requests_of,
 )
@@ -44,6 +47,7 @@ class Case(NamedTuple):
         attainment: share of requests that must keep both.
         cached: whether the workers have a prefix cache.
         budget: tokens of a step, at most.
+        policy: what serves: ``vllm``, ``slack`` or ``disaggregated``, the last on a split.
     """
 
     name: str
@@ -53,6 +57,20 @@ class Case(NamedTuple):
     attainment: float
     cached: bool = False
     budget: int = TOKEN_BUDGET
+    policy: str = "vllm"
+
+    def asked(self) -> dict[str, Any]:
+        """Return policy, parameters and limits as ``capacity`` takes them."""
+        own: dict[str, Any] = {"max_num_batched_tokens": self.budget}
+        if self.policy == "disaggregated":
+            own |= {"ttft_s": self.ttft_s}
+        else:
+            own |= {"dispatch": "round_robin" if self.policy == "vllm" else "soonest"}
+        if self.policy == "slack":
+            own |= {"ttft_s": self.ttft_s, "tpot_s": self.tpot_s}
+        limits = {"slo_ttft": self.ttft_s, "slo_tpot": self.tpot_s, "attainment": self.attainment}
+        link = f"bandwidth=25e9,kv_bytes={TOKEN_BYTES}" if self.policy == "disaggregated" else None
+        return {"policy": self.policy, "parameters": own, "split": link, **limits}
 
 
 CASES = (
@@ -63,6 +81,12 @@ CASES = (
     Case("mooncake", "Mooncake", 30, 0.1, 0.9),
     Case("mooncake-512", "Mooncake", 30, 0.1, 0.9, budget=512),
     Case("mooncake-cached", "Mooncake", 30, 0.1, 0.9, True),
+    Case("azure-conv-slack", "Azure conv", 1, 0.05, 0.9, budget=16384, policy="slack"),
+    Case("azure-code-slack", "Azure code", 1, 0.05, 0.9, budget=16384, policy="slack"),
+    Case("mooncake-slack", "Mooncake", 30, 0.1, 0.9, budget=16384, policy="slack"),
+    Case("azure-conv-split", "Azure conv", 1, 0.05, 0.9, budget=512, policy="disaggregated"),
+    Case("azure-code-split", "Azure code", 1, 0.05, 0.9, budget=512, policy="disaggregated"),
+    Case("mooncake-split", "Mooncake", 30, 0.1, 0.9, budget=512, policy="disaggregated"),
 )
 
 
@@ -84,26 +108,21 @@ def instance_of(case: Case, requests: int | None = None) -> Instance:
     return Instance(rows, (worker,), "prefill", output_limit_tokens=LIMIT, name=case.name)
 
 
-def answer(case: Case, jobs: int, requests: int | None = None) -> tuple[Capacity, float, bool]:
+def answer(
+    case: Case, jobs: int, requests: int | None = None, folder: Path | None = None
+) -> tuple[Capacity, float, bool]:
     """Return the answer, the seconds it took, and whether its certificate is verified."""
     instance, begin = instance_of(case, requests), perf_counter()
-    found = orsched.capacity(
-        instance,
-        "vllm",
-        slo_ttft=case.ttft_s,
-        slo_tpot=case.tpot_s,
-        attainment=case.attainment,
-        parameters={"max_num_batched_tokens": case.budget, "dispatch": "round_robin"},
-        jobs=jobs,
-    )
+    found = orsched.capacity(instance, jobs=jobs, folder=folder, **case.asked())
     seconds = perf_counter() - begin
     certificate = json.loads(json.dumps(found.certificate))
-    return found, seconds, proof_violations(instance, certificate) == []
+    machines = [instance.worker] * len(found.machines)
+    return found, seconds, proof_violations(instance, certificate, machines) == []
 
 
 HEAD = (
     "| trace | requests | TTFT, TPOT s | attainment | workers | measured | interval | "
-    "TTFT p99 s | TPOT p99 s | proven | simulations | s |"
+    "TTFT p99 s | TPOT p99 s | proven | of measured | simulations | s |"
 )
 
 
@@ -113,8 +132,9 @@ def row(case: Case, requests: int, found: Capacity, seconds: float) -> str:
     assert best is not None
     return (
         f"| {case.name} | {requests:,} | {case.ttft_s:g}, {case.tpot_s:g} | {case.attainment:g} | "
-        f"{found.workers} | {best.attainment:.4f} | {best.low:.4f}-{best.high:.4f} | "
-        f"{best.ttft_p99_s:.3f} | {best.tpot_p99_s:.4f} | {found.lower_bound_workers} | "
+        f"{'+'.join(map(str, best.fleet))} | {best.attainment:.4f} | "
+        f"{best.low:.4f}-{best.high:.4f} | {best.ttft_p99_s:.3f} | {best.tpot_p99_s:.4f} | "
+        f"{found.lower_bound_workers} | {found.lower_bound_workers / best.workers:.0%} | "
         f"{found.simulations} | {seconds:.0f} |"
     )
 
@@ -125,15 +145,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--requests", type=int, help="only the first of each trace")
     parser.add_argument("--case", action="append", choices=[case.name for case in CASES])
+    parser.add_argument("--folder", type=Path)
     parser.add_argument("--plots", type=Path, metavar="FOLDER")
     given = parser.parse_args(arguments)
     print(HEAD)
-    print("| --- " + "| ---: " * 11 + "|")
+    print("| --- " + "| ---: " * 12 + "|")
     wrong = 0
     for case in CASES:
         if given.case and case.name not in given.case:
             continue
-        found, seconds, verified = answer(case, given.jobs, given.requests)
+        found, seconds, verified = answer(case, given.jobs, given.requests, given.folder)
         requests = len(instance_of(case, given.requests))
         print(row(case, requests, found, seconds), flush=True)
         print(f"{case.name}: {found}", file=sys.stderr)

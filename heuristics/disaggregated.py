@@ -8,8 +8,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from orsched.common.columns import whole_number
+from orsched.common.errors import InputError
 from orsched.common.scalars import require_bool, require_one_of
-from orsched.common.units import MAX_TOKENS
+from orsched.common.units import MAX_TOKENS, NEVER, seconds_to_ns
+from orsched.costs.protocol import prefill_ns
 from orsched.data.step import FINISH, UNTIL_EVENT, Step
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
 from orsched.heuristics.continuous.params import (
@@ -48,6 +50,9 @@ class DisaggregatedParams:
         prefill_queue_tokens: the same for all prompts while each prefill worker has more prompt
             tokens to prefill than this (Dynamo: max_prefill_queue_size, in requests there;
             Splitwise: the queue from which on machines are mixed). None: never.
+        ttft_s: limit by which workers that only prefill order prompts: those that can be in time
+            come first and whole, each on the last worker that is in time; late ones wait, and are
+            chunks of the token budget. None: by arrival.
     """
 
     max_num_batched_tokens: int = 2048
@@ -57,6 +62,7 @@ class DisaggregatedParams:
     decode_place: str = "requests"
     local_prompt_tokens: int = 0
     prefill_queue_tokens: int | None = None
+    ttft_s: float | None = None
 
     def __post_init__(self) -> None:
         require_one_of(self.mode, "mode", MODES)
@@ -70,9 +76,17 @@ class DisaggregatedParams:
             whole_number(getattr(self, name), name, minimum=least, maximum=MAX_TOKENS)
         if self.prefill_queue_tokens is not None:
             whole_number(self.prefill_queue_tokens, "prefill_queue_tokens")
+        if self.ttft_s is not None:
+            seconds_to_ns(self.ttft_s, "ttft_s")
 
     def require_fit(self, instance: Instance, given: Mapping[str, Any]) -> None:
         """Refuse a prompt that no step can hold, at the parameter that was given."""
+        if self.ttft_s is not None and instance.caches_prefixes:
+            raise InputError(
+                "ttft_s does not know how much of a prompt a prefix cache holds",
+                field="ttft_s",
+                remedy="leave it out, or the prefix caches",
+            )
         self.of_worker.require_fit(instance, given)
 
     @property
@@ -284,6 +298,102 @@ class Disaggregated(Policy):
         return dict(self.counts)
 
 
+class InTime(Disaggregated):
+    """``disaggregated`` with a limit on TTFT, by which workers of the role prefill order prompts.
+
+    A request goes to the worker that would prefill it last and still in time, so that others stay
+    free for long prompts. A late one, which no worker prefills in time, goes to the worker with the
+    fewest of them, and waits until nothing that is in time does.
+    """
+
+    def __init__(self, params: DisaggregatedParams) -> None:
+        super().__init__(params)
+        assert params.ttft_s is not None
+        self.ttft_ns = seconds_to_ns(params.ttft_s, "ttft_s")
+
+    def start(self, view: View) -> None:
+        """Make a queue of requests in time and one of late ones for each worker."""
+        super().start(view)
+        self.queued = [(deque[int](), deque[int]()) for _ in view.workers]
+        self.free_ns = [0] * len(view.workers)  # when a worker has prefilled what is in time
+
+    def on_arrival(self, view: View, request: int) -> int:
+        """Let a worker prefill the request."""
+        chosen = self._place(view, request)
+        if view.workers[chosen].worker.decodes:
+            self.policies[chosen].on_arrival(view.workers[chosen], request)
+        return chosen
+
+    def _least_prefill(self, view: View, request: int) -> int:
+        """Return the prefill worker that is last in time, else that with the fewest late ones."""
+        able = self._able(view, request, self.prefill_pool)
+        due, tokens = view.arrival_ns[request] + self.ttft_ns, view.to_prefill(request)
+        ends = {each: self._end_ns(view, each, tokens) for each in able}
+        in_time = [each for each in able if ends[each] <= due]
+        if in_time:
+            return max(in_time, key=ends.__getitem__)
+        return min(able, key=lambda each: (len(self.queued[each][1]), ends[each]), default=-1)
+
+    def _end_ns(self, view: View, index: int, tokens: int) -> int:
+        """Return when a worker would have prefilled a further prompt, whole if a step holds it."""
+        worker = view.workers[index].worker
+        most = worker.prefill_limit or NEVER
+        parts = (([min(most, tokens - at)], [at]) for at in range(0, tokens, most))
+        own = sum(prefill_ns(worker.cost, *part) for part in parts)
+        return max(view.now_ns, self.free_ns[index]) + own
+
+    def _place(self, view: View, request: int) -> int:
+        chosen = super()._place(view, request)
+        if not view.workers[chosen].worker.decodes:
+            end_ns = self._end_ns(view, chosen, view.to_prefill(request))
+            late = end_ns > view.arrival_ns[request] + self.ttft_ns
+            self.queued[chosen][late].append(request)
+            if not late:
+                self.free_ns[chosen] = end_ns
+        return chosen
+
+    def on_preempt(self, view: View, request: int) -> None:
+        """Queue the request again: one in time first, a late one last."""
+        if view.worker.decodes:
+            super().on_preempt(view, request)
+            return
+        if not any(request in queue for queue in self.queued[view.index]):
+            self.queued[view.index][1].append(request)
+
+    def decide(self, view: View) -> Step | Wait | None:
+        """Prefill the next prompt in time, else a chunk of a late one (the token budget)."""
+        index = view.index
+        if view.worker.decodes:
+            return super().decide(view)
+        soon, late = self.queued[index]
+        queue = soon or late
+        if not queue:
+            return None
+        request, most = queue[0], view.worker.prefill_limit or NEVER
+        if queue is late and self.params.chunked_prefill:
+            most = min(most, self.params.max_num_batched_tokens)
+        tokens = min(most, left := view.to_prefill(request))
+        if not _has_room(view, request, tokens):
+            begun = [each for each in late if each != request and each in view.running]
+            return Step(preempt=begun, decode=()) if begun else None
+        if tokens == left:
+            queue.popleft()
+        if queue is late:
+            self.free_ns[index] = view.now_ns + prefill_ns(view.worker.cost, [tokens])
+        return Step(prefill=[request], tokens=[tokens], decode=())
+
+
+def _has_room(view: View, request: int, tokens: int) -> bool:
+    """Whether a client and blocks are free for a chunk."""
+    memory, free, cached = view.worker.memory, view.blocks_unused, view.cached(request)
+    if request not in view.running and not view.free_clients:
+        return False
+    if memory is None or free is None:
+        return True
+    size = memory.block_tokens
+    return -(-(cached + tokens) // size) + cached // -size <= free
+
+
 def _tokens(worker: Worker) -> float:
     """Return the most tokens that a worker's memory holds."""
     memory = worker.memory
@@ -294,7 +404,9 @@ DISAGGREGATED = PolicyMethod(
     "disaggregated",
     (Information.NONE,),
     "prefill and decode on different workers; caches go over links (DistServe, Splitwise, Dynamo)",
-    lambda instance, params, information, seed: Disaggregated(params),
+    lambda instance, params, information, seed: (
+        Disaggregated(params) if params.ttft_s is None else InTime(params)
+    ),
     DisaggregatedParams,
     many_workers=True,
     needs_roles=True,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from orsched import AffineCost, BlockMemory, Instance, Link, Requests, RooflineCost, Worker
-from orsched.heuristics.disaggregated import Disaggregated, DisaggregatedParams
+from orsched.heuristics.disaggregated import Disaggregated, DisaggregatedParams, InTime
 
 POOLS = (
     ("prefill", "decode"), ("prefill", "decode", "decode"), ("prefill", "both"),
@@ -39,7 +39,7 @@ def pool_instance(seed, first_token="prefill"):
     return Instance(requests, workers, first_token=first_token, link=link)
 
 
-def pool_policy(seed):
+def pool_policy(seed, ttft_s=None):
     """A policy with parameters that differ from seed to seed."""
     draw = np.random.default_rng(seed)
     params = DisaggregatedParams(
@@ -47,9 +47,9 @@ def pool_policy(seed):
         mode=("mixed", "prefill_first", "decode_first")[seed % 3],
         decode_place="memory" if seed % 2 else "requests",
         local_prompt_tokens=60 if seed % 4 == 3 else 0,
-        prefill_queue_tokens=300 if seed % 4 == 2 else None,
+        prefill_queue_tokens=300 if seed % 4 == 2 else None, ttft_s=ttft_s,
     )  # fmt: skip
-    return Disaggregated(params)
+    return Disaggregated(params) if ttft_s is None else InTime(params)
 
 
 def split_on_one_device(one):

@@ -1,7 +1,10 @@
 """Where ``disaggregated`` prefills and decodes."""
 
-from orsched import BlockMemory, Instance, Link, Requests, Worker
+import orsched
+from orsched import AffineCost, BlockMemory, Instance, Link, Requests, Worker
+from orsched.data.memory import PrefixCache
 from tests.heuristics.building import built, solved
+from tests.refusals import refusal
 
 N = 24
 
@@ -63,3 +66,31 @@ def test_long_queues_send_prefills_elsewhere():
 def test_workers_that_only_decode_prefill_nothing():
     _, counted = run(["prefill", "decode"], [10] * N, local_prompt_tokens=100)
     assert counted["prefilled_locally"] == 0
+
+
+def test_prompts_in_time_come_first_on_the_last_worker_in_time():
+    """10 ns a token. Due at 1,000: 60 and 30 tokens fill one worker to 900, 90 the other. The next
+    30 would end at 1,200: it is late, and waits for the last one, whose limit is in time again."""
+    cost = AffineCost(prefill_fixed_ns=0, prefill_token_ns=10, round_fixed_ns=1, round_client_ns=0)
+    workers = [Worker(8, cost, role=role) for role in ("prefill", "prefill", "decode")]
+    prompts, arrivals = [60, 30, 90, 30, 30], [0, 0, 0, 0, 850]
+    instance = Instance(
+        Requests(prompts, [5] * 5, arrival_ns=arrivals), workers, first_token="prefill", link=Link()
+    )
+    first = {}
+    for limit in (1e-6, None):
+        schedule = solved(instance, built(instance, "disaggregated", ttft_s=limit))
+        first[limit] = schedule.request_times(instance)["first_token_ns"].tolist()
+    assert first[1e-6] == [600, 900, 900, 1500, 1200]
+    kept = {
+        k: sum(t <= a + 1000 for t, a in zip(v, arrivals, strict=True)) for k, v in first.items()
+    }
+    assert kept[1e-6] == 4 > kept[None]
+
+
+def test_prompts_in_time_do_not_go_with_prefix_caches():
+    memory = BlockMemory(60, 16, "paged", PrefixCache())
+    workers = (Worker(8, memory=memory, role="prefill"), Worker(8, role="decode"))
+    instance = Instance(Requests([20], [5]), workers, first_token="prefill", link=Link())
+    error = refusal(orsched.simulate, instance, "disaggregated", parameters={"ttft_s": 1})
+    assert (error.field, "prefix cache" in str(error)) == ("ttft_s", True)

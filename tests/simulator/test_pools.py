@@ -27,14 +27,15 @@ class Cost(AffineCost):
         )
 
 
+@pytest.mark.parametrize("limit", [None, 0.15])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_pools_do_is_valid_and_conserves_caches_and_link_time(seed, rule):
+def test_what_pools_do_is_valid_and_conserves_caches_and_link_time(seed, rule, limit):
     """INV-33, INV-34: accepted by the checker and the literal reading. What leaves a worker was
     prefilled there, and is what the other one goes on with. A link is busy with one cache at a
     time, for as long as its tokens take."""
     instance = pool_instance(seed, rule)
-    schedule = solved(instance, pool_policy(seed))
+    schedule = solved(instance, pool_policy(seed, limit))
     require_reported(instance, schedule)
     sent, work, steps = schedule.transfers, schedule.work, schedule.steps
     if sent is None:  # all prefilled where they decode; most seeds have some, see below
