@@ -31,6 +31,7 @@ from tests.product.policies import (
     is_dispatched,
     refusal_of,
 )
+from tests.seeds import in_turn
 
 SIZE = Size(6, 8, ())
 REFUSED = [
@@ -39,6 +40,9 @@ REFUSED = [
     for factor, levels in {**FACTORS, "sharing": tuple(SHARING)}.items()
     for level in levels
     if refusal_of(policy, factor, level) is not None
+]
+DISPATCHED = [
+    (method, sharing) for method in METHODS for sharing in SHARING if sharing != "as_it_is"
 ]
 
 
@@ -74,8 +78,7 @@ def test_every_registered_method_is_in_the_product_or_a_search():
     assert len(set(POLICIES)) == len(POLICIES)
 
 
-@pytest.mark.parametrize("sharing", [name for name in SHARING if name != "as_it_is"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "sharing"), in_turn(DISPATCHED))
 def test_dispatchers_where_there_is_nothing_to_dispatch(method, sharing):
     """On one worker they change nothing; methods that serve several themselves refuse them."""
     policy = next(each for each in POLICIES if each.startswith(f"{method}@"))

@@ -16,6 +16,7 @@ from tests.product.policies import METHODS, POLICIES, SHARING, is_dispatched
 from tests.refusals import refused
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, lost_at, played, reference
 from tests.runner.loop.spec import build, merged, served
+from tests.seeds import in_turn
 
 LONG_NS = 10**13
 STEAL = {"dispatch": "round_robin", "steal": True}
@@ -159,7 +160,7 @@ def test_every_request_finishes_once_with_its_tokens(spec, count, most):
 SHARED = [(s, name) for s in METHODS for name in SHARING if is_dispatched(f"{s}@")]
 
 
-@pytest.mark.parametrize(("name", "sharing"), SHARED)
+@pytest.mark.parametrize(("name", "sharing"), in_turn(SHARED))
 def test_every_request_finishes_once_under_each_dispatcher(name, sharing):
     assert losses_of(name, sharing, 60, 6, SHARING[sharing])
 

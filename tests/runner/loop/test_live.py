@@ -24,6 +24,7 @@ from tests.random_instances import random_batching_instance
 from tests.refusals import refused
 from tests.runner.loop.fake_device import FormulaDevice, played, reference
 from tests.runner.loop.spec import UNSERVED, build, merged, served
+from tests.seeds import in_turn
 
 SHARED = [
     (spec, name) for spec in POLICIES for name in (SHARING if is_dispatched(spec) else ["as_it_is"])
@@ -81,7 +82,7 @@ def test_decisions_are_those_of_the_simulator(name):
         decides_alike(virtual, instance, name, seed)
 
 
-@pytest.mark.parametrize(("spec", "sharing"), SHARED)
+@pytest.mark.parametrize(("spec", "sharing"), in_turn(SHARED))
 def test_decisions_on_several_are_those_of_the_simulator(monkeypatch, spec, sharing):
     monkeypatch.setattr(live_worker, "AT_ONCE", 10**9)
     cases = list(islice(served(f"{spec} {sharing}", spec, 40, SHARING[sharing]), 5))
