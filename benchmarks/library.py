@@ -293,11 +293,7 @@ def evidence(
     """Return what a submission has beside its head: a schedule, a bound, a policy or a search."""
     aim = row.objective
     if method == "bound":
-        if aim == "slo_attainment":
-            found: Any = orsched.attainment_bound(instance, time_limit=limit)
-        else:
-            found = orsched.bound(instance, aim, limit, row.listed.allows)
-        return {"bound": found.to_dict()}
+        return {"bound": orsched.bound(instance, aim, limit, row.listed.allows).to_dict()}
     if method == "pack":
         return packed(instance, limit)
     if row.track == "policy" or len(instance) > LARGE:

@@ -23,15 +23,18 @@ from orsched.certificates.scope import (
 )
 from orsched.checker.certificates import bound_violations
 from orsched.checker.due_bounds import DUE
+from orsched.checker.in_time_bounds import ATTAINMENT, IN_TIME
 from orsched.common.columns import frame
 from orsched.common.errors import InputError
 from orsched.common.stop import Clock
 from orsched.common.units import NS_PER_S, seconds_text
 from orsched.data.instance import require_instance
 from orsched.data.schedule_classes import ALLOWANCES, allowances_of
+from orsched.metrics.class_metrics import request_limits
 from orsched.metrics.objective_values import required_due_dates, weighted_times
 from orsched.models.bounds.due_date_bounds import due_certificates
-from orsched.models.bounds.latency_bounds import BOUNDED, OBJECTIVES, latency_certificates
+from orsched.models.bounds.in_time_bound import in_time_certificates
+from orsched.models.bounds.latency_bounds import BOUNDED, latency_certificates
 from orsched.models.bounds.makespan_certificates import (
     Limits,
     last_arrival,
@@ -107,7 +110,10 @@ class Bound:
         return frame({name: [value] for name, value in row.items()})
 
     def __repr__(self) -> str:
-        return f"Bound: at least {seconds_text(self.value_s)} s ({self.name}) for {self.schedules}"
+        least, claim = f"{seconds_text(self.value_s)} s", self.certificate
+        if "missed" in claim:
+            least = f"{claim['missed']} of {claim['requests']} requests miss their limits"
+        return f"Bound: at least {least} ({self.name}) for {self.schedules}"
 
 
 def makespan_bound(instance: Instance, allows: Iterable[str] = ()) -> Bound:
@@ -232,7 +238,9 @@ def bound(
             aside, as ``solve`` does (``Instance.admitted``).
         objective: ``makespan``, ``mean_jct`` or ``mean_ttft``, or the names of these as figures,
             ``jct_mean`` and ``ttft_mean``, or ``weighted_jct_mean``; where requests have deadlines,
-            ``weighted_tardiness_mean`` or ``lateness_max``, whose bound may be negative. A bound on
+            ``weighted_tardiness_mean`` or ``lateness_max``, whose bound may be negative.
+            Percentiles: ``ttft_p50``, ``ttft_p99``, ``jct_p50``, ``jct_p99``. For
+            ``slo_attainment`` the bound is the share of requests that miss their limits. A bound on
             a mean is that on the sum over the requests (``sum_ns`` in the certificate) divided by
             their number, or by all weights, rounded down to whole nanoseconds.
         time_limit: seconds from the call. The cheap bounds come first, and the first is always
@@ -254,8 +262,10 @@ def bound(
     limits = Limits(clock.out, clock.left, True)
     if objective == "makespan":
         found = _improving(context, limits)
-    elif objective in BOUNDED:
-        if len(instance):
+    elif objective in (*BOUNDED, *IN_TIME):
+        if len(instance) and objective == ATTAINMENT:
+            _require_limits(instance)
+        elif len(instance) and objective in BOUNDED:
             weighted_times(instance, objective)  # refuses weights that are all 0
         found = _improving_latency_bounds(context, objective, limits)
         if instance.arrivals_follow:
@@ -270,9 +280,18 @@ def bound(
         raise InputError(
             f"no bound on {objective!r}",
             field="objective",
-            remedy=f"the objectives are makespan, {', '.join((*BOUNDED, *DUE))}",
+            remedy=f"the objectives are makespan, {', '.join((*BOUNDED, *DUE, *IN_TIME))}",
         )
     return _largest_proven(instance, found, objective)
+
+
+def _require_limits(instance: Instance) -> None:
+    if not len(request_limits(instance, None).judged):
+        raise InputError(
+            "no request has a limit on its TTFT or TPOT",
+            field="objective",
+            remedy="give classes with limits: instance.with_classes('interactive:ttft=1')",
+        )
 
 
 def _largest_proven(
@@ -392,7 +411,8 @@ def _improving_latency_bounds(context: Context, objective: str, limits: Limits) 
     rows = len(instance) * len(instance.workers)
     enough = rows * _MEAN_SECONDS_A_ROW <= max(_ALWAYS_SECONDS, limits.seconds_left())
     enough = enough and not cache.hides
-    for found in latency_certificates(cache.relaxed, objective, limits.out_of_time, enough):
+    made = in_time_certificates if objective in IN_TIME else latency_certificates
+    for found in made(cache.relaxed, objective, limits.out_of_time, enough):
         yield _bound(cache.stated(found))
 
 
@@ -439,7 +459,7 @@ def pang_reference(instance: Instance) -> dict[str, int]:
 def require_objectives(names: object) -> tuple[str, ...]:
     """Return the names of objectives on which bounds are asked for, each once. ``makespan``, whose
     bound is always there, may be among them. Raises ``InputError``."""
-    known = ("makespan", *OBJECTIVES)
+    known = ("makespan", *BOUNDED, *DUE, *IN_TIME)
     found = (names,) if isinstance(names, str) else tuple(names)  # type: ignore[arg-type]
     found = tuple(other_name(name) for name in found)
     for name in found:
@@ -447,7 +467,7 @@ def require_objectives(names: object) -> tuple[str, ...]:
             raise InputError(
                 f"no bound on {name!r} is available", field="bounds", remedy=", ".join(known)
             )
-    return tuple(name for name in OBJECTIVES if name in found)
+    return tuple(name for name in known[1:] if name in found)
 
 
 def mean_bounds(

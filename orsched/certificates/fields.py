@@ -357,6 +357,25 @@ DUE: dict[str, Field] = {
 }
 """Certificates of bounds on tardiness and lateness, by kind."""
 
+IN_TIME: dict[str, Field] = {
+    "empty": MAKESPAN["empty"],
+    "arrivals": _kind("arrivals", {"objective": _anything, "value_ns": _ANY}),
+    "in_time": _kind(
+        "in_time",
+        {
+            "objective": _anything,
+            "workers": _WORKERS,
+            "moments": listed(whole(0, TIME), 1),
+            "held": listed(whole(0, LENGTH), 1),
+            "time": listed(whole(0, LENGTH), 1),
+            "one": whole(1, LENGTH),
+            "value_ns": whole(0, LENGTH),
+        },
+        {"allows": _ALLOWS, "requests": _ANY, "missed": _ANY},
+    ),
+}
+"""Certificates of bounds on percentiles, and on how many requests miss their limits, by kind."""
+
 _PROGRAM: dict[str, Field] = {
     "measure": one_of("attained", "in_time"),
     "windows": listed(whole(0, TIME), 2),
@@ -380,8 +399,12 @@ BULK: dict[str, Field] = {
 """Certificates of bounds on bulk work, and on how many requests meet their limits, by kind."""
 
 _makespan, _latency = by_kind("bound", MAKESPAN), by_kind("bound", LATENCY)
-_due = by_kind("bound", DUE)
-_KINDS_OF = {"makespan": _makespan, "weighted_tardiness_mean": _due, "lateness_max": _due}
+_KINDS_OF = {
+    "makespan": _makespan,
+    **dict.fromkeys(("weighted_tardiness_mean", "lateness_max"), by_kind("bound", DUE)),
+    **dict.fromkeys(("mean_jct", "mean_ttft", "weighted_jct_mean"), _latency),
+}
+_in_time = by_kind("bound", IN_TIME)
 _bulk = by_kind("bound", BULK)
 _packing = by_kind(
     "bound", {name: _kind(name, {"value": _ANY, **more}) for name, more in PACKING.items()}
@@ -390,7 +413,7 @@ _packing = by_kind(
 
 def require_bound(document: object, objective: str = "makespan") -> None:
     """Raise ``ValueError`` unless this is a bound: a value, a certificate, the name of its kind."""
-    kinds = _KINDS_OF.get(objective, _latency)
+    kinds = _KINDS_OF.get(objective, _in_time)
     _require(document, kinds, "value_ns", _SIGNED if objective == "lateness_max" else _ANY)
 
 

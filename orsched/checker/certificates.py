@@ -42,6 +42,7 @@ from orsched.certificates.shared_rounds import WINDOW_FIELDS, shared_rounds
 from orsched.certificates.stages_rounds import joint_ns, stages_and_rounds
 from orsched.certificates.step_lower_bounds import own_rounds_ns
 from orsched.checker.due_bounds import DUE, Due, inner_objective
+from orsched.checker.in_time_bounds import IN_TIME, in_time
 from orsched.checker.violations import proving
 from orsched.common.errors import TimeLimitError
 from orsched.common.scalars import DEFAULT_BUDGET
@@ -299,7 +300,7 @@ def bound_violations(
         return certificate_violations(instance, bound, budget)
     if objective in DUE:
         return _due_violations(instance, bound, objective, budget)
-    if objective not in KINDS.values():
+    if objective not in (*KINDS.values(), *IN_TIME):
         return [f"no bound on {objective!r} is known"]
     require_bound(bound, objective)
     problem, claim = without_cache(loosened(instance), bound["certificate"])
@@ -307,7 +308,8 @@ def bound_violations(
         return [f"{claim['bound']} needs known arrivals: here they follow from ends"]
     claims = {"name": bound["name"], **claim}
     context = Context(problem, Scope.read(claim, problem))
-    expected = _derive(context, claim, objective, Budget(budget))
+    derived = in_time if objective in IN_TIME else _derive
+    expected = derived(context, {**claim, "objective": objective}, Budget(budget))
     return _named_differences(bound, claims, expected)
 
 
@@ -347,10 +349,9 @@ def _due_violations(
     return _named_differences(bound, {"name": bound["name"], **claim}, due.certificate(claim))
 
 
-def _derive(
-    context: Context, claim: dict[str, Any], objective: str, budget: Budget
-) -> dict[str, Any]:
-    kind, instance, choices = claim["bound"], context.instance, dict[str, Any]()
+def _derive(context: Context, claim: dict[str, Any], budget: Budget) -> dict[str, Any]:
+    kind, objective = claim["bound"], claim["objective"]
+    instance, choices = context.instance, dict[str, Any]()
     if instance.link is not None and kind not in ("arrivals", "alone"):
         raise ValueError("this bound on means knows of no links")
     if kind == "arrivals":

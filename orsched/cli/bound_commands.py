@@ -25,6 +25,7 @@ from orsched.cli.output import (
 )
 from orsched.cli.request_options import RequestsAndCopies, load_admitted, load_instance
 from orsched.common.errors import InputError
+from orsched.solving.objectives import PERCENTILES
 from orsched.solving.progress import clear_line
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ class BoundCommand(CpuTimed, Limits, Printed, RequestsAndCopies):
 
     instance: str = INSTANCE
     objective: str = option(
-        "makespan, jct_mean, ttft_mean, weighted_jct_mean, weighted_tardiness_mean, lateness_max "
-        "or bulk.",
+        "makespan, jct_mean, ttft_mean, weighted_jct_mean, weighted_tardiness_mean, lateness_max, "
+        "ttft_p50, ttft_p99, jct_p50, jct_p99, slo_attainment or bulk.",
         choices=[
             "makespan",
             "mean_jct",
@@ -54,6 +55,8 @@ class BoundCommand(CpuTimed, Limits, Printed, RequestsAndCopies):
             "weighted_jct_mean",
             "weighted_tardiness_mean",
             "lateness_max",
+            *PERCENTILES,
+            "slo_attainment",
             "bulk",
             "jct_mean",
             "ttft_mean",
@@ -97,6 +100,8 @@ class BoundCommand(CpuTimed, Limits, Printed, RequestsAndCopies):
         from orsched.checker.certificates import bound_violations
         from orsched.common.errors import InvalidScheduleError
         from orsched.common.units import NS_PER_S
+        from orsched.data.service_classes import SLO
+        from orsched.metrics.class_metrics import limited_by
         from orsched.models.bounds.bounds import bound, no_floor
         from orsched.models.bounds.ordering import ordering_cannot_help
         from orsched.solving.objectives import other_name
@@ -115,8 +120,12 @@ class BoundCommand(CpuTimed, Limits, Printed, RequestsAndCopies):
                 )
             _print_bulk_bound(problem, self)
             return
-        problem = load_admitted(self.instance)
-        for name in (*self.bulk, *(["slo"] if self.slo_text is not None else [])):
+        problem, given = load_admitted(self.instance), self.bulk
+        if self.objective == "slo_attainment":
+            limits = {f"{name}_s": given.pop(f"slo_{name}", None) for name in ("ttft", "tpot")}
+            if any(limits.values()):
+                problem = limited_by(problem, SLO(**limits))
+        for name in (*given, *(["slo"] if self.slo_text is not None else [])):
             raise InputError(
                 f"is for bounds on bulk work, not on {self.objective}",
                 field=f"--{name.removesuffix('_s').replace('_', '-')}",
@@ -136,8 +145,11 @@ class BoundCommand(CpuTimed, Limits, Printed, RequestsAndCopies):
         if self.certificate:
             print_json(found.to_dict())
             return
-        facts = {"bound": found.name, "bound_s": found.value_s, "bound_ns": found.value_ns}
         claims = found.certificate
+        facts = {"bound": found.name, "bound_s": found.value_s, "bound_ns": found.value_ns}
+        if objective == "slo_attainment":
+            facts = {"bound": found.name}
+            facts |= {name: claims[name] for name in ("requests", "missed") if name in claims}
         for name in ("prefill_stages", "decode_rounds"):
             if name in claims:
                 facts[name] = claims[name]["value"]

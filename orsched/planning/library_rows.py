@@ -96,8 +96,8 @@ def judged_bound(instance: Instance, row: Row, bound: Any) -> tuple[int, list[st
     from orsched.certificates.scope import schedules_of
     from orsched.solving.objectives import other_name
 
-    attained = row.objective == "slo_attainment"
-    if attained:
+    attained = isinstance(bound, dict) and bound.get("name") in ("bulk", "attained")
+    if attained and row.objective == "slo_attainment":
         faults = bulk_violations(instance, bound)
         if not faults and bound["certificate"]["bound"] != "attained":
             faults = ["the certificate bounds bulk work, not how many requests meet their limits"]
@@ -112,6 +112,8 @@ def judged_bound(instance: Instance, row: Row, bound: Any) -> tuple[int, list[st
         return 0, [f"the bound holds for {schedules_of(claim)} only"]
     if attained:
         return len(Demands.of(instance).rows) - int(claim["value"]), []
+    if row.objective == "slo_attainment":
+        return int(claim.get("missed", 0)), []
     return int(bound["value_ns"] if row.objective == "makespan" else claim["sum_ns"]), []
 
 

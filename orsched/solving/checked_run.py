@@ -23,6 +23,7 @@ from orsched.costs.exact import assumed_of_mixed_steps
 from orsched.data.instance import refusal_note
 from orsched.data.schedule import Schedule, Scheduled, as_schedule
 from orsched.data.schedule_classes import allowances_of
+from orsched.metrics.class_metrics import limited_by
 from orsched.metrics.objective_values import objective_value, required_due_dates, weighted_times
 from orsched.metrics.summary import distribution, gap, summarise
 from orsched.models.bounds.bounds import (
@@ -68,7 +69,7 @@ def require_defined(instance: Instance, objective: Objective, slo: SLO | None) -
         required_due_dates(instance, objective.name)
         return
     limited = any(kind.ttft_ns is not None or kind.tpot_ns is not None for kind in instance.classes)
-    if (slo is None or slo.limits_ns == (None, None)) and not limited:
+    if objective.of_limits and (slo is None or slo.limits_ns == (None, None)) and not limited:
         raise InputError(
             f"{objective.name} without limits",
             field="objective",
@@ -200,7 +201,7 @@ class Task:
                 "makespan"
             ]
             wanted = named_as_bounds(aim) if len(instance) else ()
-            means = _bounds_before(instance, wanted, run.stop.seconds_left, allows)
+            means = _bounds_before(self._limited(aim.name), wanted, run.stop.seconds_left, allows)
             bounded = perf_counter()
             run.bound_ns = bound_of(aim, lower, means)
             history.add(bounded - run.begin, None, run.bound_ns)
@@ -223,6 +224,11 @@ class Task:
         remarks += self.limits.remarks(result, target_gap(run.stop))
         return replace(result, notes=(*result.notes, *remarks))
 
+    def _limited(self, objective: str) -> Instance:
+        """Return the instance, for the attainment with the limits by which it is judged."""
+        attained = objective == "slo_attainment"
+        return limited_by(self.instance, self.run.slo) if attained else self.instance
+
     def _left(self) -> float | None:
         """Return the seconds left of a time limit, at least a thousandth; None without one."""
         clock = self.limits.clock
@@ -243,7 +249,9 @@ class Task:
         missing = [name for name in asked if name not in holding]
         left = self._left()
         share = None if left is None else left / max(1, len(missing))
-        found = mean_bounds(self.instance, schedule, missing, share) if missing else {}
+        found = dict[str, Any]()
+        for name in missing:
+            found |= mean_bounds(self._limited(name), schedule, [name], share)
         every = {name: each.to_dict() for name, each in holding.items()} | found
         return {name: every[name] for name in asked if name in every}
 
@@ -443,6 +451,8 @@ def _bounds_before(
 
 def bound_of(objective: Objective, makespan: Bound | None, means: dict[str, Bound]) -> int | None:
     """Return the bound on an objective in whole nanoseconds; None where one of its parts lacks."""
+    if objective.largest:  # what is proven is how many requests miss their limits
+        return None
     bounds = means if makespan is None else {"makespan": makespan, **means}
     known = {ALIASES.get(name, name): each.value_ns for name, each in bounds.items()}
     terms = [(share.weight, share.objective.name) for share in objective.shares]

@@ -155,6 +155,9 @@ def _information(result: Any) -> str:
 LINEAR = ("makespan", "jct_mean", "ttft_mean", "weighted_jct_mean")
 """Objectives that are sums of times, of which weighted sums can be taken."""
 
+PERCENTILES = {f"{name}_p{percent}": percent for name in ("ttft", "jct") for percent in (50, 99)}
+"""Percentiles that have bounds, by name: results are judged by them, and no method seeks them."""
+
 OF_DUE_DATES = ("weighted_tardiness_mean", "lateness_max")
 """Objectives that exist only where requests have deadlines."""
 
@@ -223,9 +226,10 @@ def objective_named(name: str | Objective, known: Iterable[str] = OBJECTIVES) ->
 
 
 def minimised(name: str | Objective) -> Objective:
-    """Return the objective of a name if a method can be asked for it; else raise ``InputError``."""
+    """Return the objective of a name if a method can be asked for it, or judged by a bound on it;
+    else raise ``InputError``."""
     found = objective_named(name, MINIMISED)
-    if not found.shares and found.name not in MINIMISED:
+    if not found.shares and found.name not in (*MINIMISED, *PERCENTILES):
         raise InputError(
             f"{found.name} is reported and compared, but no method is made for it",
             field="objective",
@@ -240,9 +244,10 @@ def other_name(name: str) -> str:
 
 
 def named_as_bounds(objective: Objective) -> tuple[str, ...]:
-    """Return the means of an objective by the names of bounds: ``mean_jct``, ``mean_ttft``, ..."""
-    means = (*ALIASES.items(), *((n, n) for n in ("weighted_jct_mean", *OF_DUE_DATES)))
-    return tuple(other for other, own in means if own in objective.parts)
+    """Return the parts of an objective by the names of bounds: ``mean_jct``, ``mean_ttft``, ...;
+    all but the makespan."""
+    bounded = (*MINIMISED[1:], *PERCENTILES)
+    return tuple(other_name(name) for name in bounded if name in objective.parts)
 
 
 _TERM = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*\*\s*([a-z0-9_]+)\s*")

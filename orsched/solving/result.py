@@ -202,8 +202,12 @@ class Result:
 
     @property
     def bounds_s(self) -> dict[str, float]:
-        """Certified bounds by the names of objectives, in seconds."""
+        """Certified bounds by the names of objectives, in seconds; of the attainment a share."""
         found = {name: each["value_ns"] / NS_PER_S for name, each in self.mean_bounds.items()}
+        if (attained := self.mean_bounds.get("slo_attainment")) is not None:
+            claim = attained["certificate"]
+            requests = claim.get("requests", 1)
+            found["slo_attainment"] = (requests - claim.get("missed", 0)) / requests
         return found if self.bound is None else {"makespan": self.bound, **found}
 
     @property

@@ -120,6 +120,7 @@ def kinds():
             "weighted_busy": decoding(*uneven, (Worker(3, COST), slow), weights=weights),
             "weighted_ranks": decoding(*uneven, Worker(3, COST), weights=[2] * 9),
         },
+        "ttft_p99": {"in_time": problem(*uneven, Worker(3, COST))},
         "mean_ttft": {
             "queue": in_turn,
             "queue_ranks": problem(*uneven, Worker(3, COST)),

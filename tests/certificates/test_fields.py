@@ -13,6 +13,7 @@ import orsched
 from orsched.certificates.fields import (
     BULK,
     DUE,
+    IN_TIME,
     LATENCY,
     MAKESPAN,
     PACKING,
@@ -70,7 +71,7 @@ def test_the_examples_have_every_kind():
     made = {
         str(kind.bound(pytest.MonkeyPatch()).name) for kind in kinds().values() if not kind.proof
     }
-    assert made == {*MAKESPAN, *LATENCY, *DUE}
+    assert made == {*MAKESPAN, *LATENCY, *DUE, *IN_TIME}
     assert set(PROOFS) < set(PACKING)
 
 

@@ -310,7 +310,7 @@ WRONG |= {
     for name, said in (
         ("jct", "'jct' is not an objective"),
         ("-1*makespan", "'-1*makespan' is not a term"),
-        ("jct_p99", "jct_p99 is reported and compared, but no method is made for it"),
+        ("tpot_p99", "tpot_p99 is reported and compared, but no method is made for it"),
         ("0.5*slo_attainment+0.5*makespan", "slo_attainment has no place"),
     )
 }

@@ -45,7 +45,7 @@ def test_aliases_and_sums_are_read_and_written_back():
     ("0.5*slo_attainment+0.5*makespan", "no place in a weighted sum"),
     ("0.5*jct_p99+0.5*makespan", "no place in a weighted sum"),
     ("9999999999*makespan", "too many digits"), ("0.1234567891*makespan", "too many digits"),
-    ("jct_p99", "no method is made for it"), ("gap", "no method is made for it"),
+    ("tpot_p99", "no method is made for it"), ("gap", "no method is made for it"),
     ("slo_attainment", "without limits"), ("9" * 5000 + "*makespan", "not a term"),
 ])  # fmt: skip
 def test_a_wrong_objective_is_refused_at_its_field(text, problem):
