@@ -438,11 +438,12 @@ def print_methods(
     single: bool = False,
     objective: Objective | None = None,
 ) -> None:
-    """Print rows of results of an instance, and below them classes, fleets and notes."""
+    """Print rows of results of an instance, and below them classes, fleets, workers and notes."""
     print_results(rows, style, instance, single=single, objective=objective)
     if style == "table":
         _print_classes(results)
         _print_fleet(results)
+        _print_workers(results)
     print_notes(results)
 
 
@@ -460,6 +461,8 @@ def with_classes(result: Result, style: str) -> dict[str, Any]:
         for name, rows in (("classes", class_rows(results)), ("tenants", tenant_rows(results))):
             if rows:
                 row[name] = rows
+        if several := _workers_of(result):
+            row["workers"] = several
         if results.get("fairness"):
             row["service_difference"] = results["fairness"]["service_difference"]
     return row
@@ -493,10 +496,42 @@ def _print_fleet(results: Sequence[Result]) -> None:
     for result in results:
         fleet, row = result.schedule.results.get("fleet"), result.to_row()
         if fleet is not None:
-            busy = f"{100 * (fleet['utilization'] or 0):.2f} %"
             figures = {name: row[name] for name in _OF_FLEETS}
-            rows.append({"method": row["method"], "busy": busy, **figures})
+            rows.append({"method": row["method"], "busy": fleet["utilization"] or 0.0, **figures})
     _print_below(rows)
+
+
+def _workers_of(result: Result) -> list[Row]:
+    """Return what each worker did, nothing of a single one."""
+    from orsched.metrics.worker_figures import worker_figures
+
+    instance = result.instance
+    several = instance is not None and len(instance.workers) > 1
+    return worker_figures(instance, result.schedule) if several and instance is not None else []
+
+
+def _print_workers(results: Sequence[Result]) -> None:
+    """Print what each worker did, of several results a line each: how even, and what waited."""
+    from orsched.metrics.worker_figures import extremes, imbalance
+
+    found = {result.label or result.schedule.method: _workers_of(result) for result in results}
+    if len(results) == 1:
+        (rows,) = found.values()
+        shown = extremes(rows)
+        if len(shown) < len(rows):
+            click.echo(f"\nthe busiest and the least busy of {len(rows)} workers:")
+        _print_below(shown)
+        return
+    _print_below([
+        {
+            "method": name,
+            "imbalance": imbalance(rows),
+            "busiest": max(row["busy"] or 0.0 for row in rows),
+            "least_busy": min(row["busy"] or 0.0 for row in rows),
+            "queue_max": max(row["queue_max"] for row in rows),
+        }
+        for name, rows in found.items() if rows
+    ])  # fmt: skip
 
 
 def _print_below(rows: list[Row], without: Sequence[str] = ()) -> None:

@@ -149,6 +149,8 @@ HEADINGS = {
     "objective_value": "objective", "objective_bound": "bound s", "attainment_bound": "bound",
     "worker_s": "worker s", "lost_s": "lost s", "lost_steps": "lost steps",
     "service_difference": "service difference", "bubble_share": "bubbles", "tail_s": "tail s",
+    "prefilled_tokens": "prefilled", "queue_mean": "queue", "queue_max": "longest queue",
+    "least_busy": "least busy",
 }  # fmt: skip
 
 
@@ -245,7 +247,7 @@ def _is_number(value: Any) -> bool:
 _SHARES = (
     "slot_utilization", "gap", "attainment", "plan_error", "busy_share", "gap_share", "hit_rate",
     "slo_attainment", "token_attainment", "deadline_attainment", "attainment_bound",
-    "bubble_share",
+    "bubble_share", "busy", "busiest", "least_busy",
 )  # fmt: skip
 """Figures that are printed as per cent."""
 

@@ -28,6 +28,7 @@ from orsched.views.report_tables import (
     path_table,
     ranking_of,
     rows_of,
+    worker_table,
 )
 from orsched.views.style import BUBBLES, DECODE_COLOURS, KEY, seconds
 
@@ -233,7 +234,7 @@ def _charts(instance: Instance, rows: list[Row], slo: SLO | None) -> dict[str, s
         "panels": panels,
         "plan_and_run": section(pairs, rows),
         "bubbles": bubble_table(rows),
-        "batches": batch_table(rows),
+        "batches": batch_table(rows) + worker_table(instance, rows),
         "paths": path,
         "words": _asset("words.html").replace("\n", ""),
         "data": _block("orsched-data", data),

@@ -429,6 +429,24 @@ def batch_table(rows: Sequence[Row]) -> str:
     return table("batches", "Means, counts and sums of each schedule", heads, body)
 
 
+def worker_table(instance: Instance, rows: Sequence[Row]) -> str:
+    """Return the table of what each worker did, "" on one worker."""
+    from orsched.metrics.worker_figures import extremes, worker_figures
+
+    heads = [
+        "Method", "Worker", "Requests", "Busy", "Prefilled tokens", "Cache hits", "Queue, mean",
+        "Queue, longest",
+    ]  # fmt: skip
+    shown = (text, _whole, percent, _whole, percent, _hundredths, _whole)
+    body = []
+    for row in rows if len(instance.workers) > 1 else ():
+        for own in extremes(worker_figures(instance, row.schedule)):
+            cells = [cell(show(value)) for show, value in zip(shown, own.values(), strict=True)]
+            body.append(table_row(text(row.label), cells))
+    caption = "What each worker did; of many, the busiest and the least busy ones"
+    return table("workers-table", caption, heads, body) if body else ""
+
+
 MOST_STEPS_ON_PATH = 20_000
 """Schedules with more steps get no line in the table of critical paths: the graph grows large."""
 

@@ -214,3 +214,14 @@ def test_pictures_of_classes_and_why_there_is_none(classed, done, refused):
     said = "neither classes with limits nor tenants"
     told = refused(said, "simulate two-by-two --policy fcfs --classes d.png")
     assert "--class interactive:ttft=1" in told
+
+
+def test_several_workers_have_a_row_each_and_methods_an_imbalance(as_json, done):
+    rows = as_json("simulate two-by-two --workers 3")["workers"]
+    assert [row["worker"] for row in rows] == ["worker-0", "worker-1", "worker-2"]
+    assert sum(row["requests"] for row in rows) == 4
+    out = done("simulate two-by-two --workers 3")
+    assert [line.split()[0] for line in out.splitlines()[-3:]] == [row["worker"] for row in rows]
+    assert "busiest and the least busy of 17 workers" in done("simulate two-by-two --workers 17")
+    assert "imbalance" in done("compare two-by-two --methods fcfs,vllm --workers 3")
+    assert "workers" not in as_json("simulate two-by-two")

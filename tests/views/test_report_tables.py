@@ -8,6 +8,7 @@ import orsched
 from orsched.metrics.flat_figures import flat_figures
 from orsched.metrics.summary import summarise
 from orsched.models.bounds.bounds import bound
+from orsched.solving.scenario import with_workers
 from orsched.views.gantt import gantt
 from orsched.views.html import bounds_on_means, slo_of, write_report
 from orsched.views.report_tables import (
@@ -17,6 +18,7 @@ from orsched.views.report_tables import (
     makespan_table,
     ranking_of,
     rows_of,
+    worker_table,
 )
 from tests.views.samples import Page, begun, every_kind, mixed, random_instance, served, timed
 
@@ -318,3 +320,11 @@ def test_what_is_rare_is_named_where_it_occurs():
         assert word in found
         assert word not in plain
     assert "Restarts" not in found
+
+
+def test_the_report_has_a_row_for_each_of_several_workers():
+    several = with_workers(orsched.load("two-by-two"), 3)
+    for instance, many in ((several, 3), (orsched.load("two-by-two"), 0)):
+        done = orsched.simulate(instance, "fcfs").schedule
+        found = worker_table(instance, rows_of(instance, [done]))
+        assert found.count('scope="row"') == many
