@@ -503,7 +503,7 @@ def _print_fleet(results: Sequence[Result]) -> None:
 
 def _workers_of(result: Result) -> list[Row]:
     """Return what each worker did, nothing of a single one."""
-    from orsched.metrics.worker_figures import worker_figures
+    from orsched.metrics.class_metrics import worker_figures
 
     instance = result.instance
     several = instance is not None and len(instance.workers) > 1
@@ -512,7 +512,7 @@ def _workers_of(result: Result) -> list[Row]:
 
 def _print_workers(results: Sequence[Result]) -> None:
     """Print what each worker did, of several results a line each: how even, and what waited."""
-    from orsched.metrics.worker_figures import extremes, imbalance
+    from orsched.metrics.class_metrics import extremes, imbalance
 
     found = {result.label or result.schedule.method: _workers_of(result) for result in results}
     if len(results) == 1:

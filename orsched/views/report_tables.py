@@ -431,7 +431,7 @@ def batch_table(rows: Sequence[Row]) -> str:
 
 def worker_table(instance: Instance, rows: Sequence[Row]) -> str:
     """Return the table of what each worker did, "" on one worker."""
-    from orsched.metrics.worker_figures import extremes, worker_figures
+    from orsched.metrics.class_metrics import extremes, worker_figures
 
     heads = [
         "Method", "Worker", "Requests", "Busy", "Prefilled tokens", "Cache hits", "Queue, mean",

@@ -4,8 +4,8 @@ import pytest
 
 import orsched
 from orsched import AffineCost, Instance, Requests, Worker
+from orsched.metrics.class_metrics import extremes, imbalance, worker_figures
 from orsched.metrics.token_times import request_times
-from orsched.metrics.worker_figures import extremes, imbalance, worker_figures
 from tests.heuristics.dispatching.test_dispatchers import two_workers
 from tests.in_order import in_order
 
