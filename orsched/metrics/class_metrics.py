@@ -1,4 +1,4 @@
-"""Figures by class, by tenant and by worker, as values and as rows of tables, and each request's limits."""
+"""Figures by class, tenant and worker, as values and rows of tables, and each request's limits."""
 
 from __future__ import annotations
 
