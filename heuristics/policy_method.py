@@ -49,8 +49,8 @@ class Dispatching:
     """How requests go to workers, for policies that serve one worker each.
 
     Attributes:
-        dispatch: soonest, round_robin, fewest_requests, least_work, prefix, or central: one queue,
-            from which each worker takes requests as it has room.
+        dispatch: soonest, round_robin, fewest_requests, least_work, prefix, latency, or central:
+            one queue, from which each worker takes requests as it has room.
         steal: whether a worker without work takes waiting requests from others.
         load_weight: cached prompt tokens that an open request of a worker outweighs (``prefix``).
     """
@@ -306,7 +306,7 @@ class OwnMethod(LiveMethod):
     """A policy class of the user's own, by its ``module:Class`` or its registered name.
 
     On several workers a class that serves one worker gets a dispatcher, with the parameters
-    ``dispatch`` (soonest, round_robin, fewest_requests, least_work, prefix), ``steal`` and
+    ``dispatch`` (soonest, round_robin, fewest_requests, least_work, prefix, latency), ``steal`` and
     ``load_weight``, as named ones do; on one worker these say nothing, unless the class has
     parameters of these names. ``information`` is empty: the class itself says it.
     """

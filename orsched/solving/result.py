@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from orsched.common.columns import frame
 from orsched.common.errors import InputError
 from orsched.common.registry import attached
 from orsched.common.units import NS_PER_S, seconds_text
@@ -326,6 +325,8 @@ class Result:
             raise InputError(
                 "the result has lost its instance", field="instance", remedy="solve it again"
             )
+        from orsched.common.columns import frame  # which help texts do without
+
         return frame(request_columns(self.instance, self.schedule))
 
     def plot(self, kind: str = "gantt", **options: Any) -> Figure:

@@ -72,10 +72,11 @@ def test_outputs_that_are_not_done_change_nothing():
     assert workers_of(problem) == workers_of(other)
 
 
-def test_nothing_is_left_open_in_the_end():
+@pytest.mark.parametrize("kind", ["soonest", "latency"])
+def test_nothing_is_left_open_in_the_end(kind):
     for seed in range(3):
         problem = instance("all three", "chat", 1.2, 120, seed)
-        dispatcher = Soonest()
+        dispatcher = DISPATCHERS[kind]()
         simulate_policy(problem, Dispatched(FirstComeFirstServed, dispatcher, steal=False))
         assert not any(dispatcher.open)
         assert not dispatcher.unstarted
@@ -167,6 +168,35 @@ def test_a_load_weight_is_a_number_and_of_prefix_alone(wrong):
         workers_of(instance, dispatch="prefix", load_weight=wrong)
     with pytest.raises(InputError, match="soonest has no load_weight"):
         workers_of(instance, load_weight=2)
+
+
+@pytest.mark.parametrize(("limit_ns", "workers"), [(None, [0, 0, 1, 0]), (1000, [0, 0, 0, 1])])
+def test_predicted_latency_weighs_cached_tokens_and_the_queue(limit_ns, workers):
+    """Worker 0 has 8 of 12 tokens of the three that arrive; outputs are 5 tokens. The first is done
+    there in 40 + 5 x 1,010 + 120 ns. The second: 80 + 5 x 1,020 + 240 there, and 120 + 5 x 1,010 +
+    120 on worker 1. The third: 80 + ... there, 240 + ... on worker 1. With a limit on the TTFT
+    alone 80 there against 120, then 120 against 120, and the queue decides."""
+    instance = two_workers([0] * 4, [0, 50_000, 50_000, 50_000])
+    if limit_ns is not None:
+        kinds = (orsched.ServiceClass("all", ttft_ns=limit_ns),)
+        requests = instance.requests.replace(service_class=[0] * 4)
+        instance = instance.replace(requests=requests, classes=kinds)
+    assert workers_of(instance, dispatch="latency") == workers
+
+
+def test_predicted_latency_keeps_to_a_cache_with_four_fifths_unless_that_costs_five_seconds():
+    """8 of 10 tokens are on worker 0, where prompts wait that take 4 or 6 s."""
+    arrivals = [0, 50_000, 50_000, 50_000]
+    assert workers_of(two_workers([0] * 4, arrivals, [10] * 4), dispatch="latency") == [0] * 4
+    view = view_of([Worker(4, COST), Worker(4, COST)], [10, 10])
+    for each, hit in zip(view.workers, (8, 0), strict=True):
+        each.prefixes = SimpleNamespace(hit_tokens=lambda request, hit=hit: hit)
+    view.classes, view.service_class = (SimpleNamespace(ttft_ns=None, tpot_ns=None),), None
+    for waits_ns, chosen in ((4 * 10**9, 0), (6 * 10**9, 1)):
+        dispatcher = DISPATCHERS["latency"]()
+        dispatcher.start(view)
+        dispatcher.waiting_ns[0] = waits_ns
+        assert dispatcher.choose(view, 0) == chosen
 
 
 def test_what_a_prompt_cannot_hit_does_not_count():
