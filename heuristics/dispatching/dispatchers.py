@@ -420,9 +420,9 @@ class Latency(Soonest):
 
     TTFT: the prompts that wait there, the request's own without what the worker's prefix cache
     holds, and the time until a client is free where more are open than the worker has room for.
-    TPOT: a round of all that are open, and the prefills in between. Where the request's class has
-    limits, the larger ratio of prediction to limit is to be small; else, and between equals, the
-    time until the last token. Workers that have four fifths of the prompt in their caches go first,
+    TPOT: a round of all that are open, and the prefills in between. Workers that keep the limits of
+    the request's class go before those that do not, which go by their larger ratio of prediction to
+    limit; among equals the time until the last token decides. Workers that have four fifths of the prompt in their caches go first,
     unless that costs 5 s of TTFT. It knows what ``soonest`` knows, and prefix caches. A choice
     looks at every worker. llm-d learns to predict; here the cost model does. It draws nothing.
     """
@@ -439,7 +439,7 @@ class Latency(Soonest):
             if self.room[index] in able and index not in self.away:
                 left = prompt - (0 if each.prefixes is None else each.prefixes.hit_tokens(request))
                 ttft_ns, tpot_ns = self.predicted_ns(index, left)
-                worst = max(ttft_ns / limits[0], tpot_ns / limits[1])
+                worst = max(1.0, ttft_ns / limits[0], tpot_ns / limits[1])
                 end_ns = ttft_ns + self.kind[index].output * tpot_ns
                 ranked.append((worst, end_ns, index, ttft_ns, left))
         if not ranked:  # all of them are away

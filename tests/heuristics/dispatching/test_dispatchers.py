@@ -170,12 +170,12 @@ def test_a_load_weight_is_a_number_and_of_prefix_alone(wrong):
         workers_of(instance, load_weight=2)
 
 
-@pytest.mark.parametrize(("limit_ns", "workers"), [(None, [0, 0, 1, 0]), (1000, [0, 0, 0, 1])])
+@pytest.mark.parametrize(("limit_ns", "workers"), [(None, [0, 0, 1, 0]), (100, [0, 0, 0, 1])])
 def test_predicted_latency_weighs_cached_tokens_and_the_queue(limit_ns, workers):
     """Worker 0 has 8 of 12 tokens of the three that arrive; outputs are 5 tokens. The first is done
     there in 40 + 5 x 1,010 + 120 ns. The second: 80 + 5 x 1,020 + 240 there, and 120 + 5 x 1,010 +
-    120 on worker 1. The third: 80 + ... there, 240 + ... on worker 1. With a limit on the TTFT
-    alone 80 there against 120, then 120 against 120, and the queue decides."""
+    120 on worker 1. The third: 80 + ... there, 240 + ... on worker 1. With a limit of 100 ns
+    on the TTFT: 80 there against 120, then 120 against 120, and the queue decides."""
     instance = two_workers([0] * 4, [0, 50_000, 50_000, 50_000])
     if limit_ns is not None:
         kinds = (orsched.ServiceClass("all", ttft_ns=limit_ns),)
