@@ -422,9 +422,10 @@ class Latency(Soonest):
     holds, and the time until a client is free where more are open than the worker has room for.
     TPOT: a round of all that are open, and the prefills in between. Workers that keep the limits of
     the request's class go before those that do not, which go by their larger ratio of prediction to
-    limit; among equals the time until the last token decides. Workers that have four fifths of the prompt in their caches go first,
-    unless that costs 5 s of TTFT. It knows what ``soonest`` knows, and prefix caches. A choice
-    looks at every worker. llm-d learns to predict; here the cost model does. It draws nothing.
+    limit; among equals the time until the last token decides. Workers that have four fifths of
+    the prompt in their caches go first, unless that costs 5 s of TTFT. It knows what ``soonest``
+    knows, and prefix caches. A choice looks at every worker. llm-d learns to predict; here the cost
+    model does, and nothing is drawn.
     """
 
     name = "latency"

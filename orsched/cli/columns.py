@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import click
 
 from orsched.cli.declaring import option
-from orsched.cli.machines import say_machine
+from orsched.cli.machines import print_fleet, print_workers, say_machine, workers_of
 from orsched.cli.options import Printed
-from orsched.cli.output import cell_text, print_notes, print_rows, printable, table
+from orsched.cli.output import cell_text, print_below, print_notes, print_rows, printable, table
 from orsched.common.errors import InputError, known_names
 from orsched.common.units import NS_PER_S
 from orsched.solving.result import ROW
@@ -442,8 +442,8 @@ def print_methods(
     print_results(rows, style, instance, single=single, objective=objective)
     if style == "table":
         _print_classes(results)
-        _print_fleet(results)
-        _print_workers(results)
+        print_fleet(results)
+        print_workers(results)
     print_notes(results)
 
 
@@ -461,7 +461,7 @@ def with_classes(result: Result, style: str) -> dict[str, Any]:
         for name, rows in (("classes", class_rows(results)), ("tenants", tenant_rows(results))):
             if rows:
                 row[name] = rows
-        if several := _workers_of(result):
+        if several := workers_of(result):
             row["workers"] = several
         if results.get("fairness"):
             row["service_difference"] = results["fairness"]["service_difference"]
@@ -482,61 +482,6 @@ def _print_classes(results: Sequence[Result]) -> None:
             between = " and ".join(found["between"] or ()) or None
             value = found["service_difference"]
             differences.append({**method, "service_difference": value, "between": between})
-    _print_below(rows, [] if any(row["hit_rate"] for row in rows) else ["hit_rate"])
+    print_below(rows, [] if any(row["hit_rate"] for row in rows) else ["hit_rate"])
     if differences:
         click.echo("\n" + table(differences))
-
-
-_OF_FLEETS = ("worker_s", "starts", "lost_steps", "lost_s", "restarts")
-
-
-def _print_fleet(results: Sequence[Result]) -> None:
-    """Print worker-seconds, costs of failures and restarts by method, where workers come and go."""
-    rows = []
-    for result in results:
-        fleet, row = result.schedule.results.get("fleet"), result.to_row()
-        if fleet is not None:
-            figures = {name: row[name] for name in _OF_FLEETS}
-            rows.append({"method": row["method"], "busy": fleet["utilization"] or 0.0, **figures})
-    _print_below(rows)
-
-
-def _workers_of(result: Result) -> list[Row]:
-    """Return what each worker did, nothing of a single one."""
-    from orsched.metrics.class_metrics import worker_figures
-
-    instance = result.instance
-    several = instance is not None and len(instance.workers) > 1
-    return worker_figures(instance, result.schedule) if several and instance is not None else []
-
-
-def _print_workers(results: Sequence[Result]) -> None:
-    """Print what each worker did, of several results a line each: how even, and what waited."""
-    from orsched.metrics.class_metrics import extremes, imbalance
-
-    found = {result.label or result.schedule.method: _workers_of(result) for result in results}
-    if len(results) == 1:
-        (rows,) = found.values()
-        shown = extremes(rows)
-        if len(shown) < len(rows):
-            click.echo(f"\nthe busiest and the least busy of {len(rows)} workers:")
-        _print_below(shown)
-        return
-    _print_below([
-        {
-            "method": name,
-            "imbalance": imbalance(rows),
-            "busiest": max(row["busy"] or 0.0 for row in rows),
-            "least_busy": min(row["busy"] or 0.0 for row in rows),
-            "queue_max": max(row["queue_max"] for row in rows),
-        }
-        for name, rows in found.items() if rows
-    ])  # fmt: skip
-
-
-def _print_below(rows: list[Row], without: Sequence[str] = ()) -> None:
-    """Print a table of the columns that rows have values in, but for some."""
-    if rows:
-        kept = [name for name in rows[0] if any(row[name] is not None for row in rows)]
-        kept = [name for name in kept if name not in without]
-        click.echo("\n" + table([{name: row[name] for name in kept} for row in rows]))

@@ -1,4 +1,4 @@
-"""The catalogue of machines: whose times an instance has, its tables, what options name of it."""
+"""Machines: whose times an instance has, the catalogue and options of it, what each worker did."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orsched.cli.output import print_facts, print_json, print_rows, say, table, wrapped
+from orsched.cli.output import print_below, print_facts, print_json, print_rows, say, table, wrapped
 from orsched.common.errors import InputError, nearest
 from orsched.common.parameters import read_pairs
 from orsched.common.scalars import is_number
 from orsched.common.units import NS_PER_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from orsched.calibration.gpus import Gpu
     from orsched.calibration.shapes import ModelShape
     from orsched.costs import CostModel
     from orsched.data.instance import Instance
+    from orsched.solving.result import Result
 
 T = TypeVar("T")
 
@@ -187,3 +188,50 @@ def _named(name: str, known: Mapping[str, T], option: str) -> T:
     raise InputError(
         f"{name!r} is not in the catalogue", field=option, remedy=f"{hint}{', '.join(known)}"
     )
+
+
+_OF_FLEETS = ("worker_s", "starts", "lost_steps", "lost_s", "restarts")
+
+
+def print_fleet(results: Sequence[Result]) -> None:
+    """Print worker-seconds, costs of failures and restarts by method, where workers come and go."""
+    rows = []
+    for result in results:
+        fleet, row = result.schedule.results.get("fleet"), result.to_row()
+        if fleet is not None:
+            figures = {name: row[name] for name in _OF_FLEETS}
+            rows.append({"method": row["method"], "busy": fleet["utilization"] or 0.0, **figures})
+    print_below(rows)
+
+
+def workers_of(result: Result) -> list[dict[str, Any]]:
+    """Return what each worker did, nothing of a single one."""
+    from orsched.metrics.class_metrics import worker_figures
+
+    instance = result.instance
+    several = instance is not None and len(instance.workers) > 1
+    return worker_figures(instance, result.schedule) if several and instance is not None else []
+
+
+def print_workers(results: Sequence[Result]) -> None:
+    """Print what each worker did, of several results a line each: how even, and what waited."""
+    from orsched.metrics.class_metrics import extremes, imbalance
+
+    found = {result.label or result.schedule.method: workers_of(result) for result in results}
+    if len(results) == 1:
+        (rows,) = found.values()
+        shown = extremes(rows)
+        if len(shown) < len(rows):
+            click.echo(f"\nthe busiest and the least busy of {len(rows)} workers:")
+        print_below(shown)
+        return
+    print_below([
+        {
+            "method": name,
+            "imbalance": imbalance(rows),
+            "busiest": max(row["busy"] or 0.0 for row in rows),
+            "least_busy": min(row["busy"] or 0.0 for row in rows),
+            "queue_max": max(row["queue_max"] for row in rows),
+        }
+        for name, rows in found.items() if rows
+    ])  # fmt: skip

@@ -216,6 +216,14 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join([line(heads), rule, *(line(values) for values in cells)])
 
 
+def print_below(rows: Sequence[dict[str, Any]], without: Sequence[str] = ()) -> None:
+    """Print a table of the columns that rows have values in, but for some."""
+    if rows:
+        kept = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+        kept = [name for name in kept if name not in without]
+        click.echo("\n" + table([{name: row[name] for name in kept} for row in rows]))
+
+
 def print_facts(facts: dict[str, Any], style: str, *, wrap: bool = False) -> None:
     """Print named values: one a line, or as one JSON object or CSV row.
 
