@@ -46,7 +46,7 @@ def check_autoscaling(line: Timeline, findings: Findings) -> None:
     makespan = int(line.end_ns.max(initial=0))
     if makespan // rule.interval_ns > MOST_LOOKS:
         _report(findings, f"more than {MOST_LOOKS} looks at the load")
-    elif rule.rule == "reactive":
+    elif rule.rule != "policy":
         expected = _Replay(line, rule).rows(makespan)
         found = [(row.worker, row.ordered_ns, row.drained_ns) for row in rows]
         if expected != found:
@@ -66,8 +66,10 @@ def _possible(line: Timeline, rule: Autoscaling, findings: Findings) -> bool:
     rows, many = line.schedule.on_times, len(line.instance.workers)
     problems = []
     first = {row.worker for row in rows if row.ordered_ns == 0}
-    if first != set(range(least)) or [row[:2] for row in rows] != sorted(row[:2] for row in rows):
-        problems.append("the times are out of order, or not those of the least workers at first")
+    if first != set(range(rule.first)) or [row[:2] for row in rows] != sorted(
+        row[:2] for row in rows
+    ):
+        problems.append("the times are out of order, or not those of the workers at first")
     before: dict[int, OnTime] = {}
     decided = []
     for row in rows:
@@ -141,7 +143,7 @@ class _Replay:
         self.arrivals = np.sort(line.instance.requests.arrival_ns)
         self.finishes = np.sort(finishes_ns(line))
         self.ends = {(row.worker, row.ordered_ns): row.end_ns for row in line.schedule.on_times}
-        self.on: dict[int, tuple[int, int | None]] = dict.fromkeys(range(self.least), (0, None))
+        self.on: dict[int, tuple[int, int | None]] = dict.fromkeys(range(rule.first), (0, None))
         self.over: list[tuple[int, int, int | None]] = []
 
     def rows(self, makespan: int) -> list[tuple[int, int, int | None]]:
@@ -172,6 +174,8 @@ class _Replay:
         enough = [max(1, int(self.rule.target * self.workers[w].clients)) for w in [*kept, *others]]
         while wanted < self.most and sum(enough[:wanted]) < open_requests:
             wanted += 1
+        if self.rule.schedule:
+            wanted = self.rule.schedule[: now // self.rule.interval_ns + 1][-1]
         for worker in others[: max(0, wanted - len(kept))]:
             ordered = self.on[worker][0] if worker in self.on else now
             self.on[worker] = (ordered, None)

@@ -112,6 +112,10 @@ class CapacityCommand(Fleets):
     autoscale: str | None = option(
         "Workers go on and off by load: min=1,target=0.7,startup=40.", metavar="SPEC"
     )
+    schedule: str | None = option(
+        "Find the fewest workers in each window of time, too: every=300,startup=40.",
+        metavar="SPEC",
+    )
     split: str | None = option(
         "Machines prefill or decode, with disaggregated; the link: free, bandwidth=25e9,...",
         metavar="LINK",
@@ -228,6 +232,13 @@ def _print(found: Capacity, style: str) -> None:
     if found.bulk_tokens_per_s is not None:
         of = "of bulk requests" if found.bulk_basis == "measured" else "more fit into idle time"
         click.echo(f"{found.bulk_tokens_per_s:,.1f} output tokens/s {of}")
+    if found.schedule is not None:
+        plan, hours = found.schedule.to_dict(), found.estimate and found.estimate.worker_hours
+        click.echo(
+            f"workers every {plan['every_s']:g} s: {' '.join(map(str, plan['workers']))}; peak "
+            f"{plan['peak']}, mean {plan['mean']:.2f}, {plan['worker_hours']:.3f} worker hours "
+            f"({hours:.3f} of a constant fleet), attainment {plan['attainment']:.3f}"
+        )
     if len(found.lower_bounds) > 1:
         parts = ", ".join(f"{name} {count}" for name, count in found.lower_bounds.items())
         click.echo(f"workers that each limit forces (proven): {printable(parts)}")

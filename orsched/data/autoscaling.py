@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from orsched.data.workers import Worker
 
-RULES = ("reactive", "policy")
+RULES = ("reactive", "policy", "schedule")
 
 MOST_LOOKS = 2_000_000
 """Looks at the load in one run."""
@@ -56,7 +56,9 @@ class Autoscaling:
         startup_ns: time from the decision until a worker is available.
         interval_ns: time between two looks.
         cooldown_ns: least time from a change to a decision to drain.
-        rule: reactive, or policy: its ``workers_wanted`` says how many.
+        rule: reactive, or policy: its ``workers_wanted`` says how many, or schedule.
+        schedule: workers that are wanted from 0 and from each look on, the last to the end, without
+            a cooldown; empty: not by a schedule.
 
     The three times may be given in seconds: ``startup_s``, ``interval_s`` and ``cooldown_s``.
     Raises ``InputError`` if a value is wrong, or a time is given in both units.
@@ -69,6 +71,7 @@ class Autoscaling:
     interval_ns: int = 10**10
     cooldown_ns: int = 6 * 10**10
     rule: str = "reactive"
+    schedule: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -83,26 +86,35 @@ class Autoscaling:
         startup_ns: int | None = None,
         interval_ns: int = interval_ns,
         cooldown_ns: int = cooldown_ns,
+        schedule: Sequence[int] = (),
     ) -> None:
         put = object.__setattr__
         put(self, "least", whole_number(least, "least", minimum=1))
         put(self, "most", most)
         set_whole(self, "most", minimum=self.least, optional=True)
         put(self, "target", require_number(target, "target", 1e-6, 1e6))
+        put(self, "schedule", _checked_schedule(schedule, self.least, self.most))
         require_one_of(rule, "rule", RULES)
-        put(self, "rule", rule)
+        if (rule == "schedule") > bool(schedule) or (rule == "policy" and schedule):
+            raise InputError(
+                f"the rule {rule} has {'a' if schedule else 'no'} schedule",
+                field="rule",
+                remedy="give a schedule with the rule schedule alone",
+            )
+        put(self, "rule", "schedule" if schedule else rule)
         set_times(
             self,
             startup=(startup_ns, startup_s),
             interval=(interval_ns, interval_s),
-            cooldown=(cooldown_ns, cooldown_s),
+            cooldown=(0, None) if schedule else (cooldown_ns, cooldown_s),
         )
         set_whole(self, "interval_ns", minimum=1)
 
     def limits(self, workers: Sequence[Worker]) -> tuple[int, int]:
         """Return the least and the most workers; raises ``InputError`` if there are not so many."""
-        many = len(workers)
-        for name, value in (("least", self.least), ("most", self.most)):
+        many, largest = len(workers), max(self.schedule, default=None)
+        named = (("least", self.least), ("most", self.most), ("schedule", largest))
+        for name, value in named:
             if value is not None and value > many:
                 raise InputError(
                     f"autoscaling names {value} workers, and the instance has {many}",
@@ -111,21 +123,47 @@ class Autoscaling:
                 )
         return self.least, many if self.most is None else self.most
 
+    @property
+    def first(self) -> int:
+        """How many workers are on at 0."""
+        return self.schedule[0] if self.schedule else self.least
+
+    def scheduled(self, now_ns: int) -> int:
+        """Return how many workers the schedule wants from a look on."""
+        return self.schedule[min(now_ns // self.interval_ns, len(self.schedule) - 1)]
+
     def requests_of(self, worker: Worker) -> int:
         """Return with how many open requests a worker counts, 1 at least."""
         return max(1, int(self.target * worker.clients))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the rule as plain JSON values."""
-        return {name: getattr(self, name) for name in _FIELDS}
+        own = {"schedule": list(self.schedule)} if self.schedule else {}
+        return {name: getattr(self, name) for name in _FIELDS} | own
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Autoscaling:
         """Inverse of ``to_dict``."""
-        return cls(**read_parameters(values, "autoscaling", ["startup_ns"], _FIELDS[1:]))
+        return cls(**read_parameters(values, "autoscaling", ["startup_ns"], _OTHERS))
 
 
 _FIELDS = ["startup_ns", "least", "most", "target", "interval_ns", "cooldown_ns", "rule"]
+_OTHERS = [*_FIELDS[1:], "schedule"]
+
+
+def _checked_schedule(counts: object, least: int, most: int | None) -> tuple[int, ...]:
+    """Return numbers of workers, of a list or of text such as ``4/2/1``."""
+    parts: Any = counts
+    if isinstance(counts, str):
+        parts = [int(each) if each.isdecimal() else each for each in counts.split("/")]
+    elif isinstance(counts, int) and not isinstance(counts, bool):
+        parts = [counts]
+    if not isinstance(parts, (list, tuple)):
+        raise InputError(
+            f"{printed(counts)} is not a schedule", field="schedule", remedy="numbers: 4/2/1"
+        )
+    highest = NEVER if most is None else most
+    return tuple(whole_number(each, "schedule", minimum=least, maximum=highest) for each in parts)
 
 
 def checked_on_times(rows: object) -> tuple[OnTime, ...]:
@@ -148,7 +186,8 @@ def checked_on_times(rows: object) -> tuple[OnTime, ...]:
 
 
 _SECONDS = {"startup": "startup_ns", "interval": "interval_ns", "cooldown": "cooldown_ns"}
-_NAMES = {**_SECONDS, "min": "least", "max": "most", "target": "target", "rule": "rule"}
+_NAMES = {**_SECONDS, "min": "least", "max": "most"}
+_NAMES |= {name: name for name in ("target", "rule", "schedule")}
 
 
 def read_autoscaling(spec: object) -> Autoscaling:

@@ -324,13 +324,13 @@ class ScaledLoop(ChangingLoop):
         stay = instance.replace(workers=instance.workers[: self.least], autoscaling=None)
         stay.require_feasible(self.policy.chunks)
         self.counts = [self.rule.requests_of(worker) for worker in instance.workers]
-        self.on = {index: OnTime(index, 0, 0) for index in range(self.least)}
+        self.on = {index: OnTime(index, 0, 0) for index in range(self.rule.first)}
         self.over: list[OnTime] = []
         self.changed_ns = 0
-        for index in range(self.least, len(self.workers)):
+        for index in range(self.rule.first, len(self.workers)):
             self._leave(index)
         self.starts = [[start for start, _ in w.available_ns] for w in instance.workers]
-        self.started = set(range(self.least))
+        self.started = set(range(self.rule.first))
         self.up = {i for i, starts in enumerate(self.starts) if not starts or not starts[0]}
         heappush(self.changes, (self.rule.interval_ns, LOOK, 0))
 
@@ -372,6 +372,8 @@ class ScaledLoop(ChangingLoop):
         if self.rule.rule == "policy":
             said = self.policy.workers_wanted(now, open_requests, wanted)
             wanted = min(max(whole(said), self.least), self.most)
+        elif self.rule.schedule:
+            wanted = self.rule.scheduled(now)
         kept = self._kept()
         changed = False
         if len(kept) < wanted:

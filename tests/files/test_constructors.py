@@ -173,6 +173,7 @@ def test_links_failures_and_autoscaling(bad):
         require(name, Link, **{name: bad})
     for name in ("startup_ns", "least", "most", "interval_ns", "cooldown_ns"):
         require(name, Autoscaling, **({"startup_ns": 1} | {name: bad}))
+    require("schedule", Autoscaling, startup_ns=1, schedule=[2, bad])
     require("available_ns", Worker, 1, available_ns=[(0, bad)])
     for name in ("clients", "block_tokens", "token_budget", "memory_blocks"):
         require(name, Server, **({"clients": 1} | {name: bad}))

@@ -318,6 +318,24 @@ def test_rules_are_followed_on_random_instances(policy):
     assert drains > 5
 
 
+def test_a_schedule_is_followed_look_by_look():
+    """One worker at first, both from 20 on, there at 50, one again from 60; the checker replays."""
+    rule = Autoscaling(startup_ns=30, interval_ns=20, schedule="1/2/2/1")
+    assert (rule.rule, rule.first, rule.cooldown_ns) == ("schedule", 1, 0)
+    assert [rule.scheduled(now) for now in (0, 19, 20, 59, 60, 10**6)] == [1, 1, 2, 2, 1, 1]
+    assert Autoscaling.from_dict(rule.to_dict()) == rule
+    instance = by_hand(late=(60, 900)).replace(autoscaling=rule)
+    first, second = solved(instance).on_times
+    assert (first, second[:4]) == ((0, 0, 0, None, None), (1, 20, 50, 60))
+    other = instance.replace(autoscaling=replace(rule, schedule=(1, 2, 1)))
+    assert check(other, solved(instance).replace(instance_sha256=other.sha256))
+    for seed in range(8):
+        many = len(scaled(seed).workers)
+        steps = [1 + (seed + k) % many for k in range(9)]
+        schedule = solved(scaled(seed, schedule=steps, least=1))  # checked
+        assert {row.worker for row in schedule.on_times if not row.ordered_ns} == {*range(steps[0])}
+
+
 def test_all_workers_from_the_start_are_as_no_autoscaling():
     for seed in range(6):
         instance = scaled(seed)

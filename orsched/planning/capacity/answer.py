@@ -22,6 +22,7 @@ from orsched.planning.capacity.question import (
     price_of,
     read_question,
 )
+from orsched.planning.capacity.schedule import least_schedule, read_windows
 from orsched.planning.capacity.search import (
     FINISHED,
     INTERRUPTED,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.planning.capacity.question import Fleet, Question
+    from orsched.planning.capacity.schedule import Schedule, Windows
     from orsched.planning.capacity.simulation import Estimate
     from orsched.planning.study.pools import Processes
 
@@ -93,7 +95,8 @@ def capacity(
     most = whole_number(max_workers, "max_workers", minimum=1, maximum=MOST_WORKERS)
     processes = read_processes(given.jobs, given.cluster, given.ray_address)
     deadline = deadline_of(begin, given.time_limit)
-    effort = _Effort(begin, deadline, most, exhaustive, given.folder, processes)
+    windows = None if given.schedule is None else read_windows(given.schedule, question)
+    effort = _Effort(begin, deadline, most, exhaustive, given.folder, processes, windows)
     return _answered(question, effort, given.callback)
 
 
@@ -106,6 +109,7 @@ class _Effort(NamedTuple):
     exhaustive: bool
     folder: str | os.PathLike[str] | None
     processes: Processes
+    windows: Windows | None
 
     def proof_ends(self) -> bool:
         """Whether the third of the time that proofs get has passed."""
@@ -128,12 +132,13 @@ def _answered(question: Question, effort: _Effort, say: Callable[[str], None]) -
         evaluation = stack.enter_context(
             Evaluation(question, store, effort.processes, effort.deadline, _said(say))
         )
-        found = _searched(evaluation, proof, effort.most, effort.exhaustive)
+        found = _searched(evaluation, proof, effort)
     if found.best is None:
         raise _nothing(found.ended, evaluation, effort.most, refused)
     answer = _answer(proof, evaluation, found, found.best)
     lower = {name: each.lower_workers for name, each in proofs.items()}
-    return replace(answer, notes=(*refused, *answer.notes), lower_bounds=lower)
+    notes = (*refused, *answer.notes)
+    return replace(answer, notes=notes, lower_bounds=lower, schedule=found.schedule)
 
 
 class _Searched(NamedTuple):
@@ -143,11 +148,13 @@ class _Searched(NamedTuple):
     ended: str
     shown: bool
     left: tuple[float, str] | None
+    schedule: Schedule | None
 
 
-def _searched(evaluation: Evaluation, proof: Proof, most: int, exhaustive: bool) -> _Searched:
+def _searched(evaluation: Evaluation, proof: Proof, effort: _Effort) -> _Searched:
     """Return the smallest fleet that suffices, or the best so far once time or patience ends."""
-    ended, best, left, shown = FINISHED, None, None, False
+    ended, best, left, shown, schedule = FINISHED, None, None, False, None
+    most, exhaustive = effort.most, effort.exhaustive
     try:
         if len(evaluation.question.machines) == 1:
             best = fewest_workers(evaluation, proof.lower_workers, most, exhaustive)
@@ -155,12 +162,14 @@ def _searched(evaluation: Evaluation, proof: Proof, most: int, exhaustive: bool)
             best = cheapest_fleet(evaluation, proof.is_too_small, most, exhaustive)
         shown = True
         left = None if best is None else _left_over(evaluation, best)
+        if best is not None and effort.windows is not None:
+            schedule = least_schedule(evaluation, best, effort.windows)
     except (OutOfTimeError, KeyboardInterrupt) as error:
         ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else TIME_LIMIT
         best = best or _best_so_far(evaluation)
         if best is None and ended == INTERRUPTED:
             raise KeyboardInterrupt from None
-    return _Searched(best, ended, shown, left)
+    return _Searched(best, ended, shown, left, schedule)
 
 
 def deadline_of(begin: float, time_limit: float | None) -> float | None:

@@ -253,6 +253,8 @@ class Given(NamedTuple):
         criterion: ``measured``: the measured attainment decides (default for one trace);
             ``confident``: the lower end of its interval (default for replications).
         failures, autoscale: of the fleet, as ``simulate`` takes them.
+        schedule: find the fewest workers in each window of time as well: ``every=300,startup=40``,
+            in seconds.
         folder: keeps finished simulations, which the next call does not run again; None: not kept.
         jobs, cluster, ray_address: of the processes, as in ``orsched.planning.study.run``.
         time_limit: in seconds.
@@ -277,6 +279,7 @@ class Given(NamedTuple):
     criterion: str | None = None
     failures: Any = None
     autoscale: Any = None
+    schedule: Any = None
     folder: str | os.PathLike[str] | None = None
     jobs: int | None = None
     cluster: str = "local"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from orsched.planning.capacity.question import Fleet, Question
+    from orsched.planning.capacity.schedule import Schedule
     from orsched.planning.capacity.simulation import Estimate, Simulation
     from orsched.planning.study.drive import State, Store
     from orsched.planning.study.pools import Answer, Pool, Processes
@@ -81,11 +82,11 @@ class Evaluation:
         self._simulate(self.question, new, self.known)
         return [self.known[fleet] for fleet in asked]
 
-    def reference(self, question: Question) -> Estimate:
-        """Return the estimate of one worker for another question about the same instance."""
+    def reference(self, question: Question, fleet: Fleet = (1,)) -> Estimate:
+        """Return the estimate of a fleet for another question about the same instance."""
         found: dict[Fleet, Estimate] = {}
-        self._simulate(question, [(1,)], found)
-        return found[(1,)]
+        self._simulate(question, [fleet], found)
+        return found[fleet]
 
     def _simulate(
         self, question: Question, new: Sequence[Fleet], found: dict[Fleet, Estimate]
@@ -391,6 +392,7 @@ class Capacity:
         fewest_shown: whether the fleets below the answer were simulated or excluded as far as the
             search goes; False when it was ended before.
         notes: remarks.
+        schedule: the fewest workers in each window of time, where that was asked.
     """
 
     workers: int | None
@@ -412,6 +414,7 @@ class Capacity:
     fewest_shown: bool
     notes: tuple[str, ...] = ()
     lower_bounds: dict[str, int] = field(default_factory=dict)
+    schedule: Schedule | None = None
 
     @property
     def fleet(self) -> dict[str, int] | None:
@@ -431,6 +434,7 @@ class Capacity:
             "bulk_tokens_per_s": self.bulk_tokens_per_s,
             "bulk_basis": self.bulk_basis,
             "worker_hours": None if best is None else best.worker_hours,
+            "schedule": None if self.schedule is None else self.schedule.to_dict(),
             "simulations": self.simulations,
             "ran": self.ran,
             "fleet": self.fleet,

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from orsched.data.instance import Instance
 
 OBJECTIVES = ("attainment", "goodput", "rate")
-_FIXED = ("parameters", "information", "split", "seed", "criterion", "failures", "autoscale")
+_FIXED = (
+    "parameters", "information", "split", "seed", "criterion", "failures", "autoscale", "schedule",
+)  # fmt: skip
 _FEWEST_RUNS, _LEAST = 24, Fraction(1, 10**6)
 _STEP = 32  # rates are 2 ** (1 / 32) apart: 2 %
 

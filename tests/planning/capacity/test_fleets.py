@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 import orsched
+from orsched.data.autoscaling import Autoscaling
 from orsched.planning.capacity import proof_violations
 from orsched.planning.capacity.question import read_machines
 from orsched.solving.scenario import copies, scenario
@@ -60,7 +61,34 @@ def test_machines_of_a_mix_take_roles_and_those_with_a_role_keep_it():
     assert found.fleet["both-prefill"] >= 1
 
 
+def test_a_schedule_keeps_the_attainment_and_no_single_worker_less_does(tmp_path):
+    """A crowd, then one request a second: the crowd's workers are not needed later on."""
+    crowd = [k * 5 * 10**7 for k in range(40)] + [10**9 * k for k in range(3, 9)]
+    requests = orsched.Requests([100] * 46, [20] * 46, arrival_ns=crowd)
+    case = heavy().replace(requests=requests)
+    found = orsched.capacity(case, jobs=1, folder=tmp_path, schedule="every=1", **LIMITS)
+    plan, workers = found.schedule.to_dict(), found.schedule.workers
+    assert (plan["peak"], len(workers), workers[-4:]) == (found.workers, 9, (1,) * 4)
+    assert plan["worker_hours"] < found.estimate.worker_hours
+    assert found.to_dict()["schedule"] == plan
+
+    def attained(counts):
+        rule = Autoscaling(startup_ns=0, interval_ns=10**9, schedule=counts)
+        fleet = case.replace(workers=copies(case.worker, found.workers), autoscaling=rule)
+        slo = orsched.SLO(ttft_s=LIMITS["slo_ttft"], tpot_s=LIMITS["slo_tpot"])
+        return orsched.simulate(fleet, "vllm", slo=slo).figures["slo_attainment"]
+
+    assert attained(workers) == plan["attainment"] >= 0.9
+    fewer = [[*workers[:k], n - 1, *workers[k + 1 :]] for k, n in enumerate(workers) if n > 1]
+    assert fewer
+    assert max(map(attained, fewer)) < 0.9
+
+
 @pytest.mark.parametrize(("given", "says"), [
+    ({"schedule": "startup=3"}, "names no window"), ({"schedule": "every=0"}, "window"),
+    ({"schedule": "every=1e-6"}, "at most 512"), ({"schedule": "every=1,hours=2"}, "hours"),
+    ({"schedule": "every=1", "split": "free"}, "equal workers"),
+    ({"schedule": "every=1", "autoscale": "min=1,startup=1"}, "no other rule"),
     ({"failures": "mtbf=0,mttr=1"}, "mtbf"), ({"autoscale": "min=1"}, "startup"),
     ({"split": "fast"}, "NAME=VALUE"), ({"split": "free", "policy": "gittins"}, "that do both"),
     ({"policy": "disaggregated"}, "different roles"),
