@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.planning.capacity.question import Fleet, Question
-    from orsched.planning.capacity.schedule import Schedule, Windows
-    from orsched.planning.capacity.simulation import Estimate
+    from orsched.planning.capacity.simulation import Estimate, Schedule, Windows
     from orsched.planning.study.pools import Processes
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orsched.common.errors import InputError
 from orsched.common.parameters import read_list_of_pairs
-from orsched.common.units import NS_PER_S, seconds_to_ns
+from orsched.common.units import seconds_to_ns
 from orsched.data.autoscaling import Autoscaling
 from orsched.files.text import require_known
+from orsched.planning.capacity.simulation import Schedule, Windows
 
 if TYPE_CHECKING:
     from orsched.planning.capacity.question import Question
@@ -20,33 +21,6 @@ if TYPE_CHECKING:
 
 MOST_WINDOWS = 512
 _STEPS = 8
-
-
-class Windows(NamedTuple):
-    """Windows of equal length, and how long a worker takes to start."""
-
-    every_ns: int
-    startup_ns: int
-
-
-class Schedule(NamedTuple):
-    """The fewest workers found in each window, and what they were measured to keep."""
-
-    windows: Windows
-    workers: tuple[int, ...]
-    estimate: Estimate
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        return {
-            "every_s": self.windows.every_ns / NS_PER_S,
-            "startup_s": self.windows.startup_ns / NS_PER_S,
-            "workers": list(self.workers),
-            "peak": max(self.workers),
-            "mean": sum(self.workers) / len(self.workers),
-            "worker_hours": self.estimate.worker_hours,
-            "attainment": self.estimate.attainment,
-        }
 
 
 def read_windows(spec: object, question: Question) -> Windows:

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from orsched.planning.capacity.question import Fleet, Question
-    from orsched.planning.capacity.schedule import Schedule
-    from orsched.planning.capacity.simulation import Estimate, Simulation
+    from orsched.planning.capacity.simulation import Estimate, Schedule, Simulation
     from orsched.planning.study.drive import State, Store
     from orsched.planning.study.pools import Answer, Pool, Processes
 

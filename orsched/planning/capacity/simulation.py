@@ -103,6 +103,33 @@ class Estimate(NamedTuple):
         return sum(self.fleet)
 
 
+class Windows(NamedTuple):
+    """Windows of equal length, and how long a worker takes to start."""
+
+    every_ns: int
+    startup_ns: int
+
+
+class Schedule(NamedTuple):
+    """The fewest workers found in each window, and what they were measured to keep."""
+
+    windows: Windows
+    workers: tuple[int, ...]
+    estimate: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return {
+            "every_s": self.windows.every_ns / NS_PER_S,
+            "startup_s": self.windows.startup_ns / NS_PER_S,
+            "workers": list(self.workers),
+            "peak": max(self.workers),
+            "mean": sum(self.workers) / len(self.workers),
+            "worker_hours": self.estimate.worker_hours,
+            "attainment": self.estimate.attainment,
+        }
+
+
 def estimate_of(question: Question, fleet: Fleet, results: Sequence[Mapping[str, Any]]) -> Estimate:
     """Return the estimate from the results of all replications of a fleet."""
     found = shares_interval(results, question.confidence)
