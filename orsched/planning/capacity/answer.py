@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from orsched.data.instance import Instance
     from orsched.planning.capacity.question import Fleet, Question
-    from orsched.planning.capacity.simulation import Estimate, Schedule, Windows
+    from orsched.planning.capacity.simulation import Estimate, Replicas, Windows
     from orsched.planning.study.pools import Processes
 
 
@@ -147,7 +147,7 @@ class _Searched(NamedTuple):
     ended: str
     shown: bool
     left: tuple[float, str] | None
-    schedule: Schedule | None
+    schedule: Replicas | None
 
 
 def _searched(evaluation: Evaluation, proof: Proof, effort: _Effort) -> _Searched:

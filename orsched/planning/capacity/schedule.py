@@ -12,7 +12,7 @@ from orsched.common.parameters import read_list_of_pairs
 from orsched.common.units import seconds_to_ns
 from orsched.data.autoscaling import Autoscaling
 from orsched.files.text import require_known
-from orsched.planning.capacity.simulation import Schedule, Windows
+from orsched.planning.capacity.simulation import Replicas, Windows
 
 if TYPE_CHECKING:
     from orsched.planning.capacity.question import Question
@@ -44,7 +44,7 @@ def read_windows(spec: object, question: Question) -> Windows:
     return Windows(every_ns, seconds_to_ns(values.get("startup", 0), "schedule.startup"))
 
 
-def least_schedule(evaluation: Evaluation, best: Estimate, windows: Windows) -> Schedule:
+def least_schedule(evaluation: Evaluation, best: Estimate, windows: Windows) -> Replicas:
     """Return the schedule with the fewest worker hours found beside that of a constant fleet.
 
     First numbers in proportion to the work that arrives in each window, and in those that a start
@@ -69,7 +69,7 @@ def least_schedule(evaluation: Evaluation, best: Estimate, windows: Windows) -> 
             fewer = [*counts[:at], counts[at] - 1, *counts[at + 1 :]]
             if fewer[at] and (tried := search.tried(fewer)) is not None:
                 counts, found = fewer, tried
-    return Schedule(windows, tuple(counts), found)
+    return Replicas(windows, tuple(counts), found)
 
 
 class _Search:

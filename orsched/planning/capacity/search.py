@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from orsched.planning.capacity.question import Fleet, Question
-    from orsched.planning.capacity.simulation import Estimate, Schedule, Simulation
+    from orsched.planning.capacity.simulation import Estimate, Replicas, Simulation
     from orsched.planning.study.drive import State, Store
     from orsched.planning.study.pools import Answer, Pool, Processes
 
@@ -413,7 +413,7 @@ class Capacity:
     fewest_shown: bool
     notes: tuple[str, ...] = ()
     lower_bounds: dict[str, int] = field(default_factory=dict)
-    schedule: Schedule | None = None
+    schedule: Replicas | None = None
 
     @property
     def fleet(self) -> dict[str, int] | None:

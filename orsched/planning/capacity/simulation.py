@@ -110,7 +110,7 @@ class Windows(NamedTuple):
     startup_ns: int
 
 
-class Schedule(NamedTuple):
+class Replicas(NamedTuple):
     """The fewest workers found in each window, and what they were measured to keep."""
 
     windows: Windows
