@@ -136,9 +136,15 @@ class Context:
 
     @cached_property
     def stated(self) -> dict[int, Floor | None]:
-        """The floor that the cost model of each kind states."""
-        workers = self.instance.workers
-        return {kind: floor_of(workers[kind].cost) for kind in dict.fromkeys(self.kinds)}
+        """The floor that the cost model of each kind states, for as many requests as fit."""
+        return {kind: self._stated(kind) for kind in dict.fromkeys(self.kinds)}
+
+    def _stated(self, kind: int) -> Floor | None:
+        worker, most = self.instance.workers[kind], self.fit(kind).jobs.clients
+        if (memory := worker.memory) is not None and not worker.caches_prefixes:
+            shortest = int(self.instance.requests.prompt_tokens.min(initial=1))
+            most = min(most, memory.blocks // -(-shortest // memory.block_tokens))
+        return floor_of(worker.cost, max(1, most), worker.prefill_limit)
 
     @cached_property
     def floors(self) -> dict[int, Floor | None]:

@@ -313,7 +313,7 @@ class Scope:
 
     def floor_of(self, worker: Worker) -> Floor | None:
         """Return the floor under the steps of these schedules that the cost model states."""
-        return self.holding(floor_of(worker.cost), worker)
+        return self.holding(floor_of(worker.cost, worker.clients, worker.prefill_limit), worker)
 
     def holding(self, floor: Floor | None, worker: Worker) -> Floor | None:
         """Return what a floor that a worker's cost model states says of these schedules."""

@@ -113,6 +113,7 @@ class StudyCommand(Viewed):
 
     def _run(self) -> int:
         from orsched.planning.study import read_study, run, save_plots
+        from orsched.planning.study.cell import machines_of
         from orsched.planning.study.plots import require_plots
         from orsched.planning.study.table import CHOICES, FIRST
 
@@ -144,6 +145,8 @@ class StudyCommand(Viewed):
                     callback=note,
                     allow_code=self.allow_code,
                 )
+        for words in machines_of(study.cells()):
+            say(words, "machine")
         _print_means(done.rows, self.style)
         _say(done)
         if self.plot and len(done.failed) < len(done.rows):

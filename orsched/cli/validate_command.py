@@ -23,14 +23,24 @@ class ValidateCommand(Printed):
 
     FILE holds served configurations as rows, with the columns of AIConfigurator's measured rows or
     of InferenceX's runs: each is simulated in closed loop on the machine that the data sheet gives.
-    Rows that cannot be expressed are counted by reason.
+    Rows that cannot be expressed are counted by reason. A measured run (requests with the times of
+    their first and last token, as of LLMServingSim) is simulated on the machine of --cost, and the
+    steps of a run, as orsched run writes them, are judged by its cost model.
 
     Example: orsched validate silicon.csv -o errors.svg
+
+    Example: orsched validate run.csv --cost rtx4090-8b-sheet --clients 256
     """
 
     files: tuple[Path, ...] = argument("FILE...", type=THERE, required=True)
     gpu: str | None = option(
         "GPU of rows whose table does not name one (orsched info machines).", metavar="NAME"
+    )
+    cost: str | None = option(
+        "Machine of runs and steps (orsched info machines), or a cost-model file.", metavar="NAME"
+    )
+    clients: int | None = option(
+        "Most requests at once of a run.", metavar="J", show_default="as meta.json beside it says"
     )
     output: Path | None = option("Draw predicted against measured (.png, .svg, .pdf).", "-o")
 
@@ -40,7 +50,7 @@ class ValidateCommand(Printed):
         check_paths({"output": self.output}, self.files, SUFFIXES["plot"])
         require_packages({"plot": self.output})
         with ProgressPrinter("reading") as progress:
-            found = validate(self.files, self.gpu, progress.say)
+            found = validate(self.files, self.gpu, progress.say, self.cost, self.clients)
         _print(found, self.style)
         if self.output is not None and found.rows:
             from orsched.views.planning_charts import save_predicted

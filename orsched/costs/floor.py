@@ -245,12 +245,18 @@ class Floor:
         return known[self.mixed]
 
 
-def floor_of(cost: CostModel) -> Floor | None:
+def floor_of(
+    cost: CostModel, requests: int | None = None, tokens: int | None = None
+) -> Floor | None:
     """Return the floor that a cost model states of its own type, or None.
 
-    Raises ``InputError`` for anything but a ``Floor``, and for levels below the prefill limit.
+    ``requests``, ``tokens``: the most requests of a round, and prompt tokens of a step, that the
+    floor has to hold for (None: any number). A model whose floor is higher with fewer has a method
+    ``floor_within`` beside ``floor``, which takes the two. Raises ``InputError`` for anything but a
+    ``Floor``, and for levels below the prefill limit.
     """
-    floor = stated(cost, "floor")
+    within = stating(cost, "floor_within")
+    floor = stated(cost, "floor") if within is None else within(requests, tokens)
     if floor is None:
         return None
     if not isinstance(floor, Floor):
@@ -305,7 +311,7 @@ def stating(cost: CostModel, name: str) -> Any:
 
 
 _TIMING = {
-    "prefill_ns", "round_ns", "rounds_ns", "mixed_ns", "floor", "as_bilinear",
+    "prefill_ns", "round_ns", "rounds_ns", "mixed_ns", "floor", "floor_within", "as_bilinear",
 }  # fmt: skip
 _MADE_BY_PYTHON = set(vars(type("_Empty", (), {}))) | {
     "__annotate__",

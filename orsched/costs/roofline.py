@@ -204,57 +204,99 @@ class RooflineCost:
         return round_half_up(time_fs, FS_PER_NS) * self.time_scale
 
     def floor(self) -> Floor:
+        """Return the floor of steps of any size (``floor_within``)."""
+        return self.floor_within(None, None)
+
+    def floor_within(self, requests: int | None, tokens: int | None) -> Floor:
         """Return a floor: stages compute all their tokens, rounds read the weights.
 
-        ``fixed + row x + max(weights, token x) + P(x)`` is at least each line of its lower convex
-        hull from one token on: without pieces those of ``weights`` and of ``token x``. A step meets
-        the largest of them where the curve is convex, as of models without experts; that of experts
-        bends down, and lies above its chord. The longest context, windows, and what a round takes
-        more beside prompts are at least 0, so that the lines hold without them, and a mixed step
-        takes no less than either of its parts. The last line is the launch, which only steps
-        without a round are sure to have by what is in them. In units of half a femtosecond, in
-        which ``attended c (c + 1) / 2`` is whole.
+        It is of steps with at most so many requests in a round, and so many prompt tokens (None:
+        any number). ``fixed + row x + max(weights, token x) + P(x)`` is at least each line of its
+        lower convex hull from one token to the most: without pieces those of ``weights`` and of
+        ``token x``. A step meets the largest of them where the curve is convex, as of models
+        without experts; that of experts bends down, and lies above its chord, so that fewer
+        requests have a steeper chord. In steps with prompts and a round, which have more tokens
+        than that, the slope of the round's tokens is that of the chord and the slope of the
+        prompts that of the curve behind it (``_level``). The longest context, windows, and what a
+        round takes more beside prompts are at least 0, so that the lines hold without them, and a
+        mixed step takes no less than either of its parts. The last line is the launch, which only
+        steps without a round are sure to have by what is in them. In units of half a femtosecond,
+        in which ``attended c (c + 1) / 2`` is whole.
         """
-        hull = [(2 * level, 2 * slope) for level, slope in self._hull()]
         square, asked = self.attended_fs, 2 * self.request_fs
-        (read, row), (fixed, token) = hull[0], hull[-1]
-        stage = StageFloor(fixed=fixed, token=token + square, square=square)
         context, longest = 2 * self.context_fs, 2 * self.longest_fs
-        round_floor = RoundFloor(fixed=read, request=row + asked, context=context, longest=longest)
-        attention = {"context": context, "attended": 2 * square}
-        lines = tuple(
-            StepLine(stage=level, round=level, prompt=slope, request=slope + asked, **attention)
-            for level, slope in hull
+        both = None if requests is None or tokens is None else requests + tokens
+        stages, rounds, every = (self._hull(most) for most in (tokens, requests, both))
+        (read, row), (fixed, token) = rounds[0], stages[-1]
+        stage = StageFloor(fixed=2 * fixed, token=2 * token + square, square=square)
+        round_floor = RoundFloor(
+            fixed=2 * read, request=2 * row + asked, context=context, longest=longest
         )
+        found = [(level, level, slope, slope) for level, slope in every]
+        if self.pieces and requests is not None:
+            slopes = {slope for _, slope in (*self._hull(both, requests), *stages)}
+            pairs = [(a, b) for _, a in rounds for b in sorted(slopes) if a > b]
+            found += [(*self._levels(a, b, requests, tokens), a, b) for a, b in pairs]
+        lines = tuple(
+            StepLine(
+                stage=2 * alone, round=2 * beside, prompt=2 * prompt, request=2 * slope + asked,
+                context=context, attended=2 * square,
+            )
+            for alone, beside, slope, prompt in found
+            if min(alone, beside) >= 0
+        )  # fmt: skip
         lines += (StepLine(stage=2 * self.launch_fs),) if self.launch_fs else ()
         unit, times = 2 * FS_PER_NS, self.time_scale
         return Floor(stage, round_floor, unit, times, mixed="larger", lines=lines)
 
-    def _hull(self) -> list[tuple[int, int]]:
+    def _levels(self, a: int, b: int, requests: int, tokens: int | None) -> tuple[int, int]:
+        """Return the heights of a line without and with a round.
+
+        It rises by a for each request, and by b < a for each prompt token. A step of x tokens is
+        nearest to it with as many requests as there can be; both are straight between bends.
+        """
+        alone = min(time - b * x for x, time in self._bends(1, tokens))
+        last = None if tokens is None else tokens + requests
+        points = [*self._bends(1, last), *self._bends(requests, requests)]
+        return alone, min(t - b * x - (a - b) * min(requests, x) for x, t in points)
+
+    def _bends(self, first: int, last: int | None) -> list[tuple[int, int]]:
+        """Return the points (tokens, time) between which a step's time by tokens is straight."""
+        ridge = self.weights_fs // self.token_fs if self.token_fs else 0
+        inner = {ridge, ridge + 1, *(n for n, _ in self.pieces)}
+        found = {first, last or first} | {x for x in inner if first < x < (last or _FAR)}
+        return [(x, self._tokens_fs(x)) for x in sorted(found)]
+
+    def _tokens_fs(self, x: int) -> int:
+        """Return what a step takes by its tokens."""
+        layers = self.row_fs * x + max(self.weights_fs, self.token_fs * x)
+        return self.fixed_fs + layers + (self._pieces_fs(x) if self.pieces else 0)
+
+    def _hull(self, last: int | None, first: int = 1) -> list[tuple[int, int]]:
         """Return lines (level, slope), of at least 0, below a step's time by its tokens.
 
-        The flattest comes first. They hold at every whole number of tokens.
+        The flattest comes first. They hold at every whole number of tokens from the first on,
+        up to the last (None: any).
         """
-        fixed, row, token, read = self.fixed_fs, self.row_fs, self.token_fs, self.weights_fs
+        fixed, row, token = self.fixed_fs, self.row_fs, self.token_fs
         if not self.pieces:
-            return [(fixed + read, row), (fixed, row + token)]
-        ridge = read // token if token else 0
-        final = row + token + self.pieces[-1][1]
+            return [(fixed + self.weights_fs, row), (fixed, row + token)]
         corners: list[tuple[int, int]] = []
-        for x in sorted({1, ridge, ridge + 1, *(n for n, _ in self.pieces)} - {0}):
-            point = (x, fixed + row * x + max(read, token * x) + self._pieces_fs(x))
+        for point in self._bends(first, last):
             while len(corners) > 1 and _above(corners[-1], corners[-2], point):
                 corners.pop()
             corners.append(point)
-        while len(corners) > 1 and _above(corners[-1], corners[-2], _after(corners[-2], final)):
-            corners.pop()
-        corners.append(_after(corners[-1], final))
-        steepest, found = min(time // x for x, time in corners), []
-        for (a, low), (b, high) in pairwise(corners):
-            slope = (high - low) // (b - a)
-            level = min(low - slope * a, high - slope * b)
+        if last is None:
+            final = row + token + self.pieces[-1][1]
+            while len(corners) > 1 and _above(corners[-1], corners[-2], _after(corners[-2], final)):
+                corners.pop()
+            corners.append(_after(corners[-1], final))
+        steepest, found = min(time // x for x, time in corners), list[tuple[int, int]]()
+        for (x, low), (y, high) in pairwise(corners):
+            slope = (high - low) // (y - x)
+            level = min(low - slope * x, high - slope * y)
             found.append((level, slope) if level >= 0 else (0, min(slope, steepest)))
-        return found
+        return found or [(corners[0][1], 0)]
 
     def scaled(self, factor: int) -> Self:
         """Every duration multiplied by ``factor``, after its rounding."""

@@ -49,6 +49,17 @@ def test_it_prints_means_and_writes_table_and_plots(study, folder):
     assert study("--list")[1].startswith("8 cells, 8 finished, 0 to run")
 
 
+def test_the_error_of_a_fit_stands_beside_the_answer(study):
+    """Each machine is said once, whether its workers are of the study or of the instance."""
+    Path("w.json").write_text('{"clients": 2, "cost": "h100-8b-sheet"}')
+    workers = 'workers = [1, "w.json"]\n'
+    Path("s.toml").write_text(workers + STUDY.partition("arrivals")[0])
+    code, _, err = study("--jobs 1")
+    said = [line for line in err.splitlines() if line.startswith("machine: ")]
+    assert (code, len(said)) == (0, 2)
+    assert "TPOT of held-out rows missed by" in said[1]
+
+
 def test_wrong_studies_exit_with_2_and_the_place(study, refused):
     Path("wrong.toml").write_text(STUDY + "z = 1\n")
     refused("wrong.toml, field 'plots.z'", "study wrong.toml")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import orsched
+
 SILICON = Path(__file__).parents[1] / "benchmarks" / "validation" / "silicon"
 
 
@@ -60,7 +62,40 @@ def test_a_gpu_that_a_table_does_not_name_is_asked_for(as_json):
     assert {row["gpu"] for row in assumed["rows"]} == {"h200"}
 
 
+RUN = """arrival_s,prompt_tokens,output_tokens,first_token_s,last_token_s
+0,100,11,0.5,1.5
+0,100,11,0.5,2.5
+"""
+STEPS = """phase,start_ns,end_ns,active,context_sum,context_max,rounds,prompts,tokens,longest
+prefill,0,400000000,0,0,0,1,1,100,100
+decode,500000000,600000000,1,100,100,1,0,0,0
+"""
+
+
+def test_a_run_and_its_steps_are_held_against_a_machine(as_json, small):
+    """Ten tokens in 1 and in 2 s: 150 ms each; steps of 400 and 100 ms, without the gap."""
+    Path("run.csv").write_text(RUN)
+    Path("steps.csv").write_text(STEPS)
+    command = "validate small.csv run.csv steps.csv --cost h100-8b-sheet --clients 2"
+    rows = {(row["id"], row["metric"]): row for row in as_json(command)["rows"]}
+    measured = {key: row["measured"] for key, row in rows.items() if key[0].endswith(".csv")}
+    assert measured == pytest.approx({
+        ("run.csv", "tpot"): 0.15, ("run.csv", "ttft"): 0.5, ("run.csv", "makespan"): 2.5,
+        ("run.csv", "throughput"): 22 / 2.5, ("steps.csv", "makespan"): 0.5,
+    })  # fmt: skip
+    assert len(rows) == 9
+    cost = orsched.machine("h100-8b-sheet").cost
+    steps = cost.prefill_ns([100]) + cost.round_ns(1, 100, 100)
+    assert rows["steps.csv", "makespan"]["predicted"] == pytest.approx(steps / 1e9)
+    for row in rows.values():
+        assert row["error"] == pytest.approx(row["predicted"] / row["measured"] - 1)
+
+
 @pytest.mark.parametrize(("line", "said"), [
+    ("validate run.csv", "does not name its machine"), ("validate steps.csv", "'--cost'"),
+    ("validate run.csv --cost h100-8b-sheet", "'--clients'"),
+    ("validate run.csv --cost abacus --clients 2", "unknown machine"),
+    ("validate run.csv --cost h100-8b-sheet --clients 0", "clients"),
     ("validate none.csv", "does not exist"),
     ("validate small.csv --gpu abacus", "unknown GPU"),
     ("validate small.csv -o p.txt", "is not a suffix"),
@@ -69,6 +104,8 @@ def test_a_gpu_that_a_table_does_not_name_is_asked_for(as_json):
 ])  # fmt: skip
 def test_what_cannot_be_read_or_written_is_refused(refused, small, line, said):
     Path("plain.csv").write_text("prompt_tokens,output_tokens\n5,5\n")
+    Path("run.csv").write_text(RUN)
+    Path("steps.csv").write_text(STEPS)
     refused(said, line)
 
 

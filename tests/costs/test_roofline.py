@@ -137,6 +137,38 @@ def test_a_curve_that_bends_up_is_the_largest_of_its_lines(cost, pieces, tokens)
             assert largest >= took - 10**6 - 2 * tokens
 
 
+@given(FULL, st.integers(1, 12), st.none() | st.integers(1, 12), st.integers(0, 10**9))
+def test_a_floor_of_few_requests_and_tokens_is_below_each_step_of_theirs(cost, most, cap, bend):
+    """Each step within is tried, and the chord is met where the curve of the tokens bends down."""
+    pieces = ((1, 3 * bend), (2, bend), (5, cost.token_fs // 2), *cost.pieces[4:])
+    pieces = tuple(pair for place, pair in enumerate(pieces) if place < 3 or pair[0] > 5)
+    cost = replace(cost, pieces=pieces, attended_fs=0)
+    floor = floor_of(cost, most, cap)
+    gaps = []
+    for active in range(most + 1):
+        for tokens in range(0 if active else 1, (cap or 20) + 1):
+            load = (active, 3 * active, 3 if active else 0)
+            prompts = [tokens] if tokens else []
+            took, own = mixed_ns(cost, prompts, *load), [line.of(prompts, 0, active, load[1])
+                                                         for line in floor.lines]  # fmt: skip
+            least = -(-(max(own) - floor.unit // 2) // floor.unit) * floor.times
+            assert least <= took
+            if not tokens:
+                assert floor.round_ns(*load) <= took
+                gaps.append(took - least)
+            elif not active:
+                assert floor.prefill_ns(prompts) <= took
+            else:
+                assert floor.mixed_ns(prompts, *load) <= took
+    if not cost.window and not cost.longest_fs and cost.token_fs * most <= cost.weights_fs:
+        assert gaps[0] <= floor.times + 1
+    wide = floor_of(cost)
+    assert (
+        floor.round.fixed + most * floor.round.request
+        >= (wide.round.fixed + most * wide.round.request) - 2 * most
+    )
+
+
 @pytest.mark.parametrize(
     "pieces", [[(0, 1)], [(2, 1), (2, 1)], [(3, -1)], [(1, 2, 3)], "x", [(1, 1.5)], [(1, 1)] * 65]
 )
@@ -155,8 +187,9 @@ def test_the_floor_of_chunks_is_below_any_chunks(cost, chunks):
     for chunk in chunks:
         assert straight.prefill_ns([chunk]) <= floor.prefill_ns([chunk])
     worker = Worker(2, cost)
-    assert Scope(chunks=True).floor_of(worker) == straight
-    assert Scope(mixed=True).floor_of(worker) == floor
+    within = floor_of(cost, 2)
+    assert Scope(chunks=True).floor_of(worker) == within.of_chunks()
+    assert Scope(mixed=True).floor_of(worker) == within
 
 
 def test_a_floor_of_chunks_needs_no_part_that_falls_or_has_a_least():

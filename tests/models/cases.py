@@ -36,6 +36,8 @@ COSTS = (
     in_order(models.PoolingCost, *[1] * 5),
     in_order(models.RooflineCost, MEGA, 30 * MEGA, 4 * MEGA, MEGA, 3 * 10**5),
     in_order(models.RooflineCost, *[1] * 5),
+    in_order(models.RooflineCost, MEGA, 5 * MEGA, 3 * MEGA, 10**5, 10**5,
+             pieces=((1, 9 * MEGA), (2, 4 * MEGA), (4, MEGA))),
     in_order(
         models.LinearCost, 30 * MEGA, MEGA, 10**5, 20 * MEGA, 3 * MEGA, MEGA, 4 * MEGA, MEGA
     ),

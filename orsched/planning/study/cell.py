@@ -13,12 +13,13 @@ from orsched.common.units import NS_PER_S
 from orsched.planning.study.plan import record_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.service_classes import SLO
     from orsched.models.bounds.bounds import Bound
+    from orsched.planning.study.plan import Cell
     from orsched.solving.methods import Outcome
     from orsched.solving.objectives import Objective
 
@@ -217,7 +218,9 @@ def _problem(task: Mapping[str, Any]) -> _Problem:
     return _last[0]
 
 
-def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
+def build_instance(
+    content: Mapping[str, Any], path: str | None, made: Instance | None = None
+) -> Instance:
     """Return a cell's instance; ``InputError`` for a file that has changed or a failing step."""
     from orsched.data.autoscaling import Autoscaling
     from orsched.files.locate import load
@@ -236,6 +239,8 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
                 remedy="start it again",
             )
         instance = generate(source["generator"], **arguments)
+    elif made is not None:
+        instance = made
     elif path is None:
         instance = load_named(source["name"])
     else:
@@ -251,6 +256,28 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
     scaling = None if rule is None else Autoscaling.from_dict(rule)
     most = content.get("concurrency")
     return scenario(instance, *axes, seed, content.get("failures"), scaling, most)
+
+
+def machines_of(cells: Iterable[Cell]) -> list[str]:
+    """Return in words the machines of cells, each once, with the error of a fit where one is known.
+
+    Of cells that have the same workers, or the same instance with its own, the first is looked at.
+    """
+    from orsched.calibration.catalogue import machine_words
+
+    found: dict[str, str] = {}
+    for cell in cells:
+        content = cell.content
+        whole = isinstance(content["workers"], list)
+        key = repr((None if whole else content["instance"], content["workers"]))
+        if key not in found:
+            try:
+                found[key] = machine_words(
+                    build_instance(content, cell.instance.path, cell.instance.made)
+                )
+            except OrschedError:  # its cells fail, and say why
+                found[key] = ""
+    return [words for words in dict.fromkeys(found.values()) if words]
 
 
 def outcome_of(

@@ -18,6 +18,7 @@ from orsched.common.errors import InputError, known_names
 from orsched.common.units import NS_PER_S
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
+from orsched.planning.validation.runs import kind_of, rows_of_run
 from orsched.planning.validation.served import Served, read_served
 from orsched.views.planning_charts import Validation
 
@@ -48,17 +49,25 @@ class Machine(NamedTuple):
 
 
 def validate(
-    files: Sequence[Path], gpu: str | None = None, callback: Callable[[str], object] = str
+    files: Sequence[Path],
+    gpu: str | None = None,
+    callback: Callable[[str], object] = str,
+    machine: str | None = None,
+    clients: int | None = None,
 ) -> Validation:
-    """Return how far predictions are from the measured rows of tables.
+    """Return how far predictions are from the measured rows of tables, and from measured runs.
 
-    ``gpu``: of rows whose table does not name theirs. Raises ``InputError`` for a wrong file.
+    ``gpu``: of rows whose table does not name theirs. ``machine``, ``clients``: of runs and their
+    steps (``rows_of_run``). Raises ``InputError`` for a wrong file.
     """
     if gpu not in (None, *GPUS):
         raise InputError(f"unknown GPU {gpu!r}", field="--gpu", remedy=known_names(gpu, GPUS))
     rows: list[Row] = []
     skipped: list[Row] = []
-    found = [each for file in files for each in read_served(file)]
+    kinds = {file: kind_of(file) for file in files}
+    for file, kind in kinds.items():
+        rows += rows_of_run(file, kind, machine, clients) if kind else []
+    found = [each for file, kind in kinds.items() if not kind for each in read_served(file)]
     for place, each in enumerate(found):
         callback(f"simulating {place:,} of {len(found):,}")
         try:
