@@ -18,7 +18,7 @@ from orsched.instances.readers.bench_files import BENCHES
 if TYPE_CHECKING:
     from os import PathLike
 
-    from orsched.views.predicted import Row
+    from orsched.views.planning_charts import Row
 
 _FIGURES = {"tpot": "mean TPOT", "ttft": "mean TTFT", "makespan": "makespan"}
 
