@@ -75,7 +75,7 @@ CASES: dict[str, Callable[[Path], orsched.Instance]] = {
     "prefix_hot, 3 times": partial(hot, 3),
     "one prefix": one_prefix,
     "Azure conv": azure,
-    "unequal": lambda cases: unequal("all three", "documents", 0.7, 1000, 0),
+    "unequal": lambda cases: unequal("all three", "documents", 0.7, 300, 0),
 }
 
 
