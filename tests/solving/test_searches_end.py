@@ -327,4 +327,4 @@ def test_commands_take_one_limit_of_the_two(capsys, line):
     assert run(["-q", *arguments, "--cpu-limit", "1000", "--time-limit", "1000"]) == 2
     assert "leave --time-limit out" in capsys.readouterr().err
     if arguments[0] != "run":
-        assert run(["-q", *arguments, "--cpu-limit", "1000"]) == 0
+        assert run(["-q", *arguments, "--cpu-limit", "0.1"]) == 0
