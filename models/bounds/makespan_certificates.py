@@ -291,7 +291,9 @@ def _plain_certificates(context: Context, limits: Limits) -> Iterator[dict[str, 
     else:
         yield last
     late = context.arrive_over_time or not context.equal
-    if late and limits.allow(context.instance, _CHARGED_SECONDS_A_ROW):
+    if (late or not context.floor(0).by_counts) and limits.allow(
+        context.instance, _CHARGED_SECONDS_A_ROW
+    ):
         yield from charged_certificates(context, limits.out_of_time)
     if context.equal and limits.search and not limits.out_of_time():
         for found in by_packing(context, best, limits.seconds_left):

@@ -12,7 +12,7 @@ from orsched.certificates.context import Jobs, sum_of_products, whole_memory
 from orsched.certificates.fields import Budget
 from orsched.certificates.stages_rounds import rounds_by_stages
 from orsched.certificates.stages_rounds import stages_and_rounds as valued
-from orsched.certificates.step_lower_bounds import decode_floor, own_rounds_ns, prefill_floor
+from orsched.certificates.step_lower_bounds import decode_floor, prefill_floor
 from orsched.common.errors import MissingDependencyError
 from orsched.models.bounds.joint_bound import Solver, joint_certificate, shorts_of
 from orsched.models.packing import pack, packing_bound
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from orsched.certificates.context import Context
     from orsched.common.columns import IntColumn
     from orsched.costs import Floor
-    from orsched.data.instance import Instance
     from orsched.data.workers import Worker
     from orsched.models.bounds.joint_bound import Proof
 
@@ -186,7 +185,6 @@ class _Trade:
 _LOG = logging.getLogger(__name__)
 SEARCH_SECONDS = 5.0
 _FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 64, 200_000
-_CANDIDATES = 64
 _LARGEST_PACKING, _LARGEST_TOTAL = 20_000, 2**60
 
 
@@ -196,7 +194,7 @@ def by_counts(
     """Yield the bounds by stages and rounds, for one worker or several equal ones."""
     moments = context.one.once(release_moments)
     plain = stages_and_rounds(context.one, moments[0])
-    yield larger(larger(last, shared(context, plain)), longest_chain(context.one))
+    yield larger(last, shared(context, plain))
     for moment in moments[1:]:
         if out_of_time():
             return
@@ -322,36 +320,3 @@ def release_moments(context: Context) -> list[int]:
     tried = max(_FEWEST_MOMENTS, min(_MOST_MOMENTS, _ROWS_IN_ALL // len(jobs)))
     likely = moments[np.argsort(-estimate, kind="stable")[:tried]]
     return list(dict.fromkeys([int(moments[0]), *likely.tolist()]))
-
-
-def longest_chain(context: Context) -> dict[str, Any]:
-    """Return the request that ends last if each were served alone at its arrival. A request needs
-    its own prefill stage and its rounds, each at least as long as with nothing else in it, but for
-    a mean context: see ``own_rounds_ns``."""
-    jobs, floor = context.jobs, context.floor(0)
-    least = int(jobs.prompts.min())
-    best: dict[str, Any] = {"value_ns": -1}
-    for row in _candidates(context.instance):
-        p, d = int(jobs.prompts[row]), int(jobs.rounds[row])
-        alone = floor.prefill_ns([p]) + own_rounds_ns(floor, jobs.clients, least, p, d)
-        value = context.arrivals[row] + alone
-        if value > best["value_ns"]:
-            best = {"bound": "longest_request", "request": row, "value_ns": value}
-    return best
-
-
-def _candidates(instance: Instance) -> list[int]:
-    """Rows with the latest arrivals, most rounds and longest prompts, some of each. Ties are broken
-    by the other columns, so that the order of the rows changes no bound."""
-    req = instance.requests
-    columns = [req.prompt_tokens, instance.rounds_needed, req.arrival_ns]
-    some = min(_CANDIDATES, len(req))
-    rows: dict[int, None] = {}
-    for _ in columns:
-        columns = columns[1:] + columns[:1]
-        key = columns[-1]
-        least = np.partition(key, -some)[-some]
-        top = np.flatnonzero(key >= least)
-        order = np.lexsort([column[top] for column in columns])
-        rows |= dict.fromkeys(top[order[-some:]].tolist())
-    return list(rows)

@@ -97,7 +97,6 @@ def kinds():
             ),
             "empty": problem([], [], fast),
             "last_arrival": late,
-            "longest_request": problem([9, 1, 1], [3, 1, 1], Worker(3, COST), arrivals=[90, 0, 0]),
             "joint": problem(
                 [1] * 13, [10, 26, 4, 5, 35, 7, 24, 38, 4, 33, 14, 3, 6], Worker(5, STAGES)
             ),

@@ -24,10 +24,11 @@ from orsched.checker import certificates, check
 from orsched.checker.certificates import bound_violations, bulk_violations, certificate_violations
 from orsched.cli.commands import run
 from orsched.common.scalars import DEFAULT_BUDGET
+from orsched.data.workers import Worker
 from orsched.files import save_instance, save_schedule
 from orsched.instances.synthetic import peers_workload
 from orsched.models.bounds.bounds import makespan_bound
-from tests.certificates.kinds import NO_PACKING, PROOFS, finding, kinds
+from tests.certificates.kinds import COST, NO_PACKING, PROOFS, finding, kinds, problem
 from tests.certificates.test_bulk_certificates import bulk_documents
 from tests.certificates.test_proposals import NAMES
 from tests.forged import with_leaf
@@ -71,8 +72,20 @@ def test_the_examples_have_every_kind():
     made = {
         str(kind.bound(pytest.MonkeyPatch()).name) for kind in kinds().values() if not kind.proof
     }
-    assert made == {*MAKESPAN, *LATENCY, *DUE, *IN_TIME}
+    assert made | {"longest_request"} == {*MAKESPAN, *LATENCY, *DUE, *IN_TIME}
     assert set(PROOFS) < set(PACKING)
+
+
+def test_a_kind_that_is_proposed_no_more_is_verified_in_old_files():
+    """A request that comes at 90 ends a prefill of 9 tokens and 3 rounds of its own later."""
+    instance = problem([9, 1, 1], [3, 1, 1], Worker(3, COST), arrivals=[90, 0, 0])
+    value = 90 + COST.prefill_ns([9]) + 3 * COST.round_ns(1, 12)
+    claim = {"bound": "longest_request", "request": 0, "value_ns": value}
+    document = {"name": "longest_request", "value_ns": value, "certificate": claim}
+    assert bound_violations(instance, document) == []
+    assert makespan_bound(instance).value_ns == value
+    more = {**document, "value_ns": value + 1, "certificate": {**claim, "value_ns": value + 1}}
+    assert f"re-derived {value}" in bound_violations(instance, more)[0]
 
 
 def example(name, monkeypatch):
