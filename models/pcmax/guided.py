@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from orsched.common.stop import Clock
     from orsched.models.pcmax.columns import Columns, Gap
-    from orsched.models.pcmax.decimate import Patterns
     from orsched.models.pcmax.patterns import Ints, Problem
 
     Flags = NDArray[np.bool_]
@@ -49,7 +48,7 @@ class Pool:
     problem: Problem
     capacity: int
     priced: Gap
-    patterns: Patterns
+    patterns: Ints
     loss: Ints
     whole: bool
 
@@ -131,7 +130,7 @@ class _State:
     """What is left during an attempt: sizes with the clients as the last, patterns, messages."""
 
     def __init__(self, **parts: Any) -> None:
-        self.patterns: Patterns = parts["patterns"]
+        self.patterns: Ints = parts["patterns"]
         self.loss: Ints = parts["loss"]
         self.left: Ints = parts["left"]
         self.budget: int = parts["budget"]

@@ -12,7 +12,6 @@ from orsched.common.stop import most_within
 from orsched.models.compiled_kernels import Kernels, compiled_copies
 from orsched.models.pcmax import belief_loops, exchange_loops
 from orsched.models.pcmax.columns import Columns
-from orsched.models.pcmax.decimate import Decimation, Entropy
 from orsched.models.pcmax.guided import (
     MORE_NODES,
     MORE_PATTERNS,
@@ -148,8 +147,6 @@ _FIRST_TRIES = 3
 """Guided attempts at a capacity before any further dive: where they succeed, they do at once."""
 _ABOVE = (0, 1, 2, 5)
 """Where guided attempts begin, above the bound, and how often they are tried before branching."""
-_MISSES = 3
-"""Decimations that left more than a quarter of the clients, after which there are no more."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +180,6 @@ class Search:
         self.rng = rng
         self.numbers = np.random.default_rng(rng.randrange(2**32))
         self.columns = Columns(problem, clock)
-        self.misses = 0
         self._tried: set[tuple[int, int]] = set()
         self._guided: dict[int, Guided | None] = {}
         self._begun: set[int] = set()
@@ -204,10 +200,6 @@ class Search:
     def run(self, effort: Effort) -> None:
         """Raise the bound to the linear program's, then dive at it and above it."""
         if self.finished() or not self.columns.fits(self.makespan - 1):
-            return
-        if self.certificate["bound"] == "volume":  # other formulas are seldom met
-            self.decimate_at(self.bound, effort)
-        if self.finished():
             return
         self._learn(self.groups)
         self.columns.seed(self.bound, self.numbers)
@@ -318,28 +310,15 @@ class Search:
         self.columns.master.add(patterns)
 
     def attempt(self, capacity: int, number: int, effort: Effort) -> None:
-        """Look for a packing at a capacity by decimation and a dive, unless a proof turns up."""
+        """Look for a packing at a capacity by a dive, unless a proof turns up."""
         verdict = self.columns.solve(self.problem, capacity, 4 * effort.rounds)
         if verdict.duals is not None:
             self._prove(capacity, verdict.duals)
             self.raise_bound(effort.rounds)
         elif verdict.solution is not None:
-            self.decimate_at(capacity, effort)
-            if self.makespan > capacity and not self.clock.out():
-                spread = 1 if number == 0 else 2 + number % 3
-                dive = Dive(self.columns, capacity, self.rng, spread)
-                self._complete(*dive.run(verdict.solution, effort.undos), capacity, effort)
-
-    def decimate_at(self, capacity: int, effort: Effort) -> None:
-        """Fix patterns by belief propagation at a capacity, unless that has led nowhere."""
-        clients = self.problem.clients
-        if not (self._few_alike and Entropy.fits(self.problem, capacity)):
-            return
-        if self.misses < _MISSES:
-            decimation = Decimation(self.columns.pricer, capacity, self.numbers, self.clock)
-            chosen, left = decimation.run(self.problem)
-            self.misses += 4 * left.clients > clients
-            self._complete(chosen, left.counts, capacity, effort)
+            spread = 1 if number == 0 else 2 + number % 3
+            dive = Dive(self.columns, capacity, self.rng, spread)
+            self._complete(*dive.run(verdict.solution, effort.undos), capacity, effort)
 
     def _complete(self, chosen: list[Ints], left: Ints, capacity: int, effort: Effort) -> None:
         """Give what no pattern took to the other clients; keep the packing if it is better."""

@@ -9,21 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.speed.packing_families import FAMILIES, gsm8k_like, triplets, wide
+from benchmarks.speed.packing_families import FAMILIES, gsm8k_like, wide
 from orsched.certificates.fields import Budget
 from orsched.certificates.packing import _ruled_out
 from orsched.checker.certificates import packing_violations
 from orsched.common.stop import Clock
 from orsched.models import packing
 from orsched.models.packing import pack
-from orsched.models.pcmax import belief_loops, decimate, exchange_loops, packing_search
+from orsched.models.pcmax import belief_loops, exchange_loops, packing_search
 from orsched.models.pcmax import rooms as rooms_module
 from orsched.models.pcmax.columns import Columns
-from orsched.models.pcmax.decimate import Decimation, Entropy
 from orsched.models.pcmax.guided import Guided, Pool, Tree
 from orsched.models.pcmax.local_search import _clients, exchange, longest_first, repartition
 from orsched.models.pcmax.packing_search import Search, compiled, compiled_exchanges
-from orsched.models.pcmax.patterns import Pricer, Problem
+from orsched.models.pcmax.patterns import Problem
 from orsched.models.pcmax.rooms import Rooms, prove_by_rooms
 from tests.models.pcmax.test_certificates import packed
 
@@ -199,66 +198,6 @@ def test_exchanges_meet_a_bound_that_pairs_do_not(fast):
     assert max(map(sum, found)) == bound
     assert sorted(job for group in found for job in group) == sorted(packing.jobs)
     assert repartition(groups, bound, random.Random(0), 1_000, Clock(None)) > bound
-
-
-def decimated(problem, capacity, seed=0):
-    """Decimation at a capacity, checked: what it fixed and what is left is the problem."""
-    decimation = Decimation(Pricer(), capacity, np.random.default_rng(seed), Clock(None))
-    chosen, left = decimation.run(problem)
-    taken = sum(chosen, np.zeros(len(problem.sizes), dtype=np.int64))
-    assert (taken + left.counts == problem.counts).all()
-    assert (left.counts >= 0).all()
-    assert len(chosen) + left.clients == problem.clients
-    assert all(pattern @ problem.sizes <= capacity for pattern in chosen)
-    return chosen, left
-
-
-@pytest.mark.parametrize("seed", [3, 5, 7, 12])
-def test_planted_triplets_are_covered_to_the_last(seed):
-    packing = triplets(seed)
-    problem = Problem.of(packing.jobs, packing.clients)
-    chosen, left = decimated(problem, packing.optimum)
-    assert not left.counts.any()
-    assert all(pattern @ problem.sizes == packing.optimum for pattern in chosen)
-
-
-def test_a_sample_stands_in_for_too_many_patterns(monkeypatch):
-    packing = triplets(7)
-    problem = Problem.of(packing.jobs, packing.clients)
-    monkeypatch.setattr(decimate, "PATTERNS", 1_500)
-    _, left = decimated(problem, packing.optimum)
-    assert left.clients < problem.clients // 2
-
-
-@settings(max_examples=30)
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 5), st.integers(0, 9))
-def test_decimation_never_breaks_a_packing(jobs, clients, more):
-    capacity = max(-(-sum(jobs) // clients), max(jobs)) + more
-    decimated(Problem.of(jobs, clients), capacity, more)
-
-
-def test_jobs_are_drawn_as_often_as_they_must_be():
-    packing = FAMILIES["L6"](2)
-    problem = Problem.of(packing.jobs, packing.clients)
-    capacity = pack(packing.jobs, packing.clients).makespan + 5
-    entropy = Entropy(problem, capacity)
-    assert entropy.fit(40)
-    patterns = entropy.draw(4_000, np.random.default_rng(1))
-    loads = patterns @ problem.sizes
-    window = problem.window(capacity)
-    assert loads.max() <= capacity
-    assert loads.min() >= window.low
-    assert (patterns <= problem.counts).all()
-    assert len(np.unique(patterns, axis=0)) == len(patterns)
-    shares = patterns.mean(axis=0) * problem.clients / problem.counts
-    assert 0.5 < shares.mean() < 1.5
-    assert shares.min() > 0
-
-
-def test_no_pattern_for_a_job_is_noticed():
-    problem = Problem.of([10, 10, 10, 3], 3)  # 3 fits beside no 10 in 11, nor alone
-    assert not Entropy(problem, 11).fit()
-    assert len(decimated(problem, 11)[0]) <= 3
 
 
 def at_volume(seed):
