@@ -290,7 +290,7 @@ def test_a_comparison_names_the_best_of_each_class_of_information():
 ])  # fmt: skip
 def test_what_failures_and_autoscaling_cost_is_printed(done, as_json, arriving, option, shown):
     given = f"compare {arriving} --workers 3 --methods vllm,fcfs {option}"
-    heads = re.split("  +", done(given).split("\n\n")[-1].splitlines()[0])
+    heads = re.split("  +", done(given).split("\n\n")[-2].splitlines()[0])
     assert {"busy", "worker s", *shown} <= set(heads)
     assert "utilization" not in heads  # of the slots, in the table above
     assert all(row["worker_s"] > 0 and row["restarts"] is not None for row in as_json(given))
