@@ -111,10 +111,16 @@ def test_the_bound_of_every_state_is_below_what_it_takes(seed):
         assert states.least(waiting, active) <= _to_go(states, waiting, active)
 
 
-def test_fifteen_requests_on_three_clients_are_proven_in_seconds():
-    result = solve_best_first(FIFTEEN, time_limit=600)
+def test_fifteen_requests_are_proven_in_seconds_and_callbacks_see_growing_bounds_and_end_it():
+    seen = []
+    result = solve_best_first(FIFTEEN, time_limit=600, callback=seen.append)
     assert result.status == "optimal"
     assert result.makespan_ns == SHORTEST >= orsched.bound(FIFTEEN).value_ns
+    assert len(seen) > 2
+    assert seen[-1].bound_ns == seen[-1].makespan_ns
+    assert all(a.bound_ns <= b.bound_ns for a, b in pairwise(seen))
+    assert all(a.makespan_ns >= b.makespan_ns for a, b in pairwise(seen))
+    assert solve_best_first(FIFTEEN, callback=lambda _: True).termination == "stopped"
 
 
 def test_nothing_left_out_changes_the_optimum(monkeypatch):
@@ -144,16 +150,6 @@ def test_out_of_memory_it_says_what_it_has_proven(states):
     assert (result.status, result.termination) == ("feasible", "too_large")
     assert f"more than {states} states" in result.notes
     assert orsched.bound(FIFTEEN).value_ns <= result.bound_ns <= SHORTEST <= result.makespan_ns
-
-
-def test_callbacks_see_growing_bounds_and_end_it():
-    seen = []
-    solve_best_first(FIFTEEN, callback=seen.append)
-    assert len(seen) > 2
-    assert seen[-1].bound_ns == seen[-1].makespan_ns
-    assert all(a.bound_ns <= b.bound_ns for a, b in pairwise(seen))
-    assert all(a.makespan_ns >= b.makespan_ns for a, b in pairwise(seen))
-    assert solve_best_first(FIFTEEN, callback=lambda _: True).termination == "stopped"
 
 
 def test_arrivals_and_too_many_first_stages_are_refused_and_nothing_is_done_at_once():
@@ -266,7 +262,6 @@ def test_it_is_due_after_many_states_or_a_tenth_of_the_time():
 def test_what_windows_does_not_take_is_searched_on(asked, monkeypatch):
     """A schedule of windows that is no better, or none, changes nothing."""
     monkeypatch.setattr(PLACE, 1)
-    best = solve_best_first(FIFTEEN, alone=True)
 
     def refuse(*_, **__):
         raise InputError("not that one", field="instance")
@@ -275,7 +270,7 @@ def test_what_windows_does_not_take_is_searched_on(asked, monkeypatch):
     monkeypatch.setattr("orsched.solving.solver.solve", refuse)
     result = solve_best_first(FIFTEEN, initial_schedule=given)
     assert asked == [False]
-    assert (result.status, result.makespan_ns) == ("optimal", best.makespan_ns)
+    assert (result.status, result.makespan_ns) == ("optimal", SHORTEST)
 
 
 @pytest.mark.full
