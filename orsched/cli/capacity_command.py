@@ -230,8 +230,7 @@ def _print(found: Capacity, style: str) -> None:
         return
     click.echo(printable(str(found)))
     if found.bulk_tokens_per_s is not None:
-        of = "of bulk requests" if found.bulk_basis == "measured" else "more fit into idle time"
-        click.echo(f"{found.bulk_tokens_per_s:,.1f} output tokens/s {of}")
+        click.echo(f"{found.bulk_tokens_per_s:,.1f} output tokens/s of bulk requests")
     if found.schedule is not None:
         plan, hours = found.schedule.to_dict(), found.estimate and found.estimate.worker_hours
         click.echo(

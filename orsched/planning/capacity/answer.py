@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
-from fractions import Fraction
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from orsched.planning.study.pools import Processes
 
 
-_REFERENCE_REQUESTS = 500
 _LONGEST_S = 1e7
 
 
@@ -146,13 +144,12 @@ class _Searched(NamedTuple):
     best: Estimate | None
     ended: str
     shown: bool
-    left: tuple[float, str] | None
     schedule: Replicas | None
 
 
 def _searched(evaluation: Evaluation, proof: Proof, effort: _Effort) -> _Searched:
     """Return the smallest fleet that suffices, or the best so far once time or patience ends."""
-    ended, best, left, shown, schedule = FINISHED, None, None, False, None
+    ended, best, shown, schedule = FINISHED, None, False, None
     most, exhaustive = effort.most, effort.exhaustive
     try:
         if len(evaluation.question.machines) == 1:
@@ -160,7 +157,6 @@ def _searched(evaluation: Evaluation, proof: Proof, effort: _Effort) -> _Searche
         else:
             best = cheapest_fleet(evaluation, proof.is_too_small, most, exhaustive)
         shown = True
-        left = None if best is None else _left_over(evaluation, best)
         if best is not None and effort.windows is not None:
             schedule = least_schedule(evaluation, best, effort.windows)
     except (OutOfTimeError, KeyboardInterrupt) as error:
@@ -168,7 +164,7 @@ def _searched(evaluation: Evaluation, proof: Proof, effort: _Effort) -> _Searche
         best = best or _best_so_far(evaluation)
         if best is None and ended == INTERRUPTED:
             raise KeyboardInterrupt from None
-    return _Searched(best, ended, shown, left, schedule)
+    return _Searched(best, ended, shown, schedule)
 
 
 def deadline_of(begin: float, time_limit: float | None) -> float | None:
@@ -245,35 +241,9 @@ def _nothing(ended: str, evaluation: Evaluation, most: int, refused: list[str]) 
     )
 
 
-def _left_over(evaluation: Evaluation, best: Estimate) -> tuple[float, str] | None:
-    """Return the bulk throughput of a fleet, and how it is known; None with roles.
-
-    Without bulk requests: idle time at the throughput of a worker that has them all at once.
-    """
-    if best.bulk_tokens_per_s is not None:
-        return best.bulk_tokens_per_s, "measured"
-    if evaluation.question.has_roles:
-        return None
-    question, total = evaluation.question, 0.0
-    for number, machine in enumerate(question.machines):
-        count = best.fleet[number]
-        if not count:
-            continue
-        alone = replace(
-            question,
-            machines=(machine._replace(price=Fraction(1)),),
-            arrivals="at_once",
-            sample=min(_REFERENCE_REQUESTS, len(question.instance)),
-            seeds=question.seeds[:1],
-        )
-        total += count * best.idle[number] * evaluation.reference(alone).tokens_per_s
-    return total, "idle time"
-
-
 def _answer(proof: Proof, evaluation: Evaluation, found: _Searched, best: Estimate) -> Capacity:
     question = evaluation.question
     machines, several = question.machines, len(question.machines) > 1
-    bulk, basis = (best.bulk_tokens_per_s, "measured") if found.left is None else found.left
     notes = []
     if proof.unproven:
         notes.append(f"no lower bound above 1 is proven: {proof.unproven}")
@@ -289,7 +259,7 @@ def _answer(proof: Proof, evaluation: Evaluation, found: _Searched, best: Estima
         float(price_of(machines, best.fleet)) if several else None,
         float(proof.lower_price()) if several else None,
         float(question.attainment), question.confidence, question.criterion,
-        bulk, None if bulk is None else basis,
+        best.bulk_tokens_per_s,
         evaluation.simulations, evaluation.ran, proof.certificate,
         found.ended, found.shown, tuple(notes),
     )  # fmt: skip

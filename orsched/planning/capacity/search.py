@@ -81,7 +81,7 @@ class Evaluation:
         self._simulate(self.question, new, self.known)
         return [self.known[fleet] for fleet in asked]
 
-    def reference(self, question: Question, fleet: Fleet = (1,)) -> Estimate:
+    def reference(self, question: Question, fleet: Fleet) -> Estimate:
         """Return the estimate of a fleet for another question about the same instance."""
         found: dict[Fleet, Estimate] = {}
         self._simulate(question, [fleet], found)
@@ -382,9 +382,7 @@ class Capacity:
         price, lower_bound_price: of the fleet, and one that no cheaper fleet can do with; for
             several machines, else None.
         attainment_wanted, confidence, criterion: as asked.
-        bulk_tokens_per_s: output tokens a second of bulk requests, or what idle time leaves.
-        bulk_basis: ``measured`` for bulk requests of the instance, or ``idle time``: the machine's
-            throughput with such requests all at once, times the share of time without a step.
+        bulk_tokens_per_s: output tokens a second of bulk requests, None without any.
         simulations, ran: runs that the answer rests on, and how many of them were run now.
         certificate: what proves the lower bound, or None where nothing is proven.
         termination: ``finished``, ``time_limit`` or ``interrupted``.
@@ -405,7 +403,6 @@ class Capacity:
     confidence: float
     criterion: str
     bulk_tokens_per_s: float | None
-    bulk_basis: str | None
     simulations: int
     ran: int
     certificate: dict[str, Any] | None = field(repr=False)
@@ -431,7 +428,6 @@ class Capacity:
             "lower_bounds": self.lower_bounds,
             **_measured(best),
             "bulk_tokens_per_s": self.bulk_tokens_per_s,
-            "bulk_basis": self.bulk_basis,
             "worker_hours": None if best is None else best.worker_hours,
             "schedule": None if self.schedule is None else self.schedule.to_dict(),
             "simulations": self.simulations,

@@ -79,7 +79,7 @@ class Estimate(NamedTuple):
     on figures are kept where each replication keeps them; ``limits`` has the worst value of each.
 
     ``suffices`` is by the question's criterion; ``low`` and ``high`` are the ends of ``interval``;
-    tokens are output tokens; ``idle`` is each machine's share of worker time without a step.
+    tokens are output tokens of bulk requests.
     """
 
     fleet: Fleet
@@ -91,8 +91,6 @@ class Estimate(NamedTuple):
     ttft_p99_s: float | None
     tpot_p99_s: float | None
     bulk_tokens_per_s: float | None
-    tokens_per_s: float
-    idle: tuple[float, ...]
     worker_hours: float
     limits: dict[str, dict[str, Any]] | None
     overloaded: bool
@@ -150,8 +148,6 @@ def estimate_of(question: Question, fleet: Fleet, results: Sequence[Mapping[str,
         mean_s([each["ttft_p99_ns"] for each in results]),
         mean_s([each["tpot_p99_ns"] for each in results]),
         _bulk(results),
-        _rate(results, "output_tokens"),
-        _idle(fleet, results),
         sum(each["on_ns"] for each in results) / len(results) / NS_PER_S / 3600,
         limits or None,
         any(each["overloaded"] for each in results),
@@ -178,25 +174,10 @@ def mean_s(values: Sequence[int | None]) -> float | None:
 
 def _bulk(results: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the output tokens of bulk requests a second, until all requests are done."""
-    if not any(each["bulk_requests"] for each in results):
+    spent = sum(each["makespan_ns"] for each in results)
+    if not spent or not any(each["bulk_requests"] for each in results):
         return None
-    return _rate(results, "bulk_tokens")
-
-
-def _rate(results: Sequence[Mapping[str, Any]], name: str) -> float:
-    tokens = sum(each[name] for each in results)
-    spent = sum(each["makespan_ns"] for each in results)
-    return float(tokens * NS_PER_S / spent) if spent else 0.0
-
-
-def _idle(fleet: Fleet, results: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    spent = sum(each["makespan_ns"] for each in results)
-    found, first = [], 0
-    for count in fleet:
-        busy = sum(sum(each["busy_ns"][first : first + count]) for each in results)
-        found.append(1 - busy / (count * spent) if count and spent else 0.0)
-        first += count
-    return tuple(found)
+    return float(sum(each["bulk_tokens"] for each in results) * NS_PER_S / spent)
 
 
 def with_fleet(
@@ -358,10 +339,6 @@ def figures(whole: Instance, schedule: Schedule, given: SLO | None) -> dict[str,
     bulk = np.ones(len(instance), bool)
     bulk[rows] = False
     run = Latencies(instance, times["first_token_ns"], times["finish_ns"], TokenGaps(line))
-    steps = schedule.steps
-    busy = np.bincount(
-        steps.worker, weights=steps.end_ns - steps.start_ns, minlength=len(instance.workers)
-    )
     parts = np.array_split(kept, min(MOST_PARTS, len(kept)))
     ttfts, paces = distribution(ttft), distribution(pace[several])
     return {
@@ -378,6 +355,4 @@ def figures(whole: Instance, schedule: Schedule, given: SLO | None) -> dict[str,
         "makespan_ns": (end := schedule.makespan_ns),
         "on_ns": sum((row.end_ns or end) - row.start_ns for row in schedule.on_times or ())
         or end * len(instance.workers),
-        "busy_ns": [int(each) for each in busy],
-        "output_tokens": int(req.output_tokens.sum()),
     }
