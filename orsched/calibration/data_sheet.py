@@ -91,10 +91,11 @@ class Fitting(NamedTuple):
 
     kv_tokens: int  # tokens in the caches
     blocks: int  # of ``BLOCK_TOKENS`` tokens
+    state_tokens: int = 0  # whose room the state of a request takes, in layers without a cache
 
     def slots(self, length: int) -> int:
-        """Return how many slots of so many tokens that is."""
-        return self.kv_tokens // length
+        """Return how many slots of so many tokens that is, each with the state of a request."""
+        return self.kv_tokens // (length + self.state_tokens)
 
 
 class _Kind(NamedTuple):
@@ -277,26 +278,34 @@ def _attention(gpu: Gpu, shape: ModelShape, layout: Layout, known: Constants) ->
 
 
 def fitting(
-    gpu: Gpu, shape: ModelShape, layout: Layout | None = None, share: float | None = None
+    gpu: Gpu,
+    shape: ModelShape,
+    layout: Layout | None = None,
+    share: float | None = None,
+    requests: int = 0,
 ) -> Fitting:
     """Return what fits into GPUs beside a model's weights; ``InputError`` if those do not fit.
 
-    ``share`` of the memory (default: the constants' ``memory_share``) less the weights. GB of data
-    sheets are 10^9 bytes, of which devices have 5 to 8 % more: that is left to activations.
+    ``share`` of the memory (default: the constants' ``memory_share``) less the weights, and less
+    the states that so many ``requests`` have in layers of linear attention. In vLLM these share one
+    pool with the caches. GB of data sheets are 10^9 bytes, of which devices have 5 to 8 % more:
+    that is left to activations.
     """
     layout = layout or Layout()
     _require_shared(shape, layout)
     room, each = _room(gpu, shape, layout, share)
-    tokens = room // each
+    state = -(-shape.state_bytes // each)
+    tokens = room // each - -(-requests // layout.dp) * state
     if tokens < BLOCK_TOKENS:
         raise InputError(
-            f"the weights of {shape.title}, {shape.weight_bytes / 1e9:.0f} GB, do not fit"
-            f" onto {layout.gpus} x {gpu.title}",
+            f"the weights of {shape.title}, {shape.weight_bytes / 1e9:.0f} GB"
+            f"{f', and the states of {requests:,} requests' if requests and state else ''}, do not"
+            f" fit onto {layout.gpus} x {gpu.title}",
             field="tp",
             remedy=f"at least {least_gpus(gpu, shape)} GPUs: --tp or --pp",
         )
     tokens *= layout.dp
-    return Fitting(tokens, tokens // BLOCK_TOKENS)
+    return Fitting(tokens, tokens // BLOCK_TOKENS, state)
 
 
 def _room(

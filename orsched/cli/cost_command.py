@@ -229,7 +229,8 @@ def _cost_of_data_sheet(given: CostCommand) -> None:
     write_cost(cost, {"machine": about}, given.output)
     if given.worker_file is not None:
         slots = room.slots(length) if given.slots is None else given.slots
-        memory = BlockMemory(room.blocks, BLOCK_TOKENS, "paged")
+        beside = fitting(chip, shape, layout, known.memory_share, max(1, slots))
+        memory = BlockMemory(beside.blocks, BLOCK_TOKENS, "paged")
         name = f"{chip.name}-{shape.name}"
         worker = Worker(max(1, slots), cost, PREFILL_CAP, memory, name)
         write_worker(worker, given.worker_file)

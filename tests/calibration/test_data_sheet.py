@@ -265,6 +265,13 @@ def test_what_fits_beside_the_weights():
     one, groups = (fitting(GPUS["h200"], shape, layout).kv_tokens
                    for layout in (Layout(tp=8), Layout(dp=8, ep=8)))  # fmt: skip
     assert groups > 2 * one
+    # the state of a request in 45 layers: 64 heads of 128 x 128 numbers of 4 bytes
+    shape = MODELS["qwen3.5-397b"]
+    none, some = (fitting(GPUS["b200"], shape, Layout(tp=8), requests=n) for n in (0, 100))
+    each = shape.kv_numbers * 2 * 4  # eight GPUs have four copies of two heads of keys
+    assert none.state_tokens == -(-45 * 64 * 128 * 128 * 4 // each)
+    assert some.kv_tokens == none.kv_tokens - 100 * none.state_tokens
+    assert none.slots(1000) == none.kv_tokens // (1000 + none.state_tokens)
     for gpu in GPUS.values():
         for shape in MODELS.values():
             count = least_gpus(gpu, shape)

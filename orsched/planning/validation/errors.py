@@ -137,7 +137,11 @@ def machine_of(each: Served) -> Machine:
         raise _left_out("the table does not name the GPU (--gpu)")
     if not each.engine:
         raise _left_out("the table does not name the engine")
-    return _machine(each.gpu, each.model, precision_of(each), layout, each.engine)
+    found = _machine(each.gpu, each.model, precision_of(each), layout, each.engine)
+    if not found.shape.linear:
+        return found
+    room = fitting(found.gpu, found.shape, layout, requests=each.concurrency)
+    return found._replace(memory=memory_of({"kv_tokens": room.kv_tokens}))
 
 
 @lru_cache(maxsize=4096)

@@ -126,6 +126,8 @@ def test_the_command_prints_tables_json_and_a_picture(tmp_path, capsys):
     assert [line.split()[0] for line in printed.out.splitlines()[1:]] == ["all", "gpu"]
     assert "2 predicted, 0 left out" in printed.err
     assert "predicted TPOT, s" in (tmp_path / "p.svg").read_text()
+    assert main([str(small), "--only", "no-such-model", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == []
     assert main([str(small), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 4
     small.write_text("prompt_tokens\n5\n")
