@@ -7,7 +7,7 @@
 if __name__ != "orsched.instances":
     raise ImportError("use 'import orsched.instances', not 'import instances'")
 
-from orsched.common.registry import lazy_names
+from orsched.common.lazy_names import lazy_names
 
 _HOME = {
     "orsched.instances.sources": ("draw_sources", "load_mix"),

@@ -5,7 +5,7 @@ the DP batcher, ``orsched.models.windows`` the search at full scale."""
 if __name__ != "orsched.models":
     raise ImportError("use 'import orsched.models', not 'import models'")
 
-from orsched.common.registry import lazy_names
+from orsched.common.lazy_names import lazy_names
 
 _HOME = {
     "orsched.models.bounds.bounds": ("bound",),

@@ -6,7 +6,7 @@ imported from their modules at first use (type checkers read ``__init__.pyi``).
 """
 
 from orsched._version import __version__
-from orsched.common.registry import lazy_names
+from orsched.common.lazy_names import lazy_names
 
 _HOME = {
     "orsched.data.autoscaling": ("Autoscaling",),

@@ -3,7 +3,7 @@
 if __name__ != "orsched.runner":
     raise ImportError("use 'import orsched.runner', not 'import runner'")
 
-from orsched.common.registry import lazy_names
+from orsched.common.lazy_names import lazy_names
 
 _HOME = {
     "orsched.calibration.candidates": ("Calibration", "calibrate"),

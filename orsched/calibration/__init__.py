@@ -1,6 +1,6 @@
 """Where step times come from: fits to measurements, data sheets, and the catalogue of machines."""
 
-from orsched.common.registry import lazy_names
+from orsched.common.lazy_names import lazy_names
 
 _HOME = {
     "orsched.calibration.catalogue": (

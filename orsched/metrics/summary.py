@@ -16,9 +16,10 @@ from orsched.data.service_classes import SLO as SLO  # noqa: TC001
 from orsched.data.workers import time_within
 from orsched.metrics.class_metrics import OUTPUT_WEIGHT, PROMPT_WEIGHT, TenantService, class_figures
 from orsched.metrics.flat_figures import PERCENTILES as PERCENTILES
-from orsched.metrics.flat_figures import Latencies, overloaded, ratio
 from orsched.metrics.flat_figures import distribution as distribution
+from orsched.metrics.flat_figures import ratio
 from orsched.metrics.objective_values import due_figures
+from orsched.metrics.run_limits import Latencies, overloaded
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.timeline_rows import exact_product
 from orsched.metrics.token_times import (

@@ -6,7 +6,7 @@ laws of predictions that need no text (``noise``, ``classes``) are in ``orsched.
 
 from __future__ import annotations
 
-from orsched.common.registry import lazy_names
+from orsched.common.lazy_names import lazy_names
 
 _HOME = {
     "orsched.prediction.data": ("DOMAINS", "LabelledPrompts", "Prompt", "make_corpus"),

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from orsched.common.errors import TimeLimitError
-from orsched.common.registry import attached, callable_module
+from orsched.common.lazy_names import callable_module
+from orsched.common.registry import attached
 from orsched.common.stop import FIRST_S, gap_met, gap_of, tell_bound
 from orsched.simulator.policy import Information
 from orsched.solving.objectives import MAKESPAN, Objective

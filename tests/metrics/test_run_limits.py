@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched import SLO, InputError, check, summarise
-from orsched.metrics.flat_figures import overloaded
+from orsched.metrics.run_limits import overloaded
 from orsched.planning.study.plan import slo_content
 from tests.by_the_book import Book
 from tests.in_order import in_order

@@ -316,7 +316,7 @@ def figures(whole: Instance, schedule: Schedule, given: SLO | None) -> dict[str,
     """
     from orsched.common.columns import exact_sum
     from orsched.data.feasibility import fits_some_worker
-    from orsched.metrics.flat_figures import Latencies, overloaded
+    from orsched.metrics.run_limits import Latencies, overloaded
     from orsched.metrics.summary import distribution
     from orsched.metrics.timeline import Timeline
     from orsched.metrics.token_times import TokenGaps, begins_ns, request_times
