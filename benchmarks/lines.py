@@ -60,7 +60,7 @@ ROOMS = {
     ),
     "simulator": Room(("orsched/simulator",), 4_800, 4_300, 15),
     "metrics, checker, certificates": Room(
-        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 11_600, 9_700, 44
+        ("orsched/metrics", "orsched/checker", "orsched/certificates"), 11_750, 9_700, 46
     ),
     "solving": Room(("orsched/solving",), 3_300, 2_600, 12),
     "files and instances": Room(("orsched/files", "instances"), 8_475, 8_300, 35),
