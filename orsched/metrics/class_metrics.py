@@ -12,7 +12,6 @@ from orsched.common.columns import exact_sum
 from orsched.common.errors import InputError, known_names
 from orsched.common.units import NEVER, NS_PER_S
 from orsched.data.schedule import as_schedule, served_instance
-from orsched.data.service_classes import ServiceClass
 from orsched.metrics.flat_figures import distribution, ratio
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.timeline_rows import changes, covered_sum
@@ -180,20 +179,6 @@ def request_limits(instance: Instance, slo: SLO | None) -> RequestLimits:
         longest = int(further[row]) * (int(tpot[row]) + 1) - 1
         decode[row] = min(longest, NEVER)
     return RequestLimits(np.flatnonzero(judged), ttft, decode)
-
-
-def limited_by(instance: Instance, slo: SLO | None) -> Instance:
-    """Return the instance with the limits of an SLO on the requests that it judges, as classes, and
-    no others; itself without limits on requests."""
-    if slo is None or slo.limits_ns == (None, None):
-        return instance
-    bulk = [instance.names_classes and kind.bulk for kind in instance.classes]
-    limits = dict(zip(("ttft_ns", "tpot_ns"), slo.limits_ns, strict=True))
-    kinds = tuple(
-        ServiceClass(kind.name, bulk=free, **({} if free else limits))
-        for kind, free in zip(instance.classes, bulk, strict=True)
-    )
-    return instance.replace(classes=kinds)
 
 
 def attainment_of(results: dict[str, Any], name: str) -> float:
