@@ -100,7 +100,8 @@ class BoundCommand(CpuTimed, Limits, Printed, RequestsAndCopies):
         from orsched.checker.certificates import bound_violations
         from orsched.common.errors import InvalidScheduleError
         from orsched.common.units import NS_PER_S
-        from orsched.data.service_classes import SLO, limited_by
+        from orsched.data.service_classes import SLO
+        from orsched.metrics.class_metrics import limited_by
         from orsched.models.bounds.bounds import bound, no_floor
         from orsched.models.bounds.ordering import ordering_cannot_help
         from orsched.solving.objectives import other_name

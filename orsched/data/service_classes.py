@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from orsched.data.instance import Instance
-
 
 LABELLED = ("tenant", "group")
 """Columns of numbers that may stand for names, which the column with an ``s`` behind holds."""
@@ -347,21 +345,6 @@ def with_specs(
         named.add(new.name)
         found[new.name] = new
     return tuple(found.values())
-
-
-def limited_by(instance: Instance, slo: SLO | None) -> Instance:
-    """Return the instance with the limits of an SLO on the requests that it judges, as classes, and
-    no others; itself without limits on requests."""
-    if slo is None or slo.limits_ns == (None, None):
-        return instance
-    ttft_ns, tpot_ns = slo.limits_ns
-    kinds = tuple(
-        ServiceClass(kind.name, bulk=True)
-        if instance.names_classes and kind.bulk
-        else ServiceClass(kind.name, bulk=False, ttft_ns=ttft_ns, tpot_ns=tpot_ns)
-        for kind in instance.classes
-    )
-    return instance.replace(classes=kinds)
 
 
 def checked_classes(classes: object) -> tuple[ServiceClass, ...]:

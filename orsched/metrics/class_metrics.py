@@ -12,6 +12,7 @@ from orsched.common.columns import exact_sum
 from orsched.common.errors import InputError, known_names
 from orsched.common.units import NEVER, NS_PER_S
 from orsched.data.schedule import as_schedule, served_instance
+from orsched.data.service_classes import ServiceClass
 from orsched.metrics.flat_figures import distribution, ratio
 from orsched.metrics.timeline import Timeline
 from orsched.metrics.timeline_rows import changes, covered_sum
@@ -179,6 +180,21 @@ def request_limits(instance: Instance, slo: SLO | None) -> RequestLimits:
         longest = int(further[row]) * (int(tpot[row]) + 1) - 1
         decode[row] = min(longest, NEVER)
     return RequestLimits(np.flatnonzero(judged), ttft, decode)
+
+
+def limited_by(instance: Instance, slo: SLO | None) -> Instance:
+    """Return the instance with the limits of an SLO on the requests that it judges, as classes, and
+    no others; itself without limits on requests."""
+    if slo is None or slo.limits_ns == (None, None):
+        return instance
+    ttft_ns, tpot_ns = slo.limits_ns
+    kinds = tuple(
+        ServiceClass(kind.name, bulk=True)
+        if instance.names_classes and kind.bulk
+        else ServiceClass(kind.name, bulk=False, ttft_ns=ttft_ns, tpot_ns=tpot_ns)
+        for kind in instance.classes
+    )
+    return instance.replace(classes=kinds)
 
 
 def attainment_of(results: dict[str, Any], name: str) -> float:

@@ -23,7 +23,7 @@ from orsched.costs.exact import assumed_of_mixed_steps
 from orsched.data.instance import refusal_note
 from orsched.data.schedule import Schedule, Scheduled, as_schedule
 from orsched.data.schedule_classes import allowances_of
-from orsched.data.service_classes import limited_by
+from orsched.metrics.class_metrics import limited_by
 from orsched.metrics.objective_values import objective_value, required_due_dates, weighted_times
 from orsched.metrics.summary import distribution, gap, summarise
 from orsched.models.bounds.bounds import (

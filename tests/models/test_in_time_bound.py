@@ -19,7 +19,7 @@ from orsched.checker.due_bounds import IN_TIME, Due, judged, rank_of, within
 from orsched.common.units import NEVER
 from orsched.costs import AffineCost
 from orsched.data.schedule_classes import allowances_of
-from orsched.data.service_classes import limited_by
+from orsched.metrics.class_metrics import limited_by
 from orsched.metrics.token_times import request_times
 from orsched.models.bounds.due_date_bounds import start_prices
 from orsched.models.bounds.makespan_certificates import balanced_weights, best_shares
