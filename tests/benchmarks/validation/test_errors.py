@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from benchmarks.validation.__main__ import main
+from benchmarks.validation.rates import steady_ms
 from orsched.calibration import MODELS
-from orsched.costs import RooflineCost
+from orsched.costs import AffineCost, RooflineCost
 from orsched.planning.validation.errors import (
     errors_of,
     plain_model,
@@ -132,3 +133,10 @@ def test_the_command_prints_tables_json_and_a_picture(tmp_path, capsys):
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 4
     small.write_text("prompt_tokens\n5\n")
     assert main([str(small)]) == 2
+
+
+def test_the_steady_round_has_as_many_requests_as_arrive_in_it():
+    """Ten a second with 100 tokens in rounds of 10 ms: ten are served at once."""
+    cost = AffineCost(round_fixed_ns=5_000_000, round_client_ns=500_000)
+    assert steady_ms(cost, 10, 100, 100) == pytest.approx(10)
+    assert steady_ms(cost, 100, 100, 100) > 1000
