@@ -284,7 +284,8 @@ def methods(row: index.Row) -> list[str]:
         return ["bound", *small, *(["fcfs", "fleet"] if workers > 1 else one)]
     if row.objective in MEANS:
         return ["bound", *small, *(["sjf"] if row.listed.allows else ["hybrid"]), search]
-    return ["bound", "sjf", "fcfs", "gittins@clairvoyant", "exact"]
+    sought = [] if row.objective == "slo_attainment" else [search]
+    return ["bound", "sjf", "fcfs", "gittins@clairvoyant", *sought, "exact"]
 
 
 def evidence(
