@@ -96,12 +96,10 @@ MOVES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 }
 ATTACKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "all": ExitStack,
-    "no decimation": lambda: gone(f"{PART}.decimate_at"),
     "no guided search": lambda: gone(f"{PART}._guide_at"),
     "no branching": lambda: gone(f"{PART}._decide"),
     "no rooms": lambda: gone(f"{PACKING}.Rooms.of"),
     "no proof by rooms": lambda: gone(f"{PACKING}.prove_by_rooms"),
-    "no best fit": lambda: gone(f"{PACKING}.best_fit"),
     "no exchanges": lambda: gone(f"{PACKING}._exchange"),
 }
 PACKED = ("NU3", "BIG", "T", "L1", "X", "H", "G", "W")
@@ -203,6 +201,7 @@ def best_bounds(most: int, cpu_s: float) -> str:
         instance = library_index.load_listed(place)
         for objective in {NAMES[each] for each in listed.objectives if each in NAMES}:
             kinds = proposed(instance, objective, listed.allows, cpu_s)
+            print(place, objective, file=sys.stderr, flush=True)
             values = sorted((value for value, _ in kinds.values()), reverse=True)
             for name, (value, used) in kinds.items():
                 row = counted[objective, name]

@@ -17,7 +17,7 @@ from orsched.common.columns import frame, int_column, whole_number
 from orsched.common.errors import InputError, MissingDependencyError
 from orsched.common.registry import attached
 from orsched.common.stop import Clock, most_within, require_gap
-from orsched.models.pcmax.local_search import Groups, best_fit, exchange, longest_first, repartition
+from orsched.models.pcmax.local_search import Groups, exchange, longest_first, repartition
 from orsched.models.pcmax.packing_search import Effort, Search, compiled_exchanges
 from orsched.models.pcmax.patterns import LARGEST_TABLE, Problem, table_cells
 from orsched.models.pcmax.rooms import Rooms, prove_by_rooms
@@ -202,9 +202,7 @@ def _search(
     problem, target = Problem.of(jobs, len(best.groups)), best.target(gap)
     few = len(jobs) < 4 * clients  # pairs have few splits: column generation is worth more
     steps = min(moves, (10 if few else 100) * len(jobs))
-    most = max(map(sum, best.groups))
-    other = best_fit(jobs, problem.clients, target, most, clock) if few else None
-    large = not few and most > LARGE
+    large = not few and max(map(sum, best.groups)) > LARGE
     if large:
         compiled_exchanges()  # begins to load
     makespan = repartition(best.groups, target, rng, min(steps, FIRST_MOVES), clock)
@@ -219,9 +217,6 @@ def _search(
         makespan = _fill_rooms(best, problem, target, makespan, clock, rng)
         done += steps // 5
     makespan = repartition(best.groups, target, rng, steps - done, clock)
-    if other and makespan > target and repartition(other, target, rng, steps, clock) < makespan:
-        best.groups = other
-    makespan = max(map(sum, best.groups))
     if makespan <= target or not moves or clock.out():
         return
     if table_cells(problem.sizes, problem.counts, makespan - 1) > LARGEST_TABLE:

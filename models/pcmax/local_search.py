@@ -3,7 +3,6 @@ stand for themselves by their lengths: a group is the list of lengths of one cli
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING, Any
 
@@ -172,35 +171,6 @@ def _split_large(
     for index, job in enumerate(jobs):
         (first if bits >> index & 1 else second).append(job)
     return first, second, load
-
-
-def best_fit(jobs: Sequence[int], clients: int, low: int, high: int, clock: Clock) -> Groups | None:
-    """Return groups by best fit decreasing at the least capacity in [low, high) that it manages (as
-    MULTIFIT with first fit: Coffman, Garey and Johnson 1978); None if it manages none in time."""
-    ordered = sorted(jobs, reverse=True)
-    best = None
-    while low < high and not clock.out():
-        capacity = (low + high) // 2
-        groups = _fill(ordered, clients, capacity, clock)
-        if groups is None:
-            low = capacity + 1
-        else:
-            best, high = groups, capacity
-    return best
-
-
-def _fill(ordered: Sequence[int], clients: int, capacity: int, clock: Clock) -> Groups | None:
-    """Put each job where it leaves least room; None if a job fits nowhere, or time is up."""
-    groups: Groups = [[] for _ in range(clients)]
-    rooms = [(capacity, client) for client in range(clients)]  # by rising room
-    for count, job in enumerate(ordered):
-        at = bisect_left(rooms, (job, -1))
-        if at == len(rooms) or (not count & 1023 and clock.out()):
-            return None
-        room, client = rooms.pop(at)
-        groups[client].append(job)
-        insort(rooms, (room - job, client))
-    return groups
 
 
 MOVES = 80_000  # moves of a walk, before the next one begins

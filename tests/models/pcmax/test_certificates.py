@@ -107,12 +107,14 @@ def test_changed_results_are_rejected():
 
 
 def test_exhaustive_search_proves_what_no_duals_do():
-    """The linear program packs into less; guided attempts find the proof."""
+    """The linear program packs into less; guided attempts or branching find the proof."""
     pytest.importorskip("numba")
     packing = lawrinenko(5, 1000)
     result = packed(packing.jobs, packing.clients)
-    assert (result.certificate["bound"], result.optimal) == ("cover", True)
-    duals_alone = replace(result, certificate={**result.certificate, "bound": "dual"})
+    assert result.optimal
+    assert result.certificate["bound"] in ("cover", "tree")
+    proof = {name: field for name, field in result.certificate.items() if name != "tree"}
+    duals_alone = replace(result, certificate={**proof, "bound": "dual"})
     assert packing_violations(packing.jobs, packing.clients, duals_alone) != []
 
 
