@@ -76,10 +76,8 @@ class Case(NamedTuple):
 CASES = (
     Case("azure-conv", "Azure conv", 1, 0.05, 0.9),
     Case("azure-conv-99", "Azure conv", 1, 0.05, 0.99),
-    Case("azure-conv-512", "Azure conv", 1, 0.05, 0.9, budget=512),
     Case("azure-code", "Azure code", 1, 0.05, 0.9),
     Case("mooncake", "Mooncake", 30, 0.1, 0.9),
-    Case("mooncake-512", "Mooncake", 30, 0.1, 0.9, budget=512),
     Case("mooncake-cached", "Mooncake", 30, 0.1, 0.9, True),
     Case("azure-conv-slack", "Azure conv", 1, 0.05, 0.9, budget=16384, policy="slack"),
     Case("azure-code-slack", "Azure code", 1, 0.05, 0.9, budget=16384, policy="slack"),
