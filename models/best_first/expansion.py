@@ -64,7 +64,7 @@ def advance(case: Case, store: Store, at: Any, most: int, room: int, space: Any,
         else:
             waited = active >= free_bit
             unpack(case, waiting, active, cnt, left)
-            if store.rounds[node] == 0 and is_dominated(case, store, node, left, waited):
+            if store.rounds[node] <= 0 and is_dominated(case, store, node, left, waited):
                 at[LEFT_OUT] += 1
             elif not is_later(case, store, at, node, least, cnt, left, scratch, bins):
                 at[EXPANDED] += 1
@@ -96,7 +96,7 @@ def is_later(
     spent = store.spent[node]
     limit = at[BEST] - spent
     most = (limit - 1 - -(-number // case.clients) * case.stage) // case.round
-    rounds = max(store.rounds[node], least_rounds(case, cnt, left, work, most))
+    rounds = max(abs(store.rounds[node]), least_rounds(case, cnt, left, work, most))
     equal = equal_at_most(case, blocks_of(case, cnt, left, spent))
     while rounds <= most:
         bound = jointly(case, cnt, left, rounds, most, work, number, limit, equal, scratch)
@@ -256,7 +256,9 @@ def offer(
         active |= 1 << (case.clients * case.bits)
     limit = at[BEST] - spent
     blocks = blocks_of(case, cnt, left, spent)
-    bound = to_end(case, cnt, left, limit, equal_at_most(case, blocks), scratch)
+    gone = (spent - store.spent[node] - (0 if waited else case.stage)) // case.round
+    rounds = max(0, store.rounds[node] - gone)  # what fits behind this state fits behind its node
+    bound = to_end(case, cnt, left, limit, equal_at_most(case, blocks), rounds, scratch)
     if bound >= limit:
         return
     if blocks < 0:
@@ -278,7 +280,7 @@ def offer(
                 push(store, at, key, known)
         return
     new = add(store, at, node, waiting, active, spent, since)
-    store.blocks[new] = blocks
+    store.blocks[new], store.rounds[new] = blocks, -rounds
     store.known[slot] = new
     push(store, at, key, new)
 
@@ -306,12 +308,19 @@ def is_dominated(case: Case, store: Store, node: int, left: Any, waited: bool) -
     step (to what follows, to a cheaper equal state, to an A) the end gets no later and no request
     more waits; to come back to a state all ends must be equal, and no stage lies between. So the
     way consists of waiting, equal states of equal times, and steps to an A. Each A is later than
-    the one before, which is O or came before it: there is no way back."""
+    the one before, which is O or came before it: there is no way back.
+
+    The others also bound the rounds: if each client of B is busy for d rounds more than its
+    counterpart in A, at least, what fits into R rounds behind B fits into R - d behind A."""
     waiting, spent, since = store.waiting[node], store.spent[node], store.since[node]
     mask = (1 << case.bits) - 1
     slot = front(store, waiting)
     before = store.fronts[slot]
     while before >= 0:
+        active, later = store.active[before], left[0] - (store.active[before] & mask)
+        for j in range(1, case.clients):
+            later = min(later, left[j] - ((active >> (j * case.bits)) & mask))
+        store.rounds[node] = min(store.rounds[node], -abs(store.rounds[before]) - later)
         passed = spent - store.spent[before]
         more = store.blocks[before] >= store.blocks[node]
         if more and passed >= 0 and (not waited or store.spent[before] > since):

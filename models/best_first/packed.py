@@ -188,7 +188,9 @@ def bins_of(case: Case) -> Bins:
     """Return room to fill the clients of a case."""
     kinds = len(case.rounds)
     stock, rests, slacks = (np.zeros(size, np.int64) for size in (kinds, *(case.clients,) * 2))
-    taken, sums = (np.zeros((case.clients, size), np.int64) for size in (kinds, kinds + 1))
+    taken = np.zeros((case.clients, kinds), np.int64)
+    words = case.holds.shape[1] // packed_bounds.WORD + 1
+    sums = np.zeros((case.clients, kinds + 1, words), np.int64)
     return Bins(stock, taken, sums, rests, slacks)
 
 

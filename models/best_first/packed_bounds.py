@@ -40,7 +40,7 @@ class Store(NamedTuple):
     since: Any
     before: Any  # the node before, -1 at the start
     below: Any  # the node that stands next among those that leave out others, -1 after the last
-    rounds: Any  # a lower bound on the rounds to the end, 0 before it was worked out
+    rounds: Any  # a lower bound on the rounds to the end; 0 or below before it was looked at
     blocks: Any  # how many full blocks it begins with (``expansion.blocks_of``)
     closed: Any  # whether it has been taken from the heap
     keys: Any
@@ -55,7 +55,7 @@ class Bins(NamedTuple):
 
     stock: Any  # how many of each kind remain
     taken: Any  # one row a client, one column a kind: how many it has
-    sums: Any  # of what remained when a client's turn came, the rounds of the kinds from each on
+    sums: Any  # of what remained at a client's turn: as bits, the sums that kinds from each on have
     rests: Any
     slacks: Any
 
@@ -87,11 +87,14 @@ def equal_at_most(case: Case, blocks: int) -> int:
     return case.clients if blocks >= 0 or case.clients == 1 else case.clients - 1
 
 
-def to_end(case: Case, cnt: Any, left: Any, limit: int, equal: int, scratch: Any) -> int:
-    """Return a lower bound on the time to the end, or the limit where that is no less."""
+def to_end(
+    case: Case, cnt: Any, left: Any, limit: int, equal: int, known: int, scratch: Any
+) -> int:
+    """Return a lower bound on the time to the end, or the limit where that is no less. ``known``:
+    a bound on the rounds."""
     work, number = totals(case, cnt, left)
     most = (limit - 1 - -(-number // case.clients) * case.stage) // case.round
-    rounds = least_rounds(case, cnt, left, work, most)
+    rounds = max(known, least_rounds(case, cnt, left, work, most))
     if rounds > most:
         return limit
     return jointly(case, cnt, left, rounds, most, work, number, limit, equal, scratch)
@@ -230,7 +233,9 @@ def jointly(
     return best
 
 
-MOST_TRIED = 20_000  # steps after which what has not been refuted counts as fitting
+MOST_TRIED = 2_000  # steps after which what has not been refuted counts as fitting
+
+WORD = 62  # bits of a word that says which sums can be reached
 
 
 def packs(case: Case, cnt: Any, left: Any, rounds: int, bins: Bins) -> bool:
@@ -250,39 +255,82 @@ def packs(case: Case, cnt: Any, left: Any, rounds: int, bins: Bins) -> bool:
         return False
     if clients == 1:
         return True
-    begin_client(case, left, rounds, bins, 0, slack)
+    row = begin_client(case, left, rounds, bins, 0, slack)
     for _ in range(MOST_TRIED):
-        if kind < kinds and bins.rests[client] - bins.sums[client, kind] <= bins.slacks[client]:
-            some = min(bins.stock[kind], bins.rests[client] // case.rounds[kind])
-            bins.taken[client, kind] = 0
-            take(case, bins, client, kind, some)
-            kind += 1
-        elif kind == kinds and is_full(case, bins, client):
-            if client == clients - 2:
+        if client == clients - 2:
+            if can_fill(bins, client, row):
                 return True
-            slack = bins.slacks[client] - bins.rests[client]
-            client, kind = client + 1, 0
-            begin_client(case, left, rounds, bins, client, slack)
+            kind = 0
         else:
-            kind = last_taken(bins, client, kind)
-            while kind < 0 and client > 0:
-                client -= 1
-                kind = last_taken(bins, client, kinds)
-            if kind < 0:
-                return False
-            take(case, bins, client, kind, -1)
-            kind += 1
+            rest = bins.rests[client]
+            while kind < kinds and (bins.stock[kind] == 0 or case.rounds[kind] > rest):
+                bins.taken[client, kind] = 0
+                kind += 1
+            if kind < kinds and can_fill(bins, client, kind):
+                some = min(bins.stock[kind], rest // case.rounds[kind])
+                bins.taken[client, kind] = 0
+                take(case, bins, client, kind, some)
+                kind += 1
+                continue
+            if kind == kinds and is_full(case, bins, client):
+                client, kind, slack = client + 1, 0, bins.slacks[client] - rest
+                row = begin_client(case, left, rounds, bins, client, slack)
+                continue
+        kind = last_taken(bins, client, kind)
+        while kind < 0 and client > 0:
+            client -= 1
+            kind = last_taken(bins, client, kinds)
+        if kind < 0:
+            return False
+        take(case, bins, client, kind, -1)
+        kind += 1
     return True
 
 
-def begin_client(case: Case, left: Any, rounds: int, bins: Bins, client: int, slack: int) -> None:
-    """Write what the next client may hold and leave empty, and the sums of what remains."""
+def begin_client(case: Case, left: Any, rounds: int, bins: Bins, client: int, slack: int) -> int:
+    """Write what the next client may hold and leave empty, and which sums the requests that remain
+    have, from each kind on: for the last client but one only all together. Return their row."""
     bins.slacks[client] = slack
-    bins.rests[client] = rounds - left[case.clients - 1 - client]
-    kinds = len(case.rounds)
-    bins.sums[client, kinds] = 0
-    for i in range(kinds - 1, -1, -1):
-        bins.sums[client, i] = bins.sums[client, i + 1] + bins.stock[i] * case.rounds[i]
+    rest = rounds - left[case.clients - 1 - client]
+    bins.rests[client] = rest
+    behind, words = len(case.rounds), rest // WORD + 1
+    last = client == case.clients - 2
+    for word in range(words):
+        bins.sums[client, behind, word] = 0
+    bins.sums[client, behind, 0] = 1
+    for i in range(behind - 1, -1, -1):
+        size = case.rounds[i]
+        if bins.stock[i] == 0 or size > rest:
+            continue
+        row = 0 if last else i
+        far, bits = size // WORD, size % WORD
+        low = (1 << (WORD - bits)) - 1
+        for times in range(min(bins.stock[i], rest // size)):
+            since = row if times else behind
+            for word in range(words - 1, far - 1, -1):
+                found = (bins.sums[client, since, word - far] & low) << bits
+                if word > far:
+                    found |= bins.sums[client, since, word - far - 1] >> (WORD - bits)
+                bins.sums[client, row, word] = bins.sums[client, since, word] | found
+            if since != row:
+                for word in range(far):
+                    bins.sums[client, row, word] = bins.sums[client, since, word]
+        behind = row
+    return behind
+
+
+def can_fill(bins: Bins, client: int, kind: int) -> bool:
+    """Return whether requests from a kind on leave no more of a client empty than may be."""
+    high, low = bins.rests[client], max(0, bins.rests[client] - bins.slacks[client])
+    for word in range(low // WORD, high // WORD + 1):
+        found = bins.sums[client, kind, word]
+        if word == low // WORD:
+            found = found >> (low % WORD) << (low % WORD)
+        if word == high // WORD:
+            found = found & ((1 << (high % WORD + 1)) - 1)
+        if found != 0:
+            return True
+    return False
 
 
 def take(case: Case, bins: Bins, client: int, kind: int, some: int) -> None:

@@ -115,7 +115,7 @@ def test_the_bound_of_every_state_is_below_what_it_takes(seed):
         most = case.holds.shape[1] - 1
         if any(waiting) and limit // case.round <= most:
             least = expansion.to_end(
-                case, np.array(waiting), np.array(left), limit, case.clients, space
+                case, np.array(waiting), np.array(left), limit, case.clients, 0, space
             )
             assert least <= to_go
 
@@ -216,11 +216,27 @@ def test_it_says_whether_requests_fit(seed):
 
 
 def test_after_many_steps_it_says_yes(monkeypatch):
-    monkeypatch.setattr(packed_bounds, "MOST_TRIED", 1)
+    monkeypatch.setattr(packed_bounds, "MOST_TRIED", 0)
     case = case_of(of_lengths([5, 5, 5], 2, 9, 0, 5, 0))
     assert packed_bounds.packs(case, np.array([3]), np.array([0, 0]), 9, bins_of(case))
     monkeypatch.undo()
     assert not packed_bounds.packs(case, np.array([3]), np.array([0, 0]), 9, bins_of(case))
+
+
+@pytest.mark.parametrize("seed", range(6, 10))
+def test_the_rounds_known_of_a_state_are_not_above_what_its_requests_need(seed):
+    """They come from the state before, or from another in which as many wait (``fit`` is exact)."""
+    found = searched(varied(seed))
+    case, store, raised = found.case, found.store, 0
+    waiting, left = (np.zeros(9, np.int64) for _ in range(2))
+    for node in range(1, int(found.at[packed_bounds.NODES])):
+        expansion.unpack(case, store.waiting[node], store.active[node], waiting, left)
+        known, busy = abs(int(store.rounds[node])), left[: case.clients].tolist()
+        if known:
+            items = np.repeat(case.rounds, waiting[: len(case.rounds)]).tolist()
+            assert not fit(items, tuple(known - 1 - each for each in busy))
+            raised += known - 1 > -(-(sum(items) + sum(busy)) // case.clients)
+    assert raised
 
 
 @pytest.mark.parametrize("seed", range(6, 14))
