@@ -20,6 +20,7 @@ from orsched.data.instance import Instance
 from orsched.data.memory import BlockMemory
 from orsched.data.requests import Requests
 from orsched.data.workers import Worker
+from orsched.instances.conversations import chats, tool_rollouts
 from orsched.instances.rollouts import rollouts
 from orsched.instances.sources import sources
 from orsched.instances.synthetic import gsm8k, pang_case, peers_workload, uniform
@@ -237,11 +238,13 @@ SHIPPED: dict[str, Callable[[], Instance]] = {
 }
 
 GENERATORS: dict[str, Callable[..., Instance]] = {
+    "chats": chats,
     "gsm8k": gsm8k,
     "pang-case": pang_case,
     "peers": peers_workload,
     "rollouts": rollouts,
     "sources": sources,
+    "tool-rollouts": tool_rollouts,
     "uniform": uniform,
 }
 """Generators of instances, by name; their arguments are those of the functions."""

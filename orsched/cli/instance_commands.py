@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 @command("generate")
 class GenerateCommand(Options):
-    """Make an instance with GENERATOR: gsm8k, pang-case, peers, rollouts, sources or
-    uniform.
+    """Make an instance with GENERATOR: chats, gsm8k, pang-case, peers, rollouts, sources,
+    tool-rollouts or uniform.
 
     Example: orsched generate gsm8k --seed 3 --set clients=100 -o case3.json
     """

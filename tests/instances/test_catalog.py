@@ -48,7 +48,10 @@ def test_unknown_names_and_arguments_list_the_known_ones():
     assert generate("pang-case", seed=1).name == "pang-case-1"
     assert len(generate("peers", requests=5)) == 5
     assert len(generate("uniform", requests=5, clients=2)) == 5
-    assert set(GENERATORS) == {"gsm8k", "pang-case", "peers", "rollouts", "sources", "uniform"}
+    assert set(GENERATORS) == {
+        *("chats", "gsm8k", "pang-case", "peers", "rollouts", "sources", "tool-rollouts"),
+        "uniform",
+    }
     with pytest.raises(InputError, match="generator gsm8k has no argument 'sedd'") as caught:
         generate("gsm8k", sedd=3)
     assert str(caught.value.remedy).startswith("did you mean seed? known arguments: seed, ")

@@ -62,3 +62,37 @@ def test_the_generator_makes_a_fleet_whose_groups_share_their_prompts():
 ])  # fmt: skip
 def test_wrong_arguments_name_their_field(arguments, field):
     assert refusal(generate, "rollouts", **{"prompts": 2, "samples": 2} | arguments).field == field
+
+
+@pytest.mark.parametrize(("name", "sizes", "turns"), [
+    ("chats", {"conversations": 6, "turns": 3, "system": 100, "think_s": 2}, 3),
+    ("tool-rollouts", {"trajectories": 4, "turns": 4, "tool_s": 0, "concurrency": 2}, 4),
+    ("chats", {"conversations": 5, "turns": 1}, 1),
+])  # fmt: skip
+def test_conversations_follow_their_own_answers(name, sizes, turns):
+    instance = generate(name, seed=3, **sizes)
+    assert instance.requests == generate(name, seed=3, **sizes).requests
+    assert instance.requests != generate(name, seed=4, **sizes).requests
+    found = instance.requests
+    if turns == 1:
+        assert found.parent is None
+        return
+    later = np.flatnonzero(found.parent >= 0)
+    before = found.parent[later]
+    assert len(later) == len(found) * (turns - 1) // turns
+    assert (before == later - 1).all()
+    assert (found.prompt_tokens[later] > (found.prompt_tokens + found.output_tokens)[before]).all()
+    assert (found.delay_ns[later] >= 0).all()
+    results = simulate(instance, "vllm").schedule.results  # checked
+    assert results["hit_tokens"] > 0
+
+
+@pytest.mark.parametrize(("name", "arguments", "field"), [
+    ("chats", {"conversations": 0}, "conversations"), ("chats", {"turns": 0}, "turns"),
+    ("chats", {"think_s": float("nan")}, "think_s"), ("chats", {"think_s": -1}, "think_s"),
+    ("chats", {"system": -1}, "system"), ("chats", {"concurrency": 0}, "concurrency"),
+    ("tool-rollouts", {"tool_s": "5"}, "tool_s"), ("tool-rollouts", {"seed": -1}, "seed"),
+    ("tool-rollouts", {"trajectories": 10**9}, "trajectories"),
+])  # fmt: skip
+def test_bad_conversations_are_refused_by_field(name, arguments, field):
+    assert refusal(generate, name, **arguments).field == field
