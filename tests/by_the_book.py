@@ -107,34 +107,42 @@ class Book:
             rules = {each.eviction for each in caches}
             own = schedule.eviction is None
             (rule,) = rules if own else (schedule.eviction["rule"],)
-            self.check_orders()
             ahead = not own and schedule.eviction.get("ahead", False)
+            self.check_orders(ahead)
             self.prefix_book = PrefixBook(self, rule, ahead)
             for stay in self.stays:
                 found = self.prefix_book.found.get(id(stay), 0)
                 require(found == stay.hit, "hits")
 
-    def check_orders(self):
+    def check_orders(self, ahead):
         """Stays that begin in a step have turns, and those evicted before one have exits."""
         ends = len(self.steps)
-        begun, gone = {}, {}
+        begun, gone, early = {}, {}, set()
         for stay in self.stays:
             if not self.instance.workers[stay.worker].caches_prefixes:
                 continue
             begun.setdefault(stay.first, []).append(stay.turn)
             stays = stay.finished or stay.sent is not None
-            require(not stays or stay.rested == stay.exit == 0, "finished and sent stays")
-            if stays:
-                continue
             later = [n for n in range(stay.last + 1, ends) if self.on_worker(n, stay.worker)]
             require(stay.rested <= len(later), "an eviction while the worker goes on")
-            self.check_rest(stay, later)
+            if stay.finished and ahead:
+                require(stay.rested <= 1, "freed with the next step")
+                require(stay.rested == 0 or stay.exit == 0, "late ones go in turn")
+                if not stay.exit:
+                    continue
+                early.add((stay.worker, (*later, ends)[0]))
+            else:
+                require(not stays or stay.rested == stay.exit == 0, "finished and sent stays")
+                if stays:
+                    continue
+                self.check_rest(stay, later)
             place = [*later, ends][stay.rested]
             gone.setdefault((stay.worker, place), []).append(stay.exit)
         for turns in begun.values():
             require(sorted(turns) == list(range(len(turns))), "turns")
-        for exits in gone.values():
-            require(not any(exits) or sorted(exits) == list(range(len(exits))), "exits")
+        for place, exits in gone.items():
+            turns = [turn + (place in early) for turn in range(len(exits))]
+            require(not any(exits) or sorted(exits) == turns, "exits")
 
     def on_worker(self, number, worker):
         return self.steps[number].worker == worker

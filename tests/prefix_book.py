@@ -25,7 +25,8 @@ class PrefixBook:
             for index, worker in enumerate(self.instance.workers)
             if worker.caches_prefixes
         }
-        self.tables = {}
+        self.tables, self.soon = {}, []
+        self.admits = {stay.first for stay in book.stays}
         for action in sorted(self.actions(), key=lambda action: action[:5]):
             self.act(*action)
 
@@ -48,12 +49,13 @@ class PrefixBook:
                 last, free = steps[stay.last], 4
                 later = [n for n, each in enumerate(steps) if each.worker == stay.worker]
                 later = [n for n in later if n > stay.last]
-                if self.ahead and later:
+                late = stay.rested == 1
+                if (late or stay.exit) and later:
                     free, number = 5, later[0]
-                    step, late = steps[number], self.was_planned(number, stay.last)
+                    step, kind = steps[number], 2.5 if late else 0
                     moment = step.end_ns if late and step.phase == DECODE else step.start_ns
-                    kind = 2.5 if late else 0.5
-                    yield moment, stay.worker, number, kind, self.order(stay), stay, None
+                    turn = self.order(stay) if late else (stay.exit,)
+                    yield moment, stay.worker, number, kind, turn, stay, None
                 yield last.end_ns, stay.worker, stay.last, free, self.order(stay), stay, None
             elif stay.sent is not None:
                 end, own = stay.sent.end_ns, enumerate(steps)
@@ -85,18 +87,6 @@ class PrefixBook:
             if row.worker in self.pools and row.end_ns is not None:
                 yield row.worker, row.end_ns
 
-    def was_planned(self, number, before):
-        """Whether a step was planned while the one before it ran."""
-        step, stays = self.book.steps[number], self.book.stays
-        known = self.book.steps[before].start_ns
-        new = [s for s in stays if s.first == number]
-        if any(self.requests.arrival_ns[s.request] > known for s in new):
-            return False
-        if step.rounds == 1 and any(number in s.does and number > s.first for s in stays):
-            return True
-        done = sum(s.finished and s.last == before for s in stays)
-        return bool(new) and done < self.instance.workers[step.worker].clients
-
     def leaves(self, stay):
         """Number of the step before which an evicted stay is freed; None behind the last one."""
         steps = enumerate(self.book.steps)
@@ -106,6 +96,11 @@ class PrefixBook:
     def act(self, moment, worker, number, kind, order, stay, phase):
         """Let something happen."""
         self.now, self.worker = moment, worker
+        if kind in (0.25, 2.5, 3):
+            self.evict(worker)
+        if kind == 0 and number not in self.admits and self.rule == "lru":
+            self.soon.append(stay)
+            return
         if kind == 3:
             self.used[number] = sum(bool(block.users) for block in self.pools[worker])
             return
@@ -116,7 +111,7 @@ class PrefixBook:
         if kind == 5:
             self.held.append(stay)
             return
-        if kind in (0.5, 2.5):
+        if kind == 2.5 or (kind == 0 and stay.finished):
             if stay in self.held:
                 self.held.remove(stay)
                 self.free(stay)
@@ -211,19 +206,24 @@ class PrefixBook:
 
     def next_block(self, worker):
         free = [block for block in self.pools[worker] if not block.users]
+        if not free and self.soon:
+            self.evict(worker, 1)
+            return self.next_block(worker)
         empty = [block for block in free if block.key is None]
         if empty:
             return empty[0]
-        mine = [stay for stay in self.held if stay.worker == worker]
-        if not free and mine:
-            for stay in mine:
-                self.held.remove(stay)
-                self.free(stay)
-            return self.next_block(worker)
         if not free:
             self.pools[worker].append(Block())  # more than there are: the memory rule sees it
             return self.pools[worker][-1]
         return min(free, key=lambda block: (self.worth(block), block.freed))
+
+    def evict(self, worker, most=2**62):
+        """Let evictions go that wait until a block is wanted and none is free."""
+        for stay in [each for each in self.soon if each.worker == worker][:most]:
+            self.soon.remove(stay)
+            if stay in self.held:
+                self.held.remove(stay)
+            self.free(stay)
 
     def worth(self, block):
         if self.rule == "lru":

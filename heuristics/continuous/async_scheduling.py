@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.common.errors import InputError
 from orsched.data.memory import AHEAD, LRU
 from orsched.data.schedule import DECODE, PREFILL
-from orsched.data.step import evict
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
 from orsched.heuristics.continuous.params import VllmParams, make_queue
 from orsched.heuristics.policy_method import ANY, PolicyMethod
@@ -302,11 +301,13 @@ class AsyncBatching(ContinuousBatching):
         step = super().decide(InFlight(view, self))  # type: ignore[arg-type]
         if step is None:
             return None
-        preempt = [request for request in step.preempt if request not in self.leaving]
-        if not step.prefill and step.decode == ():
-            return evict(preempt) if preempt else None
+        if view.prefixes is None:  # blocks that hold nothing are free at once
+            preempt = [request for request in step.preempt if request not in self.leaving]
+            if not (preempt or step.prefill or step.decode != ()):
+                return None
+            step = step._replace(preempt=preempt)
         # one round: what the next one does depends on what is known now
-        return step._replace(preempt=preempt, rounds=1)
+        return step._replace(rounds=1, ahead=True)
 
     def _learn(self, view: View) -> None:
         for request in self.leaving:

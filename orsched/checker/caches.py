@@ -212,13 +212,14 @@ def check_prefix_caches(line: Timeline, findings: Findings) -> None:
 
 
 def check_columns(line: Timeline, findings: Findings) -> None:
-    """``hit`` and ``turn`` open a stay, ``rested`` and ``exit`` end one, where there is a cache."""
+    """``hit`` and ``turn`` open a stay, ``rested`` and ``exit`` end one, where there is a cache:
+    one that is evicted, or that finishes where steps are planned ahead."""
     if not any(getattr(line.work, name).any() for name in _COLUMNS):
         return
     cached = np.array([worker.caches_prefixes for worker in line.instance.workers], bool)
     here = cached[line.row_worker]
     ends = np.zeros(len(line.row), bool)
-    ends[line.stay_end[line.stay_evicted]] = True
+    ends[line.stay_end[line.stay_evicted | _finish_ahead(line)]] = True
     places = {
         "hit": here & line.opens,
         "turn": here & line.opens,
@@ -266,26 +267,37 @@ def check_turns(line: Timeline, findings: Findings) -> None:
     )
 
 
+def _finish_ahead(line: Timeline) -> Mask:
+    """Return which stays finish on a worker whose steps are planned ahead."""
+    workers = line.instance.workers
+    ahead = [each.caches_prefixes and line.rule_of(each).ahead for each in workers]
+    found: Mask = line.stay_finishes & np.array(ahead, bool)[line.stay_worker]
+    return found
+
+
 def check_exits(line: Timeline, findings: Findings) -> None:
-    """The stays that are evicted before a step go in turns 0, 1, ..., or all have 0."""
+    """The stays that are evicted before a step go in turns 0, 1, ..., or all have 0; where some of
+    them had finished, in turns 1, 2, ..."""
     if not line.work.exit.any():
         return
-    stays = np.flatnonzero(_stays_on_caches(line) & line.stay_evicted)
+    found = line.work.exit[line.row]
+    early = _finish_ahead(line) & (line.stay_exit > 0)
+    stays = np.flatnonzero(_stays_on_caches(line) & (line.stay_evicted | early))
     worker, place, turn = line.stay_worker[stays], line.stay_freed[stays], line.stay_exit[stays]
     order = np.lexsort((turn, place, worker))
     group = np.cumsum(changes(place[order]) | changes(worker[order])) - 1
     rank = np.arange(len(stays)) - np.searchsorted(group, group)
     said = np.bincount(group, turn[order]) > 0
+    rank += np.bincount(group, early[stays[order]])[group] > 0
     rows = np.zeros(len(line.row), bool)
     rows[line.stay_end[stays[order]]] = said[group] & (turn[order] != rank)
     message = "is not 0, 1, ... among the stays that are evicted before one step"
-    findings.add_rows(
-        Kind.PREFIX_CACHE, rows, _row(line, "exit", line.work.exit[line.row], message)
-    )
+    findings.add_rows(Kind.PREFIX_CACHE, rows, _row(line, "exit", found, message))
 
 
 def check_rested(line: Timeline, findings: Findings) -> None:
-    """An evicted stay is freed while its worker goes on, before its request and client do."""
+    """An evicted stay is freed while its worker goes on, before its request and client do; one that
+    has finished with the step after its last one, if not before."""
     if not line.work.rested.any():
         return
     freed, last = line.stay_freed, line.stay_last
@@ -300,6 +312,8 @@ def check_rested(line: Timeline, findings: Findings) -> None:
     wrong[again] |= elsewhere & (starts < line.end_ns[until[again]])
     wrong[again] |= ~elsewhere & (line.stay_first[again + 1] < freed[again])
     wrong |= sound & _client_taken(line, freed)
+    done = _finish_ahead(line)  # with the step after it, or evicted before
+    wrong = np.where(done, (freed > last + 2) | wrong & ~sound | late & (line.stay_exit > 0), wrong)
     rows = np.zeros(len(line.row), bool)
     rows[line.stay_end] = wrong
     message = "steps are more than it can have had its blocks"

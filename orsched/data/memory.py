@@ -73,8 +73,10 @@ class Eviction:
         rule: one of ``RULES``.
         ahead: whether each step is planned while the one before runs (vLLM: async_scheduling; with
             ``lru`` only). Then the blocks of a finished request become free after those that the
-            next step takes, if that one was planned before. The block that the last token of an
-            evicted request fills has no content, since its step was not over.
+            next step takes, if that one was planned before. That plan did not know the end, and
+            may have evicted the request. The schedule says which (``rested``, ``exit``). The block
+            that the last token of an evicted request fills has no content, since its step was not
+            over.
     """
 
     rule: str = "lru"

@@ -134,8 +134,11 @@ class Work:
             next two.
         rested: on the last row of a stay that is evicted, how many steps of its worker begin after
             that row and before the eviction: those in which its prefill, or the request, rests.
+            Of one that finishes where steps are planned ahead (``Eviction``): 1 if it has its
+            blocks until the next step has taken its own, else 0.
         exit: on the last row of a stay that is evicted, its place, from 0, among those evicted
-            before the same step; 0 on all of them where the last admitted goes first.
+            before the same step; 0 on all of them where the last admitted goes first. From 1 where
+            some of them had finished, of which a step that was planned ahead did not know.
     """
 
     request: IntColumn

@@ -39,6 +39,9 @@ class Step(NamedTuple):
         receive: requests handed to this worker whose caches it takes now: each gets the lowest free
             client, and blocks for its cache and next token. A step that only receives takes no
             time; they can decode once their transfers have ended.
+        ahead: the step was planned while the last one ran, on a worker whose prefix cache knows of
+            that (``Eviction.ahead``): what finished in the last step keeps its blocks until this
+            one has taken its own, unless ``preempt`` has it, too.
         hold: requests that finish stay on their clients and yield invalid tokens until the step
             ends (static batching); it ends early when all are done.
     """
@@ -52,6 +55,7 @@ class Step(NamedTuple):
     preempt: Sequence[int] = ()
     hold: bool = False
     receive: Sequence[int] = ()
+    ahead: bool = False
 
 
 class Wait(NamedTuple):
@@ -110,8 +114,9 @@ def require_step(answer: object) -> None:
     for name in ("rounds", "until"):
         if type(getattr(answer, name)) is not int:
             raise PolicyError(f"{name} is {_shown(getattr(answer, name))}, not a whole number")
-    if type(answer.hold) is not bool:
-        raise PolicyError(f"hold is {_shown(answer.hold)}, neither True nor False")
+    for name in ("hold", "ahead"):
+        if type(getattr(answer, name)) is not bool:
+            raise PolicyError(f"{name} is {_shown(getattr(answer, name))}, neither True nor False")
     for name in ("prefill", "tokens", "clients", "decode", "preempt", "receive"):
         values = getattr(answer, name)
         if values is None and name in ("tokens", "clients", "decode"):

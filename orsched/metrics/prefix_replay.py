@@ -10,7 +10,7 @@ import numpy as np
 
 from orsched.common.units import NEVER
 from orsched.data.chains import chains_of
-from orsched.data.schedule import DECODE, PREFILL
+from orsched.data.schedule import DECODE
 from orsched.metrics.prefix_blocks import EMPTY, LOST, CacheBlocks, Users, own_key
 
 if TYPE_CHECKING:
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from orsched.metrics.timeline_rows import Mask
     from orsched.metrics.timeline_stays import Stays
 
-(FREE_SENT, FREE_EVICTED, FORGET, FREE_SOON, GROW, ADMIT, FREE_LATE, FREE_GOING,
- FREE_FINISHED) = range(9)  # fmt: skip
-"""What happens in a step, in this order. Where steps are planned ahead, what finished in the step
-before is freed soon, or late where the step goes on with requests in one round. A worker that was
-gone since the step before has forgotten all."""
+FREE_SENT, FREE_SOON, FORGET, GROW, ADMIT, FREE_LATE, FREE_GOING, FREE_FINISHED = range(8)
+"""What happens in a step, in this order. What is evicted goes soon, and where steps are planned
+ahead, what finished in the step before may go soon or late, too, as it says. A worker that was gone
+since the step before has forgotten all."""
 
 Maker = Callable[[int, "Worker", "Eviction", Users], CacheBlocks]
 """Makes the blocks of a worker: its index, the worker, the rule in force, and who will use keys."""
@@ -89,10 +88,10 @@ class PrefixReplay:
         rounds = (line.phase[inside] == DECODE) & (kind == GROW)
         late = rounds | (kind == FREE_FINISHED)
         moment = np.where(late, line.end_ns[inside], line.start_ns[inside])
-        rank = np.where(kind == FREE_EVICTED, -stay, stay)
+        rank = np.where(kind == FREE_SOON, -stay, stay)
         goes = (kind == FREE_SENT) | (kind == FREE_GOING)
         rank = np.where(goes, line.handovers.out_of[here[stay]], rank)
-        exits = np.where(kind == FREE_EVICTED, line.stay_exit[here[stay]], 0)
+        exits = np.where(kind == FREE_SOON, line.stay_exit[here[stay]], 0)
         keys = (rank, exits, kind, place)
         order = np.lexsort((*keys, moment) if self.users.matter else keys)
         return [column[order] for column in (place, kind, stay, tokens, moment)]
@@ -108,16 +107,15 @@ class PrefixReplay:
         parts: list[tuple[IntColumn, ...]] = []
         heads = line.heads()[line.stay_worker[here] + 1]
         within = line.stay_evicted[here] & (free < heads)
-        self.later: Mask = finished & self.ahead[line.stay_worker[here]] & (last + 1 < heads)
+        late = free > last + 1
+        said = late | (line.stay_exit[here] > 0)
+        self.later: Mask = finished & said & (last + 1 < heads)
         later = self.later
-        following = np.minimum(last + 1, max(len(line.worker) - 1, 0))
-        late = self._goes_on()[following] if later.any() else later
         before, going, places = self._sent()
         for kind, rows, place in (
             (FREE_FINISHED, finished, last),
-            (FREE_SOON, later & ~late, following),
-            (FREE_LATE, later & late, following),
-            (FREE_EVICTED, within, free),
+            (FREE_SOON, within | (later & ~late), free),
+            (FREE_LATE, later & late, last + 1),
             (FREE_SENT, before, places),
             (FREE_GOING, going, places),
         ):
@@ -155,20 +153,6 @@ class PrefixReplay:
                 found |= {(place, FORGET, some[index], 0)} if place < last else set()
         columns = np.array(sorted(found), np.int64).reshape(-1, 4)
         return [tuple(columns.T)]
-
-    def _goes_on(self) -> Mask:
-        """Return which steps were planned while the one before ran, as ``_free_left`` says."""
-        line, here, some = self.line, self.here, max(len(self.line.worker), 1)
-        goes_on: Mask = (line.phase != PREFILL) & (line.rounds == 1)
-        goes_on[line.first[line.prefills[~line.opens[line.prefills]]]] = True
-        done = np.bincount(line.stay_last[here[self.later]], minlength=some)
-        clients = np.array([worker.clients for worker in line.instance.workers])
-        new = here[line.stay_first[here] > 0]
-        place = line.stay_first[new]
-        arrived = line.instance.requests.arrival_ns[line.stay_request[new]]
-        goes_on[place] |= done[place - 1] < clients[line.stay_worker[new]]
-        goes_on[place[arrived > line.start_ns[place - 1]]] = False
-        return goes_on
 
     def _chunks(self, number: IntColumn) -> list[tuple[IntColumn, ...]]:
         """Prefill rows: the first of each stay admits it."""
@@ -223,6 +207,10 @@ class PrefixReplay:
         self.due_then = (prompts + line.yielded_then[here]).tolist()
         self.found_of = [0] * len(here)
         self.change = [0] * len(self.used_change)
+        # Places where no stay begins: evictions go one by one there, when a block is wanted.
+        self.alone = np.full(len(self.used_change), not self.users.matter)
+        self.alone[line.stay_first[here]] = False
+        self.soon: dict[int, list[tuple[int, int, int]]] = {index: [] for index in self.caches}
         until = self.users.until if self.users.matter else None
         happen = self.happen
         for place, kind, stay, tokens, moment in zip(*map(_list, self.events), strict=True):
@@ -230,6 +218,8 @@ class PrefixReplay:
                 until(moment)
             happen(place, kind, stay, tokens, moment)
         heads = line.heads().tolist()
+        for index in [index for index, soon in self.soon.items() if soon]:
+            self._free_soon(index)
         for index, cache in self.caches.items():  # what is freed behind the last step
             self.change[heads[index + 1]] -= cache.used
         self.used_change += np.array(self.change, np.int64)
@@ -237,7 +227,14 @@ class PrefixReplay:
 
     def happen(self, place: int, kind: int, stay: int, tokens: int, moment: int) -> None:
         """Let an event happen."""
-        cache = self.cache_of[stay]
+        cache, worker = self.cache_of[stay], self.worker_of[stay]
+        if (soon := self.soon[worker]) and (
+            place > soon[0][0] or kind == FORGET or kind >= FREE_LATE
+        ):
+            self._free_soon(worker)
+        if kind == FREE_SOON and self.alone[place]:
+            soon.append((place, stay, tokens))
+            return
         before = cache.used
         if kind in (FREE_GOING, FREE_FINISHED):
             if self.later[stay]:
@@ -250,12 +247,12 @@ class PrefixReplay:
             for each in list(self.pending[self.worker_of[stay]]):
                 self._free_pending(each)
             cache.clear()
-        elif kind in (FREE_SOON, FREE_LATE):
+        elif kind == FREE_LATE:
             self._free_pending(stay)
         elif kind == FREE_SENT:
             self._free(stay, tokens)
-        elif kind == FREE_EVICTED:
-            self._free(stay, tokens)
+        elif kind == FREE_SOON:
+            self._evict(stay, tokens)
             if self.users.matter and self.returns[stay] >= moment:
                 self._tell(self.users.begins, stay, self.due_then[stay], moment)
         else:
@@ -299,12 +296,12 @@ class PrefixReplay:
     def _grow(self, stay: int, tokens: int) -> None:
         """Let a stay have the blocks for so many tokens, and name those full of shared ones."""
         cache, size, table = self.cache_of[stay], self.size_of[stay], self.tables[stay]
+        soon = self.soon[self.worker_of[stay]]
         more = -(-tokens // size) - len(table)
         if more > 0:
-            pending = self.pending[self.worker_of[stay]]
-            if pending and cache.used + more > cache.blocks:
-                for each in list(pending):
-                    self._free_pending(each)
+            while soon and cache.used + more > cache.blocks:
+                _, gone, had = soon.pop(0)
+                self._evict(gone, had)
             table += cache.take(more)
         named, of_prefill = self.named[stay], min(tokens, self.due_of[stay])
         full = min(of_prefill // size, self.shared_of[stay])
@@ -313,6 +310,22 @@ class PrefixReplay:
             for k in range(named, full):
                 cache.name(table[k], self.ids[begin + k])
             self.named[stay] = full
+
+    def _free_soon(self, worker: int) -> None:
+        """Let the evictions go that are left of a step."""
+        cache, soon = self.caches[worker], self.soon[worker]
+        before = cache.used
+        for _, stay, tokens in soon:
+            self._evict(stay, tokens)
+        self.change[soon[0][0]] += cache.used - before
+        soon.clear()
+
+    def _evict(self, stay: int, tokens: int) -> None:
+        """Let a stay go before a step."""
+        if self.finished_of[stay]:
+            self._free_pending(stay)
+        else:
+            self._free(stay, tokens)
 
     def _free_pending(self, stay: int) -> None:
         """Let a stay go that finished in the step before, unless it is gone."""

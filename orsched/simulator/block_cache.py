@@ -56,6 +56,8 @@ class BlockCache:
         self.ahead = ahead
         self.began: dict[int, int] = {}  # request -> what it had to prefill, if planned ahead
         self.left: dict[int, list[int]] = {}  # request that has just finished -> its blocks
+        self.one_by_one = False  # evictions go when a block is wanted, until the step has its own
+        self.soon: list[list[int]] = []  # blocks of those that have not gone
         self.log: Log | None = None
 
     def lookup(self, request: int, due: int) -> list[int]:
@@ -86,6 +88,8 @@ class BlockCache:
         """Let a request start with the blocks that it hits; return their tokens."""
         if self.users is not None:
             self._tell(request, True, due)
+        while self.soon:
+            self._evict_next()
         blocks = self.lookup(request, due)
         counts, remove, removed = self.counts, self.order.remove, []
         for block in blocks:
@@ -118,13 +122,13 @@ class BlockCache:
 
     def grow(self, request: int, count: int) -> None:
         """Let a request take some blocks."""
-        if count > self.free and self.left and self.log is None:
-            self.let_go()
         if count > self.free:
             raise PolicyError(
                 f"request {request} takes {count} more memory blocks, where {self.free} of "
                 f"{self.blocks} are free: evict requests first"
             )
+        while self.soon and count > self.free - sum(map(len, self.soon)):
+            self._evict_next()
         empty, counts = self.empty, self.counts
         begin = max(len(empty) - count, 0)
         taken = empty[begin:]
@@ -177,18 +181,48 @@ class BlockCache:
 
     def _free(self, table: Sequence[int]) -> int:
         """Drop a reference to each of some blocks, the last first; return how many are free now."""
-        counts, empty, put, key_of = self.counts, self.empty, self.order.put, self.key_of
-        freed = 0
+        counts, freed = self.counts, list[int]()
         for block in reversed(table):
             counts[block] = count = counts[block] - 1
             if not count:
-                freed += 1
-                if key_of[block] is None:
-                    empty.append(block)
-                else:
-                    put(block)
-        self.free += freed
-        return freed
+                freed.append(block)
+        if self.one_by_one and self.log is None:
+            self.soon.append(freed)
+        else:
+            while self.soon:
+                self._evict_next()
+            self._queue(freed)
+        self.free += len(freed)
+        return len(freed)
+
+    def _queue(self, blocks: Sequence[int]) -> None:
+        """Let free blocks be taken when it is their turn."""
+        empty, put, key_of = self.empty, self.order.put, self.key_of
+        for block in blocks:
+            if key_of[block] is None:
+                empty.append(block)
+            else:
+                put(block)
+
+    def evict_one_by_one(self, whether: bool = False) -> None:
+        """Let evictions go as blocks are wanted, or all at once: those that have not gone, too."""
+        self.one_by_one = whether and self.users is None
+        while self.soon and not whether:
+            self._evict_next()
+
+    def _evict_next(self) -> None:
+        blocks = self.soon.pop(0)
+        self._queue(blocks)
+        if self.log is not None:
+            self.log.append((self._unevict, (blocks,)))
+
+    def _unevict(self, blocks: list[int]) -> None:
+        for block in reversed(blocks):
+            if self.key_of[block] is None:
+                self.empty.pop()
+            else:
+                self.order.unput(block)
+        self.soon.insert(0, blocks)
 
     def hold(self) -> None:
         """Give requests that have just finished their blocks again."""
@@ -209,13 +243,12 @@ class BlockCache:
             if self.log is not None:
                 self.log.append((self._unhold, (request, removed)))
 
-    def let_go(self, last: bool = True) -> None:
-        """Free what ``hold`` gave back; ``last``: it is not held again."""
+    def let_go(self) -> None:
+        """Free what ``hold`` gave back."""
         for request in self.left:
             if request in self.tables:
                 self.let_one_go(request)
-        if last and self.log is None:
-            self.left.clear()
+        self.left.clear()
 
     def let_one_go(self, request: int) -> None:
         """Free the blocks of one request that has finished."""
@@ -227,6 +260,7 @@ class BlockCache:
     def forget(self) -> None:
         """Let all blocks be free and without content: the worker is gone."""
         self.undo()
+        self.evict_one_by_one(False)
         self.let_go()
         for request in list(self.tables):
             self._free(self.tables.pop(request))
@@ -353,10 +387,10 @@ class BlockCache:
                 key_of[block] = None
 
     def _unfree(self, request: int, table: list[int], freed: int) -> None:
-        counts, key_of = self.counts, self.key_of
+        counts = self.counts
         for block in table:
             if not counts[block]:
-                if key_of[block] is None:
+                if self.key_of[block] is None:
                     self.empty.pop()
                 else:
                     self.order.unput(block)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from orsched.common.errors import PolicyError
 from orsched.data.schedule import PREFILL
 from orsched.simulator.paging import PaddedPages, Pages, SharedPages
+from orsched.simulator.recorder import EARLY, LATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -123,6 +124,8 @@ class PrefixStays:
         self.running_set = running_set
         self.pages = pages
         self.found: dict[int, int] = {}  # request -> hit tokens, of the last step's admissions
+        # Request -> stay and place, of those that finished in the last step, planned ahead.
+        self.left: dict[int, tuple[int, int]] = {}
 
     def admit(self, step: Step, new: Sequence[int], index: int) -> tuple[list[int], list[int]]:
         """Let requests process prompt tokens; those that are new have their clients. Prefills that
@@ -139,8 +142,10 @@ class PrefixStays:
         before = [partial.get(request, 0) for request in requests]
         for request in [each for each in partial if each in places]:
             place = places[request]
+            self.pages.go_on_with_round(self.pages.places[request])
             chunks[place] = self._go_on(request, None if asked is None else asked[place])
             self.running_set.add_row(request, PREFILL, index, index, chunks[place])
+        self.pages.go_on_with_round()
         for turn, request in enumerate(new):
             place = places[request]
             ask = None if asked is None else asked[place]
@@ -189,7 +194,48 @@ class PrefixStays:
         """Free the blocks of requests that are done, in the order of their admission."""
         cached, pages = self.running_set.view.cached, self.pages
         for request in sorted(done, key=pages.places.__getitem__):
+            if pages.cache.ahead:
+                stay = self.running_set.run_state.stays.get(request, 0)
+                self.left[request] = (stay, pages.places[request])
             pages.release(request, cached(request))
+
+    def begin_step(self, now_ns: int, step: Step) -> None:
+        """Let what finished in the last step have its blocks again if a step was planned ahead;
+        else they are free since then. Where no request begins, evictions go as blocks are
+        wanted."""
+        pages = self.pages
+        pages.see(now_ns)
+        if step.ahead:
+            pages.hold_left()
+        else:
+            self.left.clear()
+            pages.cache.left.clear()
+        begun, gone = self.running_set.state.partial, step.preempt
+        alone = all(each in begun and each not in gone for each in step.prefill)
+        pages.cache.evict_one_by_one(alone)
+
+    def evict_left(self, request: int) -> bool:
+        """Free the blocks of a request that finished in the last step, if it has them still."""
+        if request not in self.left:
+            return False
+        self._note_left(request, EARLY)
+        self.pages.free_one_left(request)
+        return True
+
+    def evict_all_left(self) -> None:
+        """Free what is left where a plan does nothing else: the next one knows all."""
+        for request in list(self.left):
+            self.evict_left(request)
+
+    def end_step(self) -> None:
+        """Note which requests had their blocks during a step, in spite of having finished."""
+        for request in list(self.left):
+            self._note_left(request, LATE)
+
+    def _note_left(self, request: int, when: int) -> None:
+        running_set, (stay, place) = self.running_set, self.left.pop(request)
+        step, worker = len(running_set.steps), running_set.state.index
+        running_set.work.end_stay(worker, request, stay, step, when - place)
 
     def evict(self, request: int, cached: int) -> None:
         """Free the blocks of a request that is evicted, and note when."""

@@ -100,6 +100,7 @@ class SharedPages(Pages):
         self.admitted = 0
         self.bases: dict[int, int] = {}
         self.begun = False  # whether the blocks of the next round are taken already
+        self.wanting: list[int] = []  # requests that are to take one, the last one first
         self.busy = False  # whether a step is in progress
 
     # -- steps ----------------------------------------------------------------------------
@@ -153,11 +154,18 @@ class SharedPages(Pages):
             self.cache.hold()
             self._counted()
 
-    def free_left(self, last: bool = True) -> None:
-        """Free those blocks; ``last``: for good, in this step."""
+    def free_left(self) -> None:
+        """Free those blocks when the step has its own."""
+        self.cache.evict_one_by_one(False)
         if self.cache.left:
-            self.cache.let_go(last)
+            self.cache.let_go()
             self._counted()
+
+    def free_one_left(self, request: int) -> None:
+        """Free the blocks of one of them for good."""
+        self.cache.let_one_go(request)
+        del self.cache.left[request]
+        self._counted()
 
     def _counted(self, value: int = 0) -> int:
         """Keep count of the blocks that are held; return the value."""
@@ -185,10 +193,15 @@ class SharedPages(Pages):
 
     def begin_round(self) -> None:
         """Take the blocks of the next round before it is over: a mixed step does."""
-        grow = self.cache.grow
-        for request in self.due():
-            grow(request, 1)
+        self.wanting = sorted(self.due(), key=self.places.__getitem__, reverse=True)
         self.begun = True
+        if not self.cache.soon:
+            self.go_on_with_round()
+
+    def go_on_with_round(self, before: int = 2**62) -> None:
+        """Let the requests take those blocks that were admitted before one."""
+        while self.wanting and self.places[self.wanting[-1]] < before:
+            self.cache.grow(self.wanting.pop(), 1)
         self._counted()
 
     def advance(self, count: int) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 
 _REQUEST_BITS = 32
+EARLY, LATE = 2**62, -1
+"""Less its place, the last number of a stay that has finished and is evicted before the next step,
+which did not know; of one that is freed when that step has taken its blocks."""
 
 
 class StayRecorder:
@@ -24,7 +27,7 @@ class StayRecorder:
 
     def __init__(self) -> None:
         self.begun = array("q")  # request, stay, tokens hit and turn, one after the other
-        self.ended = array("q")  # evicted: worker, request, stay, next step, stays before it
+        self.ended = array("q")  # freed: worker, request, stay, next step, stays before it
 
     def columns(self, rows: dict[str, IntColumn]) -> dict[str, IntColumn]:
         """Return ``hit``, ``turn``, ``rested`` and ``exit`` of rows with steps by worker."""
@@ -42,7 +45,7 @@ class StayRecorder:
     def _evicted(
         self, key: IntColumn, order: IntColumn, last_step: IntColumn
     ) -> dict[str, IntColumn]:
-        """Return the columns ``rested`` and ``exit``, both on the last row of an evicted stay."""
+        """Return the columns ``rested`` and ``exit``, both on the last row of a stay."""
         ended = np.array(self.ended, np.int64).reshape(-1, 5)
         _, request, stay, step, _ = ended.T
         backwards = order[::-1]
@@ -55,15 +58,18 @@ class StayRecorder:
 
 
 def _exits(ended: IntColumn) -> list[int]:
-    """Return the places of evictions before one step; 0 where the last admitted went first."""
+    """Return the places of evictions before one step; 0 where the last admitted went first. They
+    begin with 1 where some had finished."""
     groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for row, (worker, _, _, step, place) in enumerate(ended.tolist()):
-        groups.setdefault((worker, step), []).append((row, place))
+        if place >= 0:
+            groups.setdefault((worker, step), []).append((row, place))
     exits = [0] * len(ended)
     for group in groups.values():
         places = [place for _, place in group]
-        if places != sorted(places, reverse=True):
-            for turn, (row, _) in enumerate(group):
+        early = max(places) > EARLY // 2
+        if early or places != sorted(places, reverse=True):
+            for turn, (row, _) in enumerate(group, early):
                 exits[row] = turn
     return exits
 
@@ -109,7 +115,7 @@ class WorkRecorder:
                 return
 
     def end_stay(self, worker: int, request: int, stay: int, step: int, place: int) -> None:
-        """Note that such a stay is evicted before a step of its worker, and when it began."""
+        """Note that such a stay is freed before a step of its worker, and when it began."""
         self.stays.ended.extend((worker, request, stay, step, place))
 
     def drop(self, worker: int, phase: int, first_step: int) -> None:

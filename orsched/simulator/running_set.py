@@ -393,6 +393,8 @@ class RunningSet:
         """Let requests lose their caches and wait again."""
         state, run_state = self.state, self.run_state
         for request in map(whole, requests):
+            if self.prefix_stays is not None and self.prefix_stays.evict_left(request):
+                continue
             if request not in state.running:
                 raise PolicyError(f"request {request} is not on the worker: it cannot be evicted")
             if self.prefix_stays is not None:

@@ -63,39 +63,24 @@ class WorkerRun:
 
     def take(self, step: Step) -> bool:
         """Begin a step; say if it takes time (an eviction alone takes none)."""
-        if self.shared is not None:
-            self.shared.see(self.state.now_ns)
-            self.shared.hold_left()
+        stays = self.running_set.prefix_stays
+        if stays is not None:
+            stays.begin_step(self.state.now_ns, step)
         if step.preempt:
             self.running_set.evict(step.preempt)
-        if self.shared is not None and self.shared.cache.left:
-            self._free_left(step)
         if step.prefill:
             self._begin_prefill(step)
         elif step.decode is None or len(step.decode):
             self._begin_rounds(step)
         elif step.preempt:
+            if stays is not None:
+                stays.evict_all_left()
             return False
         else:
             require_step(step)
             raise PolicyError("a prefill stage without a request")
         self.busy = True
         return True
-
-    def _free_left(self, step: Step) -> None:
-        """Free the blocks of what finished in the last step before this one takes its own, unless
-        this one was planned while the last one ran: all of its requests had arrived by then, and it
-        goes on with some, in one round, or there was a client for the first."""
-        assert self.shared is not None
-        rounds = step.decode is None or bool(len(step.decode))
-        decodes = self.state.origin or self.running_set.paused
-        goes_on = rounds and bool(decodes) and step.rounds == 1
-        goes_on |= any(request in self.state.partial for request in step.prefill)
-        goes_on |= bool(step.prefill) and len(self.shared.cache.left) < self.worker.clients
-        goes_on &= all(self.run_state.arrivals[each] <= self.started_ns for each in step.prefill)
-        takes_time = bool(step.prefill) or rounds
-        if not goes_on:
-            self.shared.free_left(last=takes_time)
 
     def _begin_prefill(self, step: Step) -> None:
         if step.hold:
@@ -165,11 +150,7 @@ class WorkerRun:
         count -= state.rounds
         active = len(state.origin) + len(state.held)
         if self.pages is not None:
-            most = count
-            count = self.pages.most_rounds(most)
-            if count == 0 and self.shared is not None:  # the blocks of what has just finished
-                self.shared.free_left()
-                count = self.pages.most_rounds(most)
+            count = self.pages.most_rounds(count)
             if count == 0:
                 return False
         if self.context_matters:
@@ -259,6 +240,8 @@ class WorkerRun:
         self.state.now_ns = self.until_ns
         if self.shared is not None:
             self.shared.end(self.until_ns)
+        if self.running_set.prefix_stays is not None:
+            self.running_set.prefix_stays.end_step()
         if self.completed is None:
             is_free = self._end_rounds()
             self.busy = not is_free

@@ -162,7 +162,8 @@ def planned_steps(schedule: Schedule, worker: int = 0) -> list[PlannedStep]:
             del active[request]
         for request in rows.enter[index]:
             active[request] = None
-        if rows.evicted[index]:
+        ahead = index in rows.ahead
+        if rows.evicted[index] and not ahead:
             found.append(_eviction(rows.evicted[index]))
         start = starts[index] if starts[index] > before else 0
         if index in rows.held:
@@ -183,6 +184,8 @@ def planned_steps(schedule: Schedule, worker: int = 0) -> list[PlannedStep]:
                 decode=() if phases[index] == PREFILL else list(active),
                 rounds=rounds[index],
                 until=0,
+                preempt=rows.evicted[index] if ahead else (),
+                ahead=ahead,
             )
             found.append(PlannedStep(step, start, dict(zip(prefill, stays, strict=False))))
         before = ends[index]
@@ -203,6 +206,7 @@ class _Rows:
         prefill: requests, tokens, and of those that are new, who come first, clients and stays.
         enter, leave: requests that begin to decode with a step, and those ended before it.
         evicted: whose stay has ended before a step with work left to do.
+        ahead: steps before which requests that had finished were still on the worker.
         held: first step of each static batch that holds requests -> its last step.
     """
 
@@ -216,6 +220,7 @@ class _Rows:
         self.enter: list[list[int]] = [[] for _ in range(count)]
         self.leave: list[list[int]] = [[] for _ in range(count)]
         self.evicted: list[list[int]] = [[] for _ in range(count)]
+        self.ahead: set[int] = set()
         opens, evicted = _stays(schedule)
         here = own[work.first_step]
         columns = (
@@ -223,15 +228,17 @@ class _Rows:
             for column in (
                 *(work.request, work.client, work.phase),
                 *(place[work.first_step], place[work.last_step]),
-                *(work.tokens, work.stay, opens, evicted),
+                *(work.tokens, work.stay, opens, evicted, work.rested, work.exit),
             )
         )
         rows = sorted(zip(work.turn[here].tolist(), *columns, strict=True), key=itemgetter(0))
         held: list[tuple[int, int]] = []
         for _, *row in rows:
-            request, client, phase, first, last, tokens, stay, new, cut = row
-            if cut:
+            request, client, phase, first, last, tokens, stay, new, cut, rested, turn = row
+            if cut or turn:
                 self.evicted[last + 1].append(request)
+            if not cut and (rested or turn):
+                self.ahead.add(last + 1)
             if phase == PREFILL:
                 requests, chunks, clients, stays = self.prefill[first]
                 # those that are new come first: only they are given clients

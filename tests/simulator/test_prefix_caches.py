@@ -40,7 +40,10 @@ def require_sound(cache):
     assert held.tolist() == cache.counts
     free = [block for block, count in enumerate(cache.counts) if not count]
     assert len(free) == cache.free
-    assert sorted(cache.empty) == [block for block in free if cache.key_of[block] is None]
+    soon = {block for blocks in cache.soon for block in blocks}  # of evictions that wait
+    assert soon <= {*free}
+    blank = [block for block in free if cache.key_of[block] is None]
+    assert sorted(cache.empty) == [block for block in blank if block not in soon]
     for key, block in cache.first.items():
         assert all(cache.key_of[each] == key for each in (block, *cache.others.get(key, ())))
 
