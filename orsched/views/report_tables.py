@@ -437,7 +437,9 @@ def worker_table(instance: Instance, rows: Sequence[Row]) -> str:
         "Method", "Worker", "Requests", "Busy", "Prefilled tokens", "Cache hits", "Queue, mean",
         "Queue, longest",
     ]  # fmt: skip
-    shown = (text, _whole, percent, _whole, percent, _hundredths, _whole)
+    shown: tuple[Callable[[Any], str], ...] = (
+        text, _whole, percent, _whole, percent, _hundredths, _whole,
+    )  # fmt: skip
     body = []
     for row in rows if len(instance.workers) > 1 else ():
         for own in extremes(worker_figures(instance, row.schedule)):
