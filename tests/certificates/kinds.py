@@ -163,7 +163,10 @@ def kinds():
         ),
         "restarts": Kind(many, ("allows",), "['restarts']", allows=("restarts",)),
         "late": Kind(due(fast), bound, "late", "lateness_max"),
-        "tardy": Kind(due(slow), bound, "tardy", "weighted_tardiness_mean"),
+        "tardy": Kind(due(fast), bound, "tardy", "weighted_tardiness_mean"),
+        "starts": Kind(
+            due(Worker(1, COST.scaled(3))), bound, "starts", "weighted_tardiness_mean"
+        ),
         "due without a floor": Kind(due(late.worker), bound, "arrivals", "lateness_max"),
     }  # fmt: skip
     for objective, instances in by_name.items():
