@@ -22,8 +22,7 @@ from orsched.certificates.scope import (
     schedules_of,
 )
 from orsched.checker.certificates import bound_violations
-from orsched.checker.due_bounds import DUE
-from orsched.checker.in_time_bounds import ATTAINMENT, IN_TIME
+from orsched.checker.due_bounds import ATTAINMENT, DUE, IN_TIME, NEEDS_ARRIVALS
 from orsched.common.columns import frame
 from orsched.common.errors import InputError
 from orsched.common.stop import Clock
@@ -275,7 +274,7 @@ def bound(
             required_due_dates(instance, objective)
         found = _improving_due_bounds(context, objective, limits)
         if instance.arrivals_follow:
-            found = takewhile(lambda each: "inner" not in each.certificate, found)
+            found = takewhile(lambda each: NEEDS_ARRIVALS.isdisjoint(each.certificate), found)
     else:
         raise InputError(
             f"no bound on {objective!r}",

@@ -14,7 +14,7 @@ import numpy as np
 
 from orsched.certificates.in_time import cheapest, needs_of
 from orsched.certificates.one_machine import Workers
-from orsched.checker.in_time_bounds import ATTAINMENT, in_time, judged, rank_of, within
+from orsched.checker.due_bounds import ATTAINMENT, in_time, judged, rank_of, within
 from orsched.common.errors import unavailable
 from orsched.common.units import NEVER, NS_PER_S
 from orsched.models.bounds.makespan_certificates import balanced_weights, best_shares
@@ -51,16 +51,21 @@ class Prices(NamedTuple):
         return Prices(*(own * (1 - share) + each * share for own, each in pairs))
 
 
+def glop() -> Any:
+    """Return an empty linear program; ``MissingDependencyError`` where ortools is missing."""
+    try:
+        from ortools.linear_solver import pywraplp
+    except ImportError as error:
+        raise unavailable(error, "this bound needs ortools: pip install ortools") from None
+    return pywraplp.Solver.CreateSolver("GLOP")
+
+
 class _Program:
     """The linear program of the ways that are known."""
 
     def __init__(self, needs: Needs, moments: Numbers) -> None:
-        try:
-            from ortools.linear_solver import pywraplp
-        except ImportError as error:
-            raise unavailable(error, "this bound needs ortools: pip install ortools") from None
         self.needs, self.moments = needs, moments
-        self.solver: Any = pywraplp.Solver.CreateSolver("GLOP")
+        self.solver = glop()
         self.known: set[tuple[int, ...]] = set()
         clients = float("inf") if needs.clients is None else float(needs.clients)
         self.once = [self._row(1.0) for _ in needs.arrivals]

@@ -354,6 +354,17 @@ DUE: dict[str, Field] = {
         {"objective": one_of("weighted_tardiness_mean"), "sum_ns": _ANY, **_VALUE},
         {"allows": _ALLOWS, "late_ns": whole(-TIME, TIME), "inner": _inner(LATENCY)},
     ),
+    "starts": _kind(
+        "starts",
+        {
+            "objective": one_of("weighted_tardiness_mean"),
+            **dict.fromkeys(("sum_ns", "value_ns"), _ANY),
+            "moments": listed(whole(0, TIME), 1),
+            "held": listed(whole(0, LENGTH), 1),
+            "one": whole(1, LENGTH),
+        },
+        {"allows": _ALLOWS},
+    ),
 }
 """Certificates of bounds on tardiness and lateness, by kind."""
 

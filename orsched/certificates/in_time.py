@@ -3,7 +3,8 @@
 A request that is in time starts and ends somewhere. In between it holds a client, of which there
 are J at every moment, and is charged all that it takes, for which a window has only its length.
 With a price of each, a request is worth serving in time if the cheapest start and end cost less
-than it counts (docs/proofs.md has the proof).
+than it counts. In the same way prices of a client's time bound what late ends cost at least
+(docs/proofs.md has the proofs).
 """
 
 from __future__ import annotations
@@ -133,8 +134,7 @@ def _running_least(values: Numbers) -> tuple[Numbers, Numbers]:
 def most_in_time(needs: Needs, claim: dict[str, Any], budget: Budget | None = None) -> int:
     """Return how many of the requests can be in time at most, by the prices of a claim."""
     moments, held, time, one = (claim[name] for name in FIELDS)
-    if moments[0] != 0 or any(b <= a for a, b in pairwise(moments)):
-        raise ValueError("the moments do not begin at 0 and follow each other")
+    _require_order(moments)
     if not len(held) == len(time) == len(moments) or held[0] or time[-1]:
         raise ValueError("there is not one price for each moment and window, 0 at both ends")
     if needs.clients is None and any(held):
@@ -151,3 +151,60 @@ def most_in_time(needs: Needs, claim: dict[str, Any], budget: Budget | None = No
     total += sum(held) * (needs.clients or 0)
     total += sum(price * (b - a) for price, (a, b) in zip(time, pairwise(moments), strict=False))
     return int(total // one)
+
+
+def _require_order(moments: list[int]) -> None:
+    if moments[0] != 0 or any(b <= a for a, b in pairwise(moments)):
+        raise ValueError("the moments do not begin at 0 and follow each other")
+
+
+class Jobs(NamedTuple):
+    """Requests of which each holds a client from its start to its end, for its own time at least:
+    arrivals, least times alone, from when lateness counts, and how much; no restarts."""
+
+    arrivals: Numbers
+    alone: Numbers
+    due: Numbers
+    weights: Numbers
+    clients: int
+
+
+def starts_of(jobs: Jobs, moments: Numbers) -> Numbers:
+    """Return by row the starts of which one is cheapest: where some price or lateness begins."""
+    own, came = jobs.alone[:, None], jobs.arrivals[:, None]
+    columns = (moments + 0 * own, moments - own, jobs.due[:, None] - own)
+    found: Numbers = np.maximum(np.concatenate([came, *columns], 1), came)
+    return found
+
+
+def costs_of(jobs: Jobs, starts: Numbers, moments: Numbers, prices: Numbers, one: Any) -> Numbers:
+    """Return what starts cost: lateness by weight, in 1 / ``one``, and the client's time. Prices of
+    the type ``object`` are whole numbers of any size, and so are costs."""
+    before = np.append(0 * prices[:1], np.cumsum(prices[:-1] * np.diff(moments)))
+
+    def until(times: Numbers) -> Numbers:
+        at = np.searchsorted(moments, times, side="right") - 1
+        found: Numbers = before[at] + prices[at] * (times - moments[at])
+        return found
+
+    ends = starts + jobs.alone[:, None]
+    late, weights = np.maximum(0, ends - jobs.due[:, None]), jobs.weights[:, None]
+    late, weights = late.astype(prices.dtype), weights.astype(prices.dtype)
+    found: Numbers = late * weights * one + until(ends) - until(starts)
+    return found
+
+
+def least_late(jobs: Jobs, claim: dict[str, Any], budget: Budget | None = None) -> int:
+    """Return what the prices of a claim prove of the sum of weights times lateness, from 0."""
+    moments, prices = claim["moments"], claim["held"]
+    _require_order(moments)
+    if len(prices) != len(moments) or prices[-1]:
+        raise ValueError("there is not one price for each window, 0 for the last, without end")
+    if budget is not None:
+        budget.spend(100 * len(jobs.alone) * len(moments))
+        budget.hold(20 * len(jobs.alone) * len(moments))
+    when, paid = np.array(moments, np.int64), np.array(prices, object)
+    costs = costs_of(jobs, starts_of(jobs, when), when, paid, claim["one"])
+    total: int = sum(costs.min(axis=1).tolist())
+    worth: int = sum(p * (b - a) for p, (a, b) in zip(prices, pairwise(moments), strict=False))
+    return max(0, int((total - jobs.clients * worth) // claim["one"]))

@@ -41,8 +41,7 @@ from orsched.certificates.scope import FOR_ALL, Scope, schedules_of, without_cac
 from orsched.certificates.shared_rounds import WINDOW_FIELDS, shared_rounds
 from orsched.certificates.stages_rounds import joint_ns, stages_and_rounds
 from orsched.certificates.step_lower_bounds import own_rounds_ns
-from orsched.checker.due_bounds import DUE, Due, inner_objective
-from orsched.checker.in_time_bounds import IN_TIME, in_time
+from orsched.checker.due_bounds import DUE, IN_TIME, NEEDS_ARRIVALS, Due, in_time, inner_objective
 from orsched.checker.violations import proving
 from orsched.common.errors import TimeLimitError
 from orsched.common.scalars import DEFAULT_BUDGET
@@ -335,8 +334,10 @@ def _due_violations(
     """Return what is wrong with a bound on tardiness or lateness; [] if right."""
     require_bound(bound, objective)
     problem, claim = without_cache(loosened(instance), bound["certificate"])
-    if instance.arrivals_follow and "inner" in claim:
-        return ["a bound on some requests needs known arrivals: here they follow from ends"]
+    if claim.get("objective", objective) != objective:
+        return [f"the certificate is of {claim['objective']}"]
+    if instance.arrivals_follow and not NEEDS_ARRIVALS.isdisjoint(claim):
+        return ["this bound needs known arrivals: here they follow from ends"]
     context = Context(problem, Scope.read(claim, problem))
     due, inner = Due(context), claim.get("inner")
     if ("late_ns" in claim or "due_ns" in claim) != (inner is not None):
@@ -346,7 +347,9 @@ def _due_violations(
         found = bound_violations(part, inner, inner_objective(objective), budget)
         if found:
             return [f"of the inner bound, {each}" for each in found]
-    return _named_differences(bound, {"name": bound["name"], **claim}, due.certificate(claim))
+    return _named_differences(
+        bound, {"name": bound["name"], **claim}, due.certificate(claim, Budget(budget))
+    )
 
 
 def _derive(context: Context, claim: dict[str, Any], budget: Budget) -> dict[str, Any]:

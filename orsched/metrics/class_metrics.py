@@ -187,11 +187,12 @@ def limited_by(instance: Instance, slo: SLO | None) -> Instance:
     no others; itself without limits on requests."""
     if slo is None or slo.limits_ns == (None, None):
         return instance
-    bulk = [instance.names_classes and kind.bulk for kind in instance.classes]
-    limits = dict(zip(("ttft_ns", "tpot_ns"), slo.limits_ns, strict=True))
+    ttft_ns, tpot_ns = slo.limits_ns
     kinds = tuple(
-        ServiceClass(kind.name, bulk=free, **({} if free else limits))
-        for kind, free in zip(instance.classes, bulk, strict=True)
+        ServiceClass(kind.name, bulk=True)
+        if instance.names_classes and kind.bulk
+        else ServiceClass(kind.name, bulk=False, ttft_ns=ttft_ns, tpot_ns=tpot_ns)
+        for kind in instance.classes
     )
     return instance.replace(classes=kinds)
 

@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 import orsched
 from orsched import SLO, InputError, Instance, Requests, Worker
 from orsched.certificates.context import Context
-from orsched.certificates.in_time import most_in_time, needs_of
+from orsched.certificates.in_time import least_late, most_in_time, needs_of
 from orsched.certificates.one_machine import Workers
 from orsched.checker.certificates import bound_violations
-from orsched.checker.in_time_bounds import IN_TIME, judged, rank_of, within
+from orsched.checker.due_bounds import IN_TIME, Due, judged, rank_of, within
 from orsched.common.units import NEVER
 from orsched.costs import AffineCost
 from orsched.data.schedule_classes import allowances_of
 from orsched.metrics.class_metrics import limited_by
 from orsched.metrics.token_times import request_times
+from orsched.models.bounds.due_date_bounds import start_prices
 from orsched.models.bounds.makespan_certificates import balanced_weights, best_shares
 from orsched.solving.objectives import PERCENTILES
 from tests.brute_force import most_attained
@@ -29,6 +30,7 @@ from tests.decoding import decoding
 from tests.in_order import in_order
 from tests.models.cases import proven, small
 from tests.models.divisions import divisible, least_over_divisions
+from tests.models.full_mip.test_due_dates import due, optimum
 
 SOME = settings.default.max_examples // 2
 SLOW = in_order(AffineCost, 5, 1, 10, 1)
@@ -183,3 +185,37 @@ def test_rows_have_the_bound_of_their_objective():
         assert 0.7 * row["ttft_p99_s"] < row["objective_bound"] <= row["ttft_p99_s"]
     with pytest.raises(InputError, match="no request has a limit"):
         orsched.bound(instance, "slo_attainment")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_prices_of_starts_prove_more_than_the_least_tardiness(seed):
+    """INV-10: whatever windows and prices a certificate chooses, and those of the search."""
+    instance, dice = due(seed, 3), random.Random(seed)
+    least, context = optimum(instance, "weighted_tardiness_mean"), Context(instance)
+    jobs = Due(context).jobs()
+    for _ in range(20):
+        moments = sorted({0, *(dice.randint(1, 400) for _ in range(dice.randint(0, 4)))})
+        held = [*(dice.choice((0, 7, 60, 400)) for _ in moments[1:]), 0]
+        claim = {"moments": moments, "held": held, "one": dice.choice((1, 20, 90))}
+        assert least_late(jobs, claim) <= least
+    assert least_late(jobs, start_prices(jobs, lambda: False)) <= least
+
+
+def test_late_ends_are_priced_by_the_clients_that_they_hold():
+    """Four equal requests on one client, due when the first can end: 1, 2 and 3 times 556 ns late,
+    whole numbers larger than 64 bits in between."""
+    requests = Requests([1] * 4, [50] * 4, deadline_s=[556e-9] * 4, weights=[10**6] * 4)
+    instance = Instance(requests, Worker(1, SLOW), first_token="decode")
+    bound = orsched.bound(instance, "weighted_tardiness_mean")
+    least = 6 * 556 * 10**6
+    assert bound.name in ("starts", "tardy")
+    assert 0.95 * least < proven(instance, bound, "weighted_tardiness_mean").certificate["sum_ns"]
+    jobs = Due(Context(instance)).jobs()
+    claim = start_prices(jobs, lambda: False)
+    assert 0.95 * least < least_late(jobs, claim) <= least
+    large = {**claim, "held": [each << 40 for each in claim["held"]], "one": claim["one"] << 40}
+    assert least_late(jobs, large) == least_late(jobs, claim)
+    with pytest.raises(ValueError, match="leave its client"):
+        Due(Context.allowing(instance, ["restarts"])).jobs()
+    document = bound.to_dict()
+    assert bound_violations(instance, document, "lateness_max")
