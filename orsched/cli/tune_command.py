@@ -136,7 +136,8 @@ def document_of(found: Tuning) -> dict[str, Any]:
     """Return all of an answer as plain JSON values."""
     from orsched.views.planning_charts import knob_effects
 
-    gap = None if not found.bound else 1 - found.best.value / found.bound
+    reached = found.best.value if found.rate is None else found.rate["kept_per_s"]
+    gap = None if not found.bound or reached is None else 1 - reached / found.bound
     names = ("runs", "budget", "grid", "ran", "failed", "termination", "notes")
     return {
         "objective": found.objective,

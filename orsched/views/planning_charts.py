@@ -206,7 +206,7 @@ def _draw(figure: Any, found: Any, knobs: list[str]) -> None:
                 ends = [[max(0, row["value"] - row["low"])], [max(0, row["high"] - row["value"])]]
                 colour = WORKER_COLOURS[1 if row["best"] else 0]
                 ax.errorbar(place, row["value"], yerr=ends, marker="o", color=colour, capsize=3)
-        if found.bound is not None:
+        if found.bound is not None and found.rate is None:
             ax.axhline(found.bound, color="#666666", linestyle=":")
         ax.set_xticks(range(len(rows)), [str(row["setting"]) for row in rows], rotation=60)
         ax.set_xlim(-0.5, len(rows) - 0.5)
@@ -248,6 +248,8 @@ def tuning_sentence(found: Any) -> str:
     if lost := rate.get("lost_per_s"):
         said += f", and not {lost:.4g}"
     more = f"; {len(found.rivals)} others cannot be told from it" if found.rivals else ""
-    at = " at this rate" if rate else ""
-    proven = f"no setting exceeds {found.bound:.4g}{at} (proven)" if found.bound else "no bound"
+    does = "keeps" if rate else "exceeds"
+    proven = f"no setting {does} {found.bound:.4g} (proven)" if found.bound else "no bound"
+    if found.objective == "attainment" and found.bound == 1:
+        proven = "the proven bound, 1, excludes nothing: --maximise rate asks where it does"
     return f"{best.setting}: {said}{more}; {proven}"

@@ -47,7 +47,8 @@ class Tuning:
         default, gain: the engine as shipped, if it ran; the best's paired difference to it (95 %).
         rivals: the settings that cannot be told from the best at 95 % for all together.
         trials, axes: all settings that ran on the whole, the best first; the values of each knob.
-        bound, certificate: what no setting exceeds or None; ``proof_violations`` verifies it.
+        bound, certificate: what no setting exceeds or None, for ``rate`` a rate that none keeps;
+            ``proof_violations`` verifies it.
         rate: for ``rate``: ``kept_per_s``, and ``lost_per_s``, the next that is not kept.
         runs, budget, grid: whole traces that were run and allowed; settings of the full grid.
         ran, failed: simulations of this call; settings that failed, each with the reason.
@@ -250,9 +251,44 @@ class _Tuner:
         """Return what no setting exceeds with its certificate, or why nothing is proven.
 
         For goodput: the most requests of the largest fleet, over the time until the last arrival
-        and the price of the smallest.
+        and the price of the smallest. For ``rate``: a rate at which none keeps the attainment.
         """
-        kinds, arrivals = self.space.kinds(), self.race.arrivals
+        if self.maximise == "rate":
+            return self._impossible()
+        share, proof, least = self._most(self.race.arrivals)
+        if share is None:
+            return None, None, f"no bound is proven: {proof.unproven}"
+        if self.maximise != "goodput":
+            return float(share), proof.certificate, ""
+        question = proof.question
+        traces = [question.trace(seed) for seed in question.seeds]
+        last = sum(int(trace.requests.arrival_ns.max()) for trace in traces)
+        if not last:
+            return None, None, "no bound is proven: all requests arrive at 0"
+        counted = sum(len(question.limits(trace)) for trace in traces)
+        return float(share) * counted * NS_PER_S / last / least, proof.certificate, ""
+
+    def _impossible(self) -> tuple[float | None, dict[str, Any] | None, str]:
+        """Return the lowest rate found, to 4 %, at which no setting keeps the attainment."""
+        low, by, high, certificate = self.lost, 8, None, None
+        while low is not None and (high is None or high - low > 2):
+            at = low + by if high is None else (low + high) // 2
+            if at > 8 * _STEP or self.evaluation.out_of_time():
+                break
+            share, proof, _ = self._most(self._arrivals(at))
+            if share is None:
+                return None, None, f"no bound is proven: {proof.unproven}"
+            if share < self.question.attainment:
+                high, certificate = at, proof.certificate
+            else:
+                low, by = at, 2 * by
+        if high is None:
+            return None, None, "no bound is proven: at each rate tried some setting may suffice"
+        return self._per_s(high), certificate, ""
+
+    def _most(self, arrivals: str | None) -> tuple[Fraction | None, Proof, float]:
+        """Return the share that no setting exceeds, its proof, and the least price of a fleet."""
+        kinds = self.space.kinds()
         question = replace(self.question, machines=kinds, attainment=_LEAST, arrivals=arrivals)
         workers, weights = [machine.worker for machine in kinds], weights_of(question)
         speed, least = 0, float("inf")
@@ -261,17 +297,7 @@ class _Tuner:
             own = sum(n * weights[k] for n, k in zip(each.fleet, both, strict=True))
             speed, least = max(speed, own), min(least, each.price)
         proof = Proof(question)
-        share = proof.most_attained(speed, self.evaluation.out_of_time)
-        if share is None:
-            return None, None, f"no bound is proven: {proof.unproven}"
-        if self.maximise != "goodput":
-            return float(share), proof.certificate, ""
-        traces = [question.trace(seed) for seed in question.seeds]
-        last = sum(int(trace.requests.arrival_ns.max()) for trace in traces)
-        if not last:
-            return None, None, "no bound is proven: all requests arrive at 0"
-        counted = sum(len(question.limits(trace)) for trace in traces)
-        return float(share) * counted * NS_PER_S / last / least, proof.certificate, ""
+        return proof.most_attained(speed, self.evaluation.out_of_time), proof, float(least)
 
     def _per_s(self, step: int) -> float:
         question = replace(self.question, arrivals=self._arrivals(step))

@@ -1,6 +1,7 @@
 """``tune`` from start to end: the best setting, its rivals, budgets, bounds, rates and refusals."""
 
 import json
+from fractions import Fraction
 
 import pytest
 
@@ -121,6 +122,9 @@ def test_the_rate_found_is_kept_and_the_next_is_not():
     search = {"clients": [2, 4], "max_num_batched_tokens": [256]}
     found = tuned(search=search, maximise="rate", runs=60, attainment=0.95)
     kept, lost = found.rate["kept_per_s"], found.rate["lost_per_s"]
+    assert found.bound >= lost  # no setting keeps it, by proof
+    assert float(Fraction(found.certificate["attainment"])) <= 0.95
+    assert document_of(found)["bound"]["gap"] == 1 - kept / found.bound
     assert kept < lost < 1.03 * kept
     shares = []
     for rate in (kept, lost):
