@@ -11,6 +11,7 @@ workload exists with which the steps agree, and not how well TPOT is predicted.
 
 from __future__ import annotations
 
+import argparse
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,7 @@ def steady_ms(cost: CostModel, rate: int, prompt: int, answer: int) -> float:
 
 def main() -> int:
     """Print each row with its error for the best pair of lengths."""
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     costs = {
         (model, tp): data_sheet_cost(GPUS["h100"], MODELS[model], Layout(tp=tp))
         for model, tp, *_ in ROWS

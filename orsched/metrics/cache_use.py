@@ -71,15 +71,32 @@ class _WatchedReplay(PrefixReplay):
             return _Watched(worker.memory.blocks, self.many)
         return users.ranked(index, worker.memory.blocks, rule.rule, _watched_ranks(self.many))
 
-    def happen(self, place: int, kind: int, stay: int, tokens: int, moment: int) -> None:
+    def _happen_now(self, place: int, kind: int, stay: int, tokens: int, moment: int) -> None:
         cache = self.cache_of[stay]
         assert isinstance(cache, _Counts)
         cache.user = self.class_of[self.request_of[stay]]
         before = cache.running[:], cache.cached[:]
-        super().happen(place, kind, stay, tokens, moment)
-        slot = 2 * place + (kind in (FREE_GOING, FREE_FINISHED))
-        after = cache.running, cache.cached
-        for name, then, now in zip(self.changes, before, after, strict=True):
+        super()._happen_now(place, kind, stay, tokens, moment)
+        self._note(2 * place + (kind in (FREE_GOING, FREE_FINISHED)), cache, before)
+
+    def _free_soon(self, worker: int) -> None:
+        cache, place = self.caches[worker], self.soon[worker][0][0]
+        assert isinstance(cache, _Counts)
+        before = cache.running[:], cache.cached[:]
+        super()._free_soon(worker)
+        self._note(2 * place, cache, before)
+
+    def _evict(self, stay: int, tokens: int) -> None:
+        cache = self.cache_of[stay]
+        assert isinstance(cache, _Counts)
+        acts, cache.user = cache.user, self.class_of[self.request_of[stay]]
+        super()._evict(stay, tokens)
+        cache.user = acts
+
+    def _note(self, slot: int, cache: _Counts, before: tuple[list[int], list[int]]) -> None:
+        for name, then, now in zip(
+            self.changes, before, (cache.running, cache.cached), strict=True
+        ):
             for each, (a, b) in enumerate(zip(then, now, strict=True)):
                 if a != b:
                     self.changes[name][each, slot] += b - a

@@ -227,14 +227,18 @@ class PrefixReplay:
 
     def happen(self, place: int, kind: int, stay: int, tokens: int, moment: int) -> None:
         """Let an event happen."""
-        cache, worker = self.cache_of[stay], self.worker_of[stay]
+        worker = self.worker_of[stay]
         if (soon := self.soon[worker]) and (
             place > soon[0][0] or kind == FORGET or kind >= FREE_LATE
         ):
             self._free_soon(worker)
         if kind == FREE_SOON and self.alone[place]:
             soon.append((place, stay, tokens))
-            return
+        else:
+            self._happen_now(place, kind, stay, tokens, moment)
+
+    def _happen_now(self, place: int, kind: int, stay: int, tokens: int, moment: int) -> None:
+        cache = self.cache_of[stay]
         before = cache.used
         if kind in (FREE_GOING, FREE_FINISHED):
             if self.later[stay]:
