@@ -14,11 +14,8 @@ from orsched.common.units import MAX_TOKENS, NEVER, seconds_to_ns
 from orsched.costs.protocol import prefill_ns
 from orsched.data.step import FINISH, UNTIL_EVENT, Step
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
-from orsched.heuristics.continuous.params import (
-    MODES,
-    ArrivalQueue,
-    ContinuousParams,
-)
+from orsched.heuristics.continuous.params import MODES, ContinuousParams
+from orsched.heuristics.continuous.queues import ArrivalQueue
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.simulator.policy import Information, Policy
 

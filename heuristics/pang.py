@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from orsched.common.errors import OrschedError, TimeLimitError
 from orsched.data.step import Step, decode_rounds
 from orsched.heuristics.batch_builder import BatchBuilder
-from orsched.heuristics.continuous.params import Order, make_queue, popped
+from orsched.heuristics.continuous.params import Order, make_queue
+from orsched.heuristics.continuous.queues import popped
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.policy_method import ANY, LiveMethod, PolicyMethod, read_params, split
 from orsched.models.fleet.planned_for import predictions_as_lengths
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from orsched.data.instance import Instance
-    from orsched.heuristics.continuous.params import Queue
+    from orsched.heuristics.continuous.queues import Queue
 
 
 _DECODE = decode_rounds()

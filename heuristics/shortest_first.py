@@ -11,7 +11,8 @@ from orsched.common.scalars import require_one_of
 from orsched.common.units import MAX_TOKENS, seconds_to_ns
 from orsched.data.step import FINISH, Step, Wait
 from orsched.heuristics.continuous.continuous_batching import UNLIMITED, ContinuousBatching
-from orsched.heuristics.continuous.params import ContinuousParams, PriorityQueue, known_tokens
+from orsched.heuristics.continuous.params import ContinuousParams, known_tokens
+from orsched.heuristics.continuous.queues import PriorityQueue
 from orsched.heuristics.continuous.static_batching import StaticBatching
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.simulator.policy import Information, Policy

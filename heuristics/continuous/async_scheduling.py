@@ -5,7 +5,7 @@ With asynchronous scheduling steps are planned ahead.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.common.errors import InputError
@@ -13,105 +13,19 @@ from orsched.data.memory import AHEAD, LRU
 from orsched.data.schedule import DECODE, PREFILL
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
 from orsched.heuristics.continuous.params import VllmParams, make_queue
+from orsched.heuristics.continuous.queues import GroupQueue
 from orsched.heuristics.policy_method import ANY, PolicyMethod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from orsched.data.instance import Instance
     from orsched.data.schedule import Schedule
     from orsched.data.step import Step
-    from orsched.heuristics.continuous.params import ContinuousParams, Queue
+    from orsched.heuristics.continuous.params import ContinuousParams
+    from orsched.heuristics.continuous.queues import Queue
     from orsched.simulator.paging import PrefixView, Trial
     from orsched.simulator.policy import Information, Policy, View
-
-
-class GroupQueue:
-    """Waiting requests by group: next is one of the group with the longest samples so far.
-
-    A group's length is the mean of its samples that are done. One that has none done is before all
-    others, first that with the fewest begun: each group is probed, and one whose samples run on
-    without an end is long. Ties go by row. With ``shortest`` the least mean is next.
-    """
-
-    arrival_may_lead = True
-
-    def __init__(self, order: str) -> None:
-        self.sign = -1 if order == "longest" else 1
-        self.waiting: dict[int, deque[int]] = {}
-        self.begun: dict[int, int] = {}
-        self.done: dict[int, tuple[int, int]] = {}  # group -> samples done, and their tokens
-        self.group: dict[int, int] = {}  # of requests that are not done
-        self.count = 0
-        self.best: int | None = None  # the group that is next, if it is known
-
-    def __len__(self) -> int:
-        return self.count
-
-    def _rank(self, group: int) -> tuple[float, int]:
-        done, tokens = self.done.get(group, (0, 0))
-        if not done:
-            return float("-inf"), self.begun.get(group, 0)
-        return self.sign * tokens / done, 0
-
-    def _next(self) -> int:
-        if self.best is None:
-            self.best = min(self.waiting, key=lambda group: (self._rank(group), group))
-        return self.best
-
-    def put(self, view: View, request: int) -> None:
-        """Queue a request that has arrived; without groups each is one of its own."""
-        self.group[request] = request if view.group is None else view.group[request]
-        self.waiting.setdefault(self.group[request], deque()).append(request)
-        self.count, self.best = self.count + 1, None
-
-    def put_back(self, request: int) -> None:
-        """Let the request be the next of its group."""
-        self.waiting.setdefault(self.group[request], deque()).appendleft(request)
-        self.count, self.best = self.count + 1, None
-
-    def first(self) -> int:
-        """Return the first request of the group that is next."""
-        return self.waiting[self._next()][0]
-
-    def pop(self) -> int:
-        """Remove and return the first request of the group that is next."""
-        group = self._next()
-        request = self.waiting[group].popleft()
-        self.begun[group] = self.begun.get(group, 0) + 1
-        self._shrink(group)
-        return request
-
-    def _shrink(self, group: int) -> None:
-        if not self.waiting[group]:
-            del self.waiting[group]
-        self.count, self.best = self.count - 1, None
-
-    def surrender(self) -> int:
-        """Remove and return the last request of the group that is last."""
-        group = max(self.waiting, key=lambda group: (self._rank(group), group))
-        request = self.waiting[group].pop()
-        self._shrink(group)
-        return request
-
-    def oldest(self) -> int:
-        """Return the first of the waiting requests by row."""
-        return min(requests[0] for requests in self.waiting.values())
-
-    def victim(self, running: Sequence[int]) -> int:
-        """Return the request that was admitted last."""
-        return running[-1]
-
-    def forget(self, request: int) -> None:
-        """Drop the request, of which its group may have learned."""
-        del self.group[request]
-
-    def learn(self, request: int, tokens: int) -> None:
-        """Take note of how long a request was."""
-        group = self.group[request]
-        done, total = self.done.get(group, (0, 0))
-        self.done[group] = done + 1, total + tokens
-        self.best = None
 
 
 class GroupBatching(ContinuousBatching):

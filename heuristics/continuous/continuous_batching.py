@@ -11,7 +11,8 @@ from orsched.simulator.policy import Information, Policy, View
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from orsched.heuristics.continuous.params import ContinuousParams, Queue
+    from orsched.heuristics.continuous.params import ContinuousParams
+    from orsched.heuristics.continuous.queues import Queue
     from orsched.simulator.paging import PrefixView, Trial
 
 

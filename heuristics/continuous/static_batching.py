@@ -8,19 +8,14 @@ from orsched.common.errors import PolicyError
 from orsched.common.units import seconds_to_ns
 from orsched.data.step import Step, Wait, batch_rounds
 from orsched.heuristics.batch_builder import BatchBuilder
-from orsched.heuristics.continuous.params import (
-    DynamicParams,
-    Ordering,
-    StaticParams,
-    make_queue,
-    popped,
-)
+from orsched.heuristics.continuous.params import DynamicParams, Ordering, StaticParams, make_queue
+from orsched.heuristics.continuous.queues import popped
 from orsched.heuristics.policy_method import ANY, PolicyMethod
 from orsched.simulator.policy import ClairvoyantView, Information, Policy, View
 
 if TYPE_CHECKING:
     from orsched.data.instance import Instance
-    from orsched.heuristics.continuous.params import Queue
+    from orsched.heuristics.continuous.queues import Queue
 
 _ROUNDS = batch_rounds()
 

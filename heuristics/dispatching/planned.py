@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
-from orsched.heuristics.continuous.params import ContinuousParams, PriorityQueue
+from orsched.heuristics.continuous.params import ContinuousParams
+from orsched.heuristics.continuous.queues import PriorityQueue
 from orsched.heuristics.dispatching.dispatched import Dispatched
 from orsched.heuristics.dispatching.dispatchers import Dispatcher
 from orsched.simulator.policy import Information

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orsched.calibration.profile_tables import (
     all_reduce_points,
@@ -287,3 +287,29 @@ def _all_reduces(
     else:
         by, points = all_reduce_points(path)
     return all_reduce_rows(path, by, points, tokens, token_bytes)
+
+
+_CONFIG = {"layers": "num_hidden_layers", "hidden": "hidden_size"}
+
+
+def config_facts(path: Path) -> dict[str, int]:
+    """Return layers and hidden size of any family's ``config.json``; raises ``InputError``."""
+    from orsched.calibration.config_fields import dense_layers
+    from orsched.files.text import locating, parse_json, read_text
+
+    file = path / "config.json" if path.is_dir() else path
+    with locating(file):
+        values: Any = parse_json(read_text(file))
+        if isinstance(values, dict) and isinstance(values.get("text_config"), dict):
+            values = values["text_config"]
+        if not isinstance(values, dict):
+            raise InputError("holds no object", remedy="a model's config.json")
+        found = {}
+        for own, theirs in _CONFIG.items():
+            if theirs not in values:
+                raise InputError(
+                    "the field is missing", field=theirs, remedy="add it, or give --layers N"
+                )
+            most = MOST_LAYERS if own == "layers" else 2**24
+            found[own] = whole_number(values[theirs], theirs, minimum=1, maximum=most)
+        return found | {"dense_layers": dense_layers(values, found["layers"])}

@@ -427,7 +427,7 @@ _FITTED = ("makespan", "mean TPOT", "mean TTFT", "mean JCT")
 
 def _model_facts(given: CostCommand, *, published: bool) -> ModelFacts:
     """Return what is said of a profile's model; raises ``InputError`` without its layers."""
-    from orsched.calibration.profile_cost import ModelFacts
+    from orsched.calibration.profile_cost import ModelFacts, config_facts
 
     model, config = given.model, given.config
     found: dict[str, int | None] = {}
@@ -460,34 +460,6 @@ def _model_facts(given: CostCommand, *, published: bool) -> ModelFacts:
         times_a_step=_kernels(given.kernels),
         shape=shape,
     )
-
-
-_CONFIG = {"layers": "num_hidden_layers", "hidden": "hidden_size"}
-
-
-def config_facts(path: Path) -> dict[str, int]:
-    """Return layers and hidden size of any family's ``config.json``; raises ``InputError``."""
-    from orsched.calibration.config_fields import dense_layers
-    from orsched.calibration.profile_cost import MOST_LAYERS
-    from orsched.common.columns import whole_number
-    from orsched.files.text import locating, parse_json, read_text
-
-    file = path / "config.json" if path.is_dir() else path
-    with locating(file):
-        values: Any = parse_json(read_text(file))
-        if isinstance(values, dict) and isinstance(values.get("text_config"), dict):
-            values = values["text_config"]
-        if not isinstance(values, dict):
-            raise InputError("holds no object", remedy="a model's config.json")
-        found = {}
-        for own, theirs in _CONFIG.items():
-            if theirs not in values:
-                raise InputError(
-                    "the field is missing", field=theirs, remedy="add it, or give --layers N"
-                )
-            most = MOST_LAYERS if own == "layers" else 2**24
-            found[own] = whole_number(values[theirs], theirs, minimum=1, maximum=most)
-        return found | {"dense_layers": dense_layers(values, found["layers"])}
 
 
 def _kernels(texts: tuple[str, ...]) -> dict[str, int]:

@@ -492,11 +492,9 @@ def require_instance(value: object) -> None:
 
 def refusal_note(instance: Instance) -> list[str]:
     """Return the remark that requests were refused; none where none was."""
-    many = sum(instance.refused)
-    if not many:
+    if not (many := sum(instance.refused)):
         return []
     fit = "fits" if many == 1 else "fit"
-    return [
-        f"{many:,} of {len(instance) + many:,} requests {fit} onto no worker and "
-        f"{'is' if many == 1 else 'are'} refused, as a server does; the attainment counts them"
-    ]
+    are, total = "is" if many == 1 else "are", len(instance) + many
+    who = f"{many:,} of {total:,} requests {fit} onto no worker and {are} refused"
+    return [f"{who}, as a server does; the attainment counts them"]

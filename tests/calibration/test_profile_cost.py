@@ -5,10 +5,9 @@ from fractions import Fraction
 
 import pytest
 
-from orsched.calibration.profile_cost import ModelFacts, find_profile, profile_cost
+from orsched.calibration.profile_cost import ModelFacts, config_facts, find_profile, profile_cost
 from orsched.calibration.profile_tables import _activated
 from orsched.cli.commands import run
-from orsched.cli.cost_command import config_facts
 from orsched.files import load_fitted_cost
 from tests.calibration import profile_samples
 from tests.calibration.profile_samples import DENSE, HARDWARE, MOE, NEWER, PER_SEQUENCE, write

@@ -154,7 +154,7 @@ def test_another_word_is_not_a_budget():
 
 def test_an_explicit_rank_orders_a_queue():
     """The planner's way: any level of a request, the smallest first."""
-    from orsched.heuristics.continuous.params import PriorityQueue
+    from orsched.heuristics.continuous.queues import PriorityQueue
 
     class Now:
         arrival_ns = (0, 0, 0, 0)

@@ -4,7 +4,7 @@
 import pytest
 
 from orsched import AffineCost, BlockMemory, InputError, Instance, Requests, Worker, solve
-from orsched.heuristics.continuous.async_scheduling import GroupQueue
+from orsched.heuristics.continuous.queues import GroupQueue
 from orsched.instances.rollouts import rollouts
 from orsched.planning.oversampling import oversample
 from tests.heuristics.building import built, require_sound, solved
