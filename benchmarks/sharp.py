@@ -1,7 +1,9 @@
 """How sharp bounds and searches are on seeds drawn when it runs: proofs, gaps and seconds.
 
     python -m benchmarks.sharp --seeds fresh [--draws 3] [--cpu 20] [--only packing windows ...]
+    python -m benchmarks.sharp --large 10000x1000 100000x1000 --seeds 0 --cpu 30
 
+``--large`` prints what a search, bounds, check and report take at a size, each in its own process.
 ``--seeds fresh`` draws them and prints them; a number repeats a run. ``azure`` needs
 ``ORSCHED_DATA``: the conversations of Azure at load 0.7 on four workers, mean JCT.
 """
@@ -9,9 +11,14 @@
 from __future__ import annotations
 
 import argparse
+import json
+import resource
 import secrets
+import subprocess
 import sys
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -122,6 +129,54 @@ def row(what: str, drawn: Sequence[Drawn]) -> dict[str, object]:
     }
 
 
+LARGE = ("hybrid", "windows", "bounds", "check", "report")
+
+
+def large(what: str, size: str, seed: int, cpu_s: float) -> dict[str, object]:
+    """Return a row of a size: CPU seconds and gap of one task, and this process's peak memory.
+
+    The check and the report are of a schedule of ``fcfs``; its making is in every row's memory.
+    """
+    requests, clients = map(int, size.split("x"))
+    instance = generate("gsm8k", seed=seed, requests=requests, clients=clients)
+    limit = orsched.CpuSeconds(cpu_s)
+    gap = "-"
+    ready = orsched.solve(instance, "fcfs", time_limit=limit)
+    compiled().wait()
+    begin = cpu_seconds()
+    if what == "bounds":
+        orsched.bound(instance, time_limit=limit)
+    elif what == "check":
+        if orsched.check(instance, ready):
+            raise SystemExit("the checker rejects a schedule of fcfs")
+    elif what == "report":
+        with TemporaryDirectory() as folder:
+            orsched.write_report(instance, ready, Path(folder, "report.html"))
+    else:
+        how = {"threads": 1} if what == "windows" else {}
+        found = orsched.solve(instance, what, parameters=how, seed=seed, time_limit=limit)
+        gap = f"{100 * ((found.objective_value or 0) / (found.objective_bound or 1) - 1):.2f}"
+    used = cpu_seconds() - begin
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "size": size,
+        "what": what,
+        "CPU s": f"{used:.2f}",
+        "peak MiB": f"{memory:.0f}",
+        "gap %": gap,
+    }
+
+
+def in_its_own_process(what: str, size: str, seed: int, cpu_s: float) -> dict[str, object]:
+    """Return the row that a new process measures."""
+    run = "import json; from benchmarks.sharp import large; print(json.dumps(large(*{!r})))"
+    run = run.format((what, size, seed, cpu_s))
+    done = subprocess.run([sys.executable, "-c", run], check=True, stdout=subprocess.PIPE)
+    found: dict[str, object] = json.loads(done.stdout)
+    print(found, file=sys.stderr, flush=True)
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw the seeds, measure, print."""
     parser = argparse.ArgumentParser(prog="sharp", description=__doc__.splitlines()[0])
@@ -129,9 +184,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--draws", type=count, default=3, help="draws a row; of packings more")
     parser.add_argument("--cpu", type=share, default=20.0, help="CPU seconds of each")
     parser.add_argument("--only", nargs="+", help="packing, exact, windows, means, azure")
+    parser.add_argument("--large", nargs="+", default=[], help="sizes, as 10000x1000")
     given = parser.parse_args(arguments)
     seed = secrets.randbelow(10**9) if given.seeds == "fresh" else int(given.seeds)
     print(f"seeds from {seed} on: --seeds {seed} repeats this run", flush=True)
+    if given.large:
+        rows = [
+            in_its_own_process(what, size, seed, given.cpu)
+            for size in given.large
+            for what in LARGE
+        ]
+        print(markdown(rows))
+        return 0
     for loops in (packing_search.compiled(), packing_search.compiled_exchanges(), compiled()):
         loops.wait()
     rows = []

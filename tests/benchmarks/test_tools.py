@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from benchmarks import dispatching, exact_means, fleet_bounds, frozen, latency_search, lines
+from benchmarks import dispatching, exact_means, fleet_bounds, frozen, latency_search, lines, sharp
 from benchmarks.lines import ROOMS, ROOT, Counts, Room, by_room, count, exceeded, now, room_of, rows
 from benchmarks.mutants import TARGETS, mutants, outcome
 from benchmarks.reproductions import disaggregation, four_workloads, six_workloads
@@ -26,6 +26,18 @@ def test_what_is_no_number_of_something_is_said(wrong, capsys):
     ):  # fmt: skip
         assert refused("", script, [f"{option}={wrong}"], kind=SystemExit).code == 2
         assert "at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", sharp.LARGE)
+def test_each_task_of_a_large_size_says_what_it_took(what):
+    row = sharp.large(what, "6x2", 0, 0.2)
+    assert (row["size"], row["what"]) == ("6x2", what)
+    assert float(row["CPU s"]) >= 0
+    assert float(row["peak MiB"]) > 10
+    if what in ("hybrid", "windows"):
+        assert 0 <= float(row["gap %"]) < 50
+    else:
+        assert row["gap %"] == "-"
 
 
 @pytest.mark.parametrize("section", ["names", "files"])
