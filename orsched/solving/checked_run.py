@@ -99,7 +99,7 @@ def require_minimised(method: Method, objective: Objective) -> None:
     raise InputError(
         f"{method.name} minimises {', '.join(objectives_of(method))}, not {objective.name}",
         field="objective",
-        remedy=f"methods that do: {', '.join(able)}; policies take any",
+        remedy=f"methods that do: {', '.join(able) or 'none'}; policies take any",
     )
 
 

@@ -161,7 +161,7 @@ def test_cells_without_an_objective_are_those_of_before(rows):
 
 
 @pytest.mark.parametrize(("objective", "said"), [
-    (3, "must be a text"), ("jct_p99", "no method is made"), ("jct", "is not an objective"),
+    (3, "must be a text"), ("tpot_p99", "no method is made"), ("jct", "is not an objective"),
 ])  # fmt: skip
 def test_a_wrong_objective_is_refused_with_its_key(objective, said):
     error = refusal(read_study, {**GRID, "objective": objective})
