@@ -12,7 +12,15 @@ from orsched.cli.columns import Viewed, given_view, require_columns, viewed
 from orsched.cli.declaring import FOLDER, THERE, command, option
 from orsched.cli.ending import EXIT_INTERRUPTED, EXIT_INVALID
 from orsched.cli.machines import say_machine
-from orsched.cli.options import INSTANCE, JOBS, PARAMETERS, RAY_ADDRESS, Limits, Timed
+from orsched.cli.options import (
+    CONCURRENCY,
+    INSTANCE,
+    JOBS,
+    PARAMETERS,
+    RAY_ADDRESS,
+    Limits,
+    Timed,
+)
 from orsched.cli.output import ProgressPrinter, print_json, print_rows, printable, remark, say
 from orsched.cli.policies import own_code, require_named
 from orsched.cli.request_options import Requests, load_instance
@@ -42,9 +50,7 @@ class Fleets(Limits, Timed, Viewed, Requests):
         "Other arrivals: poisson:rate=3, gamma:rate=3,cv=2, replay:scale=1.5, at_once, ...",
         metavar="SPEC",
     )
-    concurrency: int | None = option(
-        "Requests (conversations) in flight at most: the next is sent when one ends.", metavar="N"
-    )
+    concurrency: int | None = CONCURRENCY
     sample: int | None = option("Draw N requests for each replication.", metavar="N")
     replications: int | None = option(
         "Traces to draw; all runs meet the same (default: 5 if arrivals are random, else 1).",

@@ -10,7 +10,7 @@ import click
 from orsched.cli.artefacts import check_paths
 from orsched.cli.declaring import AT_LEAST_1, Options, argument, command, option
 from orsched.cli.machines import say_machine
-from orsched.cli.options import INSTANCE, SETTINGS, Printed
+from orsched.cli.options import CONCURRENCY, INSTANCE, SETTINGS, Printed
 from orsched.cli.output import ProgressPrinter, print_rows, remark
 from orsched.cli.request_options import (
     CLASS,
@@ -123,14 +123,19 @@ class ConvertCommand(_Conversion):
     prompts: Path | None = option(
         "Prompts for --predict, one a request in the same order (default: those in SOURCE)."
     )
+    concurrency: int | None = CONCURRENCY
 
     def _run(self) -> None:
         with ProgressPrinter("converting"):
-            _convert(self.source, self.target, self.model, self.prompts)
+            _convert(self.source, self.target, self.model, self.prompts, self.concurrency)
 
 
 def _convert(
-    source: str, target: Path, model: Path | None = None, prompts: Path | None = None
+    source: str,
+    target: Path,
+    model: Path | None = None,
+    prompts: Path | None = None,
+    concurrency: int | None = None,
 ) -> None:
     """Convert as ``convert_command`` says, and report what was kept and dropped on stderr."""
     if prompts is not None and model is None:
@@ -141,9 +146,17 @@ def _convert(
         raise InputError(
             f"{source} has no prompts", field="--predict", remedy="give --prompts FILE"
         )
+    if concurrency is not None and target.suffix == ".csv":
+        raise InputError(
+            "a CSV file holds requests only",
+            field="--concurrency",
+            remedy="write .json or .parquet",
+        )
     read = [str(path) for path in (model, prompts) if path is not None]
     check_paths({"TARGET": target}, [source, *read])
     instance = load_instance(source)
+    if concurrency is not None:
+        instance = instance.replace(concurrency=concurrency)
     if model is not None:
         from orsched.cli.predict_commands import with_lengths
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from orsched.planning.study.plan import Settings
     from orsched.solving.objectives import Objective
 
+CONCURRENCY = option(
+    "Requests (conversations) in flight at most: the next is sent when one ends.", metavar="N"
+)
+
 
 class Problem(Options):
     """Other workers, arrivals and predictions than the instance has."""
@@ -44,9 +48,7 @@ class Problem(Options):
         "Start and drain workers by load: min=1,max=8,target=0.7,startup=40 (seconds).",
         metavar="SPEC",
     )
-    concurrency: int | None = option(
-        "Requests (conversations) in flight at most: the next is sent when one ends.", metavar="N"
-    )
+    concurrency: int | None = CONCURRENCY
     config: Path | None = option(
         "Settings of [policy], [workers], [arrivals], [predictions], [failures], [autoscale], "
         "and concurrency; options may not repeat them.",

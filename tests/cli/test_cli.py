@@ -138,6 +138,23 @@ def test_convert_round_trips_between_native_forms(done):
     assert load_instance("c.json").name == first.name
 
 
+def test_convert_makes_a_closed_loop(done, refused):
+    Path("r.csv").write_text("prompt_tokens,output_tokens,arrival_s\n" + "9,5,0\n9,5,1\n9,5,1\n")
+    done("convert r.csv open.json --clients 2")
+    done("convert r.csv closed.json --clients 2 --concurrency 1")
+    closed = load_instance("closed.json")
+    assert closed == load_instance("open.json").replace(concurrency=1)
+    done("simulate open.json --concurrency 1 -o a.json")
+    done("simulate closed.json -o b.json")
+    done("simulate open.json -o c.json")
+    one, same, other = (load_schedule(f"{name}.json") for name in "abc")
+    assert one.makespan_ns == same.makespan_ns > other.makespan_ns
+    for said, target in (("'--concurrency': 0 is below 1", "x.json --concurrency 0"),
+                         ("write .json or .parquet", "x.csv --concurrency 2")):  # fmt: skip
+        refused(said, f"convert r.csv {target} --clients 2")
+        assert not Path(target.split()[0]).exists()
+
+
 def test_convert_gives_a_worker_a_prefix_cache(done, refused):
     line = '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [7, 8]}\n'
     Path("m.jsonl").write_text(line * 2)
