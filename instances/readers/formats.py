@@ -12,7 +12,7 @@ from orsched.common import registry
 from orsched.common.columns import whole_number
 from orsched.common.errors import InputError
 from orsched.common.units import NS_PER_MS
-from orsched.data.prefixes import Prefixes
+from orsched.data.requests import NONE, Prefixes
 from orsched.files import cells
 from orsched.files.tables import Values, read_table, whole_lists
 from orsched.instances.readers import headings
@@ -192,6 +192,44 @@ def _add_prefixes(table: Table, found: Columns, size: int = 512) -> None:
         raise InputError(error.problem, row=row, field=BLOCKS, remedy=error.remedy) from None
 
 
+def _add_parents(table: Table, found: Columns, size: int = 512) -> None:
+    """Add prefixes and, by them, parents: see ``FORMATS``; a turn follows its parent's end."""
+    _add_prefixes(table, found, size)
+    if found.prefixes is None:
+        raise InputError(
+            "turns are found by the blocks of prompts, which no request has",
+            field=BLOCKS,
+            remedy="take the format mooncake",
+        )
+    prompts, arrivals = found.prompt_tokens, found.arrival_ns
+    ends, full = prompts + found.output_tokens, prompts // size
+    parent, talk = np.full((2, len(table)), NONE)
+    owner: dict[int, int] = {}  # the conversation that had a block first
+    leaf: dict[int, int] = {}  # its latest turn, by the last full block, which it owns
+    for row in np.argsort(arrivals, kind="stable").tolist():
+        chain = found.prefixes.of(row)[: full[row]].tolist()
+        fitting = [
+            each for each in (leaf[block] for block in chain if block in leaf)
+            if arrivals[each] < arrivals[row] and ends[each] <= prompts[row]
+        ]  # fmt: skip
+        talk[row] = row
+        if fitting:
+            parent[row] = last = max(fitting, key=lambda each: (arrivals[each], each))
+            talk[row] = talk[last]
+            del leaf[chain[full[last] - 1]]
+        for block in chain:
+            owner.setdefault(block, talk[row])
+        if chain and found.output_tokens[row] and owner[chain[-1]] == talk[row]:
+            leaf[chain[-1]] = row
+    later = parent != NONE
+    found.parent = parent
+    found.delay_ns = np.where(later, arrivals - arrivals[parent], NONE)
+    found.notes.append(
+        f"{later.sum()} requests follow another by their blocks: each arrives after its parent's "
+        "end plus the time between their arrivals, in which the parent's latency is counted too"
+    )
+
+
 def _add_chats(table: Table, found: Columns, size: int = 16) -> None:
     """Number blocks that are named by their content alone again, and note turns that follow others.
 
@@ -254,6 +292,18 @@ def _follow_another(parents: Any) -> list[bool]:
 _MILLISECONDS = partial(cells.seconds, unit_ns=NS_PER_MS)
 _NANOSECONDS = partial(cells.seconds, unit_ns=1)
 _LISTS = Values(whole_lists)
+_MOONCAKE = Format(
+    "jsonl",
+    ("timestamp", "input_length", "output_length"),
+    "Mooncake trace",
+    "input_length",
+    "output_length",
+    "timestamp",
+    _MILLISECONDS,
+    further={BLOCKS: _LISTS},
+    finish=_add_prefixes,
+    block_tokens=512,
+)
 
 FORMATS = {
     "azure": Format(
@@ -351,17 +401,9 @@ FORMATS = {
         finish=_add_chats,
         block_tokens=16,
     ),
-    "mooncake": Format(
-        "jsonl",
-        ("timestamp", "input_length", "output_length"),
-        "Mooncake trace",
-        "input_length",
-        "output_length",
-        "timestamp",
-        _MILLISECONDS,
-        further={BLOCKS: _LISTS},
-        finish=_add_prefixes,
-        block_tokens=512,
+    "mooncake": _MOONCAKE,
+    "mooncake-turns": _MOONCAKE._replace(
+        title="Mooncake trace, whose turns follow each other", finish=_add_parents
     ),
     "rollouts": Format(
         "jsonl",
@@ -403,6 +445,11 @@ Failed requests of BurstGPT have 0 tokens: ``drop_empty`` leaves them out. Furth
 runs and of LLMServingSim's are of a clock with another zero point and no part of the requests.
 ``output_length`` of records is what was generated, not ``requested_output_length``. Bailian's turns
 of a chat arrive when the trace says, not when the turn before is answered.
+
+``mooncake-turns`` is recognised as ``mooncake``: name it. A turn's parent is the latest request
+that arrives before it, has no other child, and whose full blocks begin the turn's; the prompt has
+room for the parent's prompt and answer. The parent's last full block was first in its own
+conversation, so that a system prompt, which all requests share, makes no turns.
 """
 
 

@@ -93,6 +93,8 @@ class Columns:
     id_field: str = "id"
     prefixes: Prefixes | None = None
     group: Any = None
+    parent: Any = None
+    delay_ns: Any = None
     failed: list[str] | None = None
     apart: frozenset[int] = frozenset()
     notes: list[str] = field(default_factory=list)
@@ -118,7 +120,7 @@ def assemble(columns: Columns, drop_empty: bool = False) -> Trace:
         prompts, outputs = np.maximum(prompts, 1), np.maximum(outputs, 1)
     requests = Requests(
         prompts, outputs, arrival_ns=arrivals, ids=names, prefixes=columns.prefixes,
-        group=columns.group,
+        group=columns.group, parent=columns.parent, delay_ns=columns.delay_ns,
     )  # fmt: skip
     return kept(columns, requests, reasons)
 

@@ -1,8 +1,10 @@
 """The table of public data sets, verification and conversion."""
 
+import numpy as np
 import pytest
 
 from orsched import InputError, Worker
+from orsched.data.requests import NONE, conversations
 from orsched.files import load_instance
 from orsched.instances import datasets
 from orsched.instances.datasets import DATA_SETS
@@ -133,3 +135,21 @@ def test_mooncake_prefixes_and_steps(data_dir):
     gaps = spread_arrivals(requests, seed=0).arrival_ns
     gaps = gaps[1:] - gaps[:-1]
     assert abs(gaps.std() / gaps.mean() - 1) < 0.1
+
+
+def test_mooncake_turns(data_dir):
+    """Each count beside what a turn must be."""
+    requests = read(data_dir / "mooncake_conversation.jsonl", "mooncake-turns").requests
+    turns = np.flatnonzero(requests.parent != NONE)
+    parents = requests.parent[turns]
+    assert (len(turns), int(conversations(requests.parent)[1].max())) == (3535, 42)
+    assert len(set(parents.tolist())) == len(parents)
+    room = requests.prompt_tokens[parents] + requests.output_tokens[parents]
+    assert (requests.prompt_tokens[turns] >= room).all()
+    for turn, parent in zip(turns.tolist(), parents.tolist(), strict=True):
+        known = requests.prefixes.of(parent)[: requests.prompt_tokens[parent] // 512]
+        assert requests.prefixes.of(turn)[: len(known)].tolist() == known.tolist()
+    assert (
+        requests.delay_ns[turns] == np.diff(requests.arrival_ns[[parents, turns]], axis=0)
+    ).all()
+    assert (requests.delay_ns[turns] > 0).all()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched import InputError, Requests
+from orsched.data.chains import chains_of
 from orsched.files import cells, tables
 from orsched.instances.readers import FORMATS, detect, format_names, read, spread_arrivals
 from tests.refusals import place, refusal
@@ -182,7 +183,7 @@ def test_each_format_is_recognised_and_read_exactly(name, write):
 
 
 def test_every_format_has_a_sample():
-    assert set(SAMPLES) == set(FORMATS) - {"genai-perf"}  # which is known to be refused
+    assert set(SAMPLES) == set(FORMATS) - {"genai-perf", "mooncake-turns"}  # refused; named
     assert format_names()[: len(FORMATS)] == list(FORMATS)
 
 
@@ -284,6 +285,42 @@ def test_mooncake_blocks_become_prefixes_also_when_a_request_is_left_out(write):
     requests, report = read(write("\n".join([failed, first, second])), drop_empty=True)
     assert report.dropped == {"has no output tokens": 1}
     assert requests.prefixes.ids.tolist() == [0, 1, 0]
+
+
+TALKS = [  # seconds, prompt, answer, blocks of 16 tokens; parent
+    (0, 40, 6, [0, 1, 2], -1),  # block 0 is the system prompt, and first in this conversation
+    (1, 20, 4, [0, 3], -1),
+    (2, 50, 6, [0, 1, 4, 5], 0),
+    (2, 52, 6, [0, 1, 4, 6], -1),  # its parent would arrive at the same time, the other is taken
+    (4, 60, 6, [0, 1, 4, 7], 2),
+    (3, 40, 6, [0, 8, 9], -1),  # the system prompt does not make a turn of row 1
+    (5, 44, 6, [0, 8, 10], -1),  # without room for the answer of row 5
+    (6, 46, 6, [0, 8, 11], 5),
+    (7, 46, 0, [12, 13, 14], -1),  # failed
+    (8, 80, 9, [12, 13, 15, 16, 17], -1),
+]
+
+
+def test_mooncake_turns_follow_the_latest_request_that_they_continue(write):
+    line = '{{"timestamp": {}, "input_length": {}, "output_length": {}, "hash_ids": {}}}\n'
+    rows = [line.format(1000 * at, *rest) for at, *rest, _ in TALKS]
+    options = {"drop_empty": True, "block_tokens": 16}
+    path = write("".join(rows))
+    requests, report = read(path, "mooncake-turns", **options)
+    plain = read(path, **options).requests  # is not recognised as the format of turns
+    assert requests.replace(parent=None, delay_ns=None) == plain
+    assert plain.parent is None
+    assert requests.parent.tolist() == [parent for *_, parent in TALKS[:8]] + [-1]
+    assert requests.delay_ns.tolist() == [
+        -1 if parent < 0 else (at - TALKS[parent][0]) * 10**9 for at, *_, parent in TALKS[:8]
+    ] + [-1]
+    assert (report.format, report.dropped) == ("mooncake-turns", {"has no output tokens": 1})
+    assert "3 requests follow another" in " ".join(report.notes)
+    chains_of(requests, 16)  # raises where a prompt does not begin with its parent's
+    bare = "".join(row.partition(', "hash')[0] + "}\n" for row in rows)
+    for text in (bare, bare.replace("}", ', "hash_ids": null}')):
+        error = refusal(read, write(text), "mooncake-turns", drop_empty=True)
+        assert (error.field, "mooncake" in error.remedy) == ("hash_ids", True)
 
 
 @pytest.mark.parametrize(("ids", "said"), [("[1]", "is block 0"), ("[9, 9]", "twice")])
