@@ -63,10 +63,10 @@ ROOMS = {
         ("orsched/metrics", "orsched/checker", "orsched/certificates"), 11_735, 9_700, 44
     ),
     "solving": Room(("orsched/solving",), 3_205, 2_600, 12),
-    "files and instances": Room(("orsched/files", "instances"), 8_425, 8_300, 34),
+    "files and instances": Room(("orsched/files", "instances"), 8_475, 8_300, 34),
     "models": Room(("models",), 21_015, 19_300, 82),
     "heuristics": Room(("heuristics",), 11_040, 9_500, 44),
-    "command line": Room(("orsched/cli",), 8_075, 6_000, 30),
+    "command line": Room(("orsched/cli",), 8_095, 6_000, 30),
     "views": Room(("orsched/views",), 5_355, 5_400, 20),
     "runner and calibration": Room(("runner", "orsched/calibration"), 15_695, 14_200, 61),
     "papers": Room(("orsched/papers",), 2_830, 2_880, 11),
