@@ -115,7 +115,7 @@ class GittinsParams:
 
     @property
     def patience_ns(self) -> int | None:
-        """The wait after which nothing holds a request back; None: there is no limit."""
+        """The wait after which nothing holds a request back; None: without limit."""
         return None if self.ttft_s is None else seconds_to_ns(self.ttft_s, "ttft_s")
 
 

@@ -287,11 +287,9 @@ def bound(
 def _require_limits(instance: Instance) -> None:
     if not len(request_limits(instance, None).judged):
         kind = instance.classes[int(instance.requests.service_class[0])].name
-        raise InputError(
-            "no request has a limit on its TTFT or TPOT",
-            field="objective",
-            remedy=f"give its class one: instance.with_classes('{kind}:ttft=1')",
-        )
+        remedy = f"give its class one: instance.with_classes('{kind}:ttft=1')"
+        problem = "no request has a limit on its TTFT or TPOT"
+        raise InputError(problem, field="objective", remedy=remedy)
 
 
 def _largest_proven(

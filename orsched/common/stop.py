@@ -40,7 +40,7 @@ class CpuSeconds(float):
     What counts is what this process has used with all its threads, and what its child processes
     had used when they ended. A product, quotient or difference is a limit of the same kind.
     Solvers do not count so: each ends after as many seconds of the clock as are left, on one
-    thread, which is no more. So a limit holds on a busy machine, where a solver does less by it.
+    thread, so never more. So a limit holds on a busy machine, where a solver does less by it.
 
     >>> result = orsched.solve(orsched.load("gate"), "hybrid", time_limit=orsched.CpuSeconds(20))
     >>> result.checked
